@@ -47,8 +47,7 @@ class Baseline(ABC):
         return None
 
     def check_file(self, file: Path, kind: Kind) -> None:
-        """Raises ValueError, as ``files`` does, for one of them that rows of a kind cannot be read
-        from."""
+        """Raises ValueError, as ``files`` does, if rows of ``kind`` cannot be read from a file."""
         raise NotImplementedError
 
     @abstractmethod

@@ -82,8 +82,8 @@ def check_tries(*, max_ngram: int, max_part: int, **tried: Sequence[float]) -> N
 
 
 class LinearBaseline(Baseline):
-    """A linear model over features of a row's texts. Features and model are those that score best
-    on validation; ties go to the first."""
+    """A linear model over features of a row's texts. The features and the model with the best score
+    on validation are chosen; ties go to the first."""
 
     def __init__(self, *, max_ngram: int, max_part: int, num_models: int) -> None:
         self.max_ngram, self.max_part = max_ngram, max_part

@@ -26,8 +26,8 @@ class Predictions(Baseline):
     `path` is a file if the study has one task, else a folder with a file for each task, named
     `TASK.csv` (or tsv, jsonl, json, parquet). A file has the columns of the task's inputs, which
     `python -m stages.commands.inputs TASK` writes, and `prediction`, in the form in which the
-    task's data has its answers. Rows are matched by their inputs, up to white space. `about` is
-    what the system is, for the report.
+    task's data has its answers. Rows are matched by their inputs, up to white space. `about`
+    describes the system in the report.
     """
 
     fits = tuple(kind.name for kind in KINDS.values() if not kind.is_own_answer)
@@ -70,11 +70,14 @@ class Predictions(Baseline):
         _read(file, kind)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
-        """Takes the names of the labels, with which predictions are compared, and no row."""
+        """Stores the names of the labels, with which predictions are compared. No row is used."""
         self.kind, self.labels = score.kind, score.labels
 
     def predict(self, rows: Sequence[Row]) -> list[str]:
-        """Raises ValueError for rows without a prediction, and for labels that train has not."""
+        """Returns the system's prediction for each row.
+
+        Raises ValueError for rows without a prediction, and for labels that train does not have.
+        """
         columns = tuple(self.kind.inputs_of(rows[0]))
         predicted = _read(self.path, self.kind, columns)
         keys = [_key(row, columns) for row in rows]
@@ -153,7 +156,7 @@ def _predicted(cell: Any, row: dict[str, Any], kind: Kind, place: str) -> _Predi
     except EmptyCellError:
         answered = None
     except ValueError as error:
-        # What is in brackets advises on settings of the source.
+        # The part in brackets is advice on settings of the source.
         raise ValueError(re.sub(r" \([^()]*\)$", "", str(error))) from None
     if answered is None:
         raise ValueError(f"{at} is empty, or the sign of no label; every input needs one")
@@ -161,11 +164,11 @@ def _predicted(cell: Any, row: dict[str, Any], kind: Kind, place: str) -> _Predi
 
 
 def _may_be_no_label(kind: Kind) -> bool:
-    """Whether ``NO_LABEL`` is a prediction: that of a system whose answer was no label."""
+    """Whether a prediction may be ``NO_LABEL``, for a system whose answer was no label."""
     return kind.target == "label"
 
 
 def _key(row: Row, columns: Sequence[str]) -> str:
-    """Returns what is equal for rows with the same inputs up to white space."""
+    """Returns a key that is equal for rows with the same inputs up to white space."""
     cells = ([row[name]] if isinstance(row[name], str) else row[name] for name in columns)
     return json.dumps([[" ".join(text.split()) for text in cell] for cell in cells])

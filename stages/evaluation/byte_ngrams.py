@@ -59,7 +59,7 @@ class ByteNgrams:
         return counts
 
     def bits(self) -> np.ndarray:
-        """float64 [num_texts]: the bits of each text, given its beginning."""
+        """Returns the bits of each text given ``BEGIN`` before it, as float64 [num_texts]."""
         p = np.full(len(self._bytes.value), 1 / NUM_BYTES)
         for level in self._levels:
             p[level.at] = level.interpolated(p[level.at])

@@ -60,8 +60,8 @@ def calibration(
 def reliability(
     trials: Iterable[tuple[CellKey, Sequence[str], Sequence[str], Sequence[float | None]]],
 ) -> Iterator[ReliabilityRecord]:
-    """Yields the bins that are not empty of each cell, in ascending order of probability. A trial
-    is its cell, the right answers, the predictions and their probabilities; trials with a
+    """Yields the non-empty bins of each cell, in ascending order of probability. A trial is given
+    as its cell, the right answers, the predictions and their probabilities. Trials with a
     prediction without probability are left out."""
     sums: dict[CellKey, np.ndarray] = defaultdict(lambda: np.zeros((3, NUM_BINS)))
     for cell, gold, predicted, probabilities in trials:
@@ -86,5 +86,6 @@ def _right(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "
 
 
 def _bins(p: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """Bin m of M contains the probabilities above (m - 1) / M, up to m / M."""
+    """Returns the index of each probability's bin. Bin m of M, from 1, contains the probabilities
+    above (m - 1) / M, up to m / M."""
     return np.clip(np.ceil(p * NUM_BINS) - 1, 0, NUM_BINS - 1).astype(int)

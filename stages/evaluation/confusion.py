@@ -1,4 +1,4 @@
-"""Confusion matrices: how often each class is predicted for each class, by run and method."""
+"""Confusion matrices: how often rows of one class are predicted as another, by run and method."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

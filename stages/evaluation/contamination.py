@@ -140,7 +140,7 @@ class _Trie:
         self._is_whole = np.repeat([False, True], [len(starts), len(whole)])
         self._text = np.concatenate([owner[starts], whole])
         self._length = np.concatenate([grams[owner[starts]], lengths[whole]])
-        self._node = np.zeros(len(self._text), dtype=np.int64)  # the last node of each
+        self._node = np.zeros(len(self._text), dtype=np.int64)  # the last node of the sequence
         self._keys: list[np.ndarray] = []  # for each level: the sorted (node above, word)
         self._ends: list[np.ndarray] = []  # for each level: whether a sequence ends at a node
         self._grow(

@@ -14,8 +14,7 @@ DISPUTED = 5  # number of rows to show on which runs agree least
 
 
 def shown_trials(trials: Iterable[TrialRecord]) -> dict[str, TrialRecord]:
-    """Returns one trial of each run and baseline: the one with the largest label budget, of several
-    the first."""
+    """Returns one trial of each run and baseline: the first with its largest label budget."""
     trial_by_run: dict[str, TrialRecord] = {}
     for trial in trials:
         best = trial_by_run.get(trial.run)

@@ -172,8 +172,8 @@ def _divergences(
 
 
 def _two_samples(ends: np.ndarray, number: int, rng: np.random.Generator) -> np.ndarray:
-    """int64 [2, number]: the words of two disjoint samples. ``ends`` are the cumulative counts of
-    words."""
+    """Returns the words of two disjoint samples as indices, int64 [2, number]. ``ends`` are the
+    cumulative counts of words."""
     drawn = rng.choice(ends[-1], 2 * number, replace=False)
     return np.searchsorted(ends, drawn, side="right").reshape(2, number)
 

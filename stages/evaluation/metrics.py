@@ -235,7 +235,7 @@ def rouge_l(gold: Sequence[str], predicted: Sequence[str]) -> float:
     section 3.1, with beta 1).
 
     Words are runs of letters and digits of any script, in lower case and not stemmed. The package
-    rouge-score recognises only the letters a to z; it gives the same value for texts of these.
+    rouge-score recognises only the letters a to z. For texts of only these it gives the same value.
     """
     pairs = ((_running(g), _running(p)) for g, p in zip(gold, predicted, strict=True))
     return sum(_subsequence_f1(*pair) for pair in pairs) / len(gold)

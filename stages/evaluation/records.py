@@ -96,8 +96,8 @@ class TrialRecord(VariantRow):
     d_model: int
     num_layers: int
     best_epoch: int
-    weights_bytes: int | None  # size of the files needed to use it; None for a baseline
-    num_pretrained_params: int  # in the checkpoint; num_params counts those that the trial uses
+    weights_bytes: int | None  # size of the files needed for predictions; None for a baseline
+    num_pretrained_params: int  # all of the checkpoint; num_params counts only the used ones
     used_architecture: str  # "encoder" if the decoder of an encoder_decoder is not used
     design: str | None  # equal for models that compute states equally, except for their weights
     lineage_bytes: int | None  # bytes of the text of lineage_tokens
@@ -231,7 +231,7 @@ class CostRecord(TrialRow):
     wall_time_s: float
     peak_memory_bytes: int
     processor_time_s: float
-    gpu_energy_j: float | None  # 0 without a GPU; None if unknown, as of a GPU that is shared
+    gpu_energy_j: float | None  # 0 without a GPU; None if unknown, as for a shared GPU
     latency_s: float | None
     texts_per_s: float | None
     tokens_per_s: float | None

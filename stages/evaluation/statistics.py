@@ -1,7 +1,7 @@
 """Confidence intervals and tests for means and for differences of means.
 
 An interval covers everything that varied: pretraining seeds, fine-tuning seeds and test rows. If a
-run was pretrained once, its interval is about *these checkpoints* and covers the other two.
+run was pretrained once, its interval is about *these checkpoints* and covers the last two only.
 Simulations of whole studies show that intervals have their nominal coverage:
 benchmarks/coverage.md.
 """

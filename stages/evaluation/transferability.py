@@ -80,7 +80,7 @@ def _highest_evidence(
 ) -> float:
     """Returns the highest log evidence over t. ``inside`` are the squared projections of a target
     on the singular directions of the states, and ``outside`` is the rest of its square."""
-    from scipy.optimize import minimize_scalar  # as above
+    from scipy.optimize import minimize_scalar  # imported here as scikit-learn is in ``h_score``
 
     largest = max(float(variances.max()), np.finfo(float).tiny)
 

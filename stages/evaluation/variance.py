@@ -224,8 +224,8 @@ class Variance:
     def crossed(
         cls, between: Between, rows: Float[np.ndarray, " n"], *, covers_pretraining: bool
     ) -> "Variance":
-        """Returns the variance for ``rows``, means over units whose variance contains the
-        interaction as ``between`` does."""
+        """Returns the variance of a mean, given the row means over units. The variances of ``rows``
+        and of ``between`` both contain the interaction, so it is subtracted once."""
         alone = max(of_rows(rows) - between.interaction, 0.0)
         return cls(between, alone, len(rows), covers_pretraining)
 

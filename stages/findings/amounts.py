@@ -15,8 +15,8 @@ NUM_STEPS = "training.num_steps"
 def with_amounts(
     all_groups: Iterable[Group], likeness: Mapping[tuple[str, str], Json]
 ) -> Iterator[Group]:
-    """The groups with what is known of their training sets; ``likeness`` is that of each corpus and
-    tokenizer."""
+    """Yields the groups with the size and the text of their training sets. ``likeness`` has the
+    measurements of each (corpus, tokenizer)."""
     for group in all_groups:
         about = likeness.get((group.entry.corpus, group.entry.tokenizer), {})
         known = about if group.pretrained else {}
@@ -29,12 +29,12 @@ def same_text(a: Group, b: Group) -> bool:
 
 
 def text_of(group: Group) -> Hashable:
-    """What all amounts of one text have in common."""
+    """Returns a key that is equal for all amounts of one text."""
     return group.corpus_text or group.corpus
 
 
 def unlike_amount(a: Group, b: Group) -> float:
-    """How far apart two amounts of text are: 1 of equal ones, or if one is not known."""
+    """Returns the ratio of the larger amount of text to the smaller one; 1 if one is unknown."""
     return _ratio(a.corpus_tokens, b.corpus_tokens)
 
 
@@ -44,7 +44,7 @@ def equal_epochs(a: Group, b: Group) -> bool:
 
 
 def words(group: Group) -> str:
-    """A level of the axis."""
+    """Returns the level of a group on the axis, in words."""
     return f"{group.corpus}, {group.corpus_tokens:,} tokens, {group.epochs:.3g} epochs"
 
 

@@ -16,9 +16,9 @@ from stages.findings.costs import total_flops
 from stages.findings.scores import Scores
 from stages.findings.verdicts import Tested, Verdict
 
-STEPS = 4000  # of the numerical integral; even, so that 0 lies between two of them
-REACH = 9.0  # standard deviations, beyond which nothing is left
-FAR = 6.0  # standard errors below the best
+STEPS = 4000  # points of the numerical integral; even, so that 0 lies between two points
+REACH = 9.0  # limit of the integral, in standard deviations
+FAR = 6.0  # standard errors; a cell this far below the best is never chosen
 
 
 class Standing(Enum):
@@ -88,8 +88,8 @@ BestRuns = Mapping[tuple[str, str], BestRun]  # by task and label budget
 
 
 def best_runs(scores: Scores, moderation: Moderation, methods: Sequence[str]) -> BestRuns:
-    """The best run of each task and label budget with one of the ``methods``. A place where all of
-    these are incompatible with every run is left out."""
+    """Returns the best run of each task and label budget with one of the ``methods``. A task and
+    label budget without trials of these methods is left out."""
     best_by_place: dict[tuple[str, str], BestRun] = {}
     for task, budget in product(scores.tasks, scores.label_budgets):
         cells = [cell for cell in scores.run_cells(task, budget) if cell.method in methods]
@@ -110,8 +110,8 @@ def with_baseline(run: Cell, scores: Scores, moderation: Moderation) -> BestRun:
     if not baselines:
         return BestRun(run=run, strongest=None, effect=run.mean)
     strongest = max(baselines, key=lambda cell: cell.merit)
-    # A baseline is fitted once for each pretraining seed of the study, and the run may have fewer;
-    # and only once where there is one way to draw the labels.
+    # A baseline is fitted for every pretraining seed of the study, and the run may have fewer
+    # seeds. Where all seeds draw the same labels, the baseline is fitted only once.
     fitted_alike = strongest.sample.of_seeds(run.sample)
     if len(fitted_alike.keys) == 1:
         fitted_alike = fitted_alike.repeated()
@@ -140,7 +140,8 @@ class Rival:
 def rivals(
     best: BestRun, scores: Scores, contrasts_of: Mapping[Cell, Sequence[Contrast]]
 ) -> list[Rival]:
-    """Each run and baseline with trials on the task of the best run, the best mean first."""
+    """Returns every run and baseline with trials on the best run's task and label budget, each with
+    its best method, the best mean first."""
     place = best.run.task, best.run.label_budget
     best_by_name: dict[str, Cell] = {}
     for cell in [*scores.run_cells(*place), *scores.baseline_cells(*place)]:
@@ -169,8 +170,8 @@ def _tie(tested: Tested, *, significant: bool) -> Tie:
 
 
 def next_best(best: Cell, scores: Scores, methods: Sequence[str]) -> Cell | None:
-    """The best of the other runs, with one of the ``methods``, and baselines; None if there are
-    none."""
+    """Returns the best cell of all other runs (with one of the ``methods``) and baselines, or None
+    if there are no others."""
     others = [
         cell
         for cell in scores.cells
@@ -182,8 +183,9 @@ def next_best(best: Cell, scores: Scores, methods: Sequence[str]) -> Cell | None
 
 
 def smaller(best: Cell, scores: Scores, methods: Sequence[str]) -> Cell | None:
-    """The best of the other runs with fewer weights in use, with one of the ``methods``; None if
-    there are none, or ``best`` is a baseline. The weights that a method adds make no other run."""
+    """Returns the best cell of the other runs that use fewer parameters, with one of the
+    ``methods``, or None if there is no such run or ``best`` is a baseline. The same run with
+    another method is no other run, although methods add different numbers of parameters."""
     limit = best.amounts["num_params"]
     if best.group in scores.baselines or limit is None:
         return None
@@ -197,8 +199,9 @@ def smaller(best: Cell, scores: Scores, methods: Sequence[str]) -> Cell | None:
 
 
 def cheapest_run(best: Cell, contrasts: Sequence[Contrast], methods: Sequence[str]) -> Cell:
-    """The run with the fewest FLOPs among the best run and those whose contrast with it has an
-    interval that includes 0, with one of the ``methods``. Runs of unknown cost are left out."""
+    """Returns the run with the fewest FLOPs among the best run and the runs that may be as good,
+    with one of the ``methods``. A run may be as good if the interval of its contrast with the best
+    run includes 0. Runs of unknown cost are left out."""
     good = [best]
     for contrast in contrasts:
         other = contrast.other(best)
@@ -239,8 +242,8 @@ def selection_bias(cells: Sequence[Cell]) -> float | None:
     The error of the chosen mean is on average no larger than the largest of all errors would be if
     they were independent and all runs equally good. Errors that rise and fall together, as those on
     the same test rows do, have a smaller largest one (Sudakov-Fernique; Vershynin 2018, theorem
-    7.2.11). A cell far below the best is never chosen, and counts only if its error is known (the
-    majority's answer has none, over seeds that agree).
+    7.2.11). A cell far below the best is never chosen, so it is left out if its error is unknown.
+    (The error of the baseline ``majority`` is unknown where all of its seeds agree.)
     """
     best = max(cells, key=lambda cell: cell.merit)
     errors = [_error(cell) for cell in cells]
@@ -261,8 +264,8 @@ def _error(cell: Cell) -> float | None:
 
 
 def largest_error(deviations: Sequence[float]) -> float:
-    """The expectation of the largest of independent normal errors with these standard deviations,
-    of which one at least is positive."""
+    """Returns the expected maximum of independent normal errors with these standard deviations, of
+    which at least one must be positive."""
     reach = REACH * max(deviations)
     x = np.linspace(-reach, reach, STEPS)
     below = np.ones_like(x)  # the probability that all errors are below x

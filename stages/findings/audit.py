@@ -36,12 +36,12 @@ from stages.findings.shared_defaults import (
 from stages.findings.verdicts import Verdict
 from stages.kinds._kind import distinct_draws
 
-AT_EDGE = 0.2  # of the trials: the share that may keep a value at an edge of those tried
+AT_EDGE = 0.2  # share of the trials that may keep the smallest or the largest value tried
 MAJORITY = 0.5
-MOST_VALIDATION = 0.5  # of all labels that a trial uses
-UNREAD = "not read"  # what the place where a label is read says of the rest of the word
+MOST_VALIDATION = 0.5  # share of the labels that a trial uses which may be those of validation
+UNREAD = "not read"  # in a record's ``read_at`` if the state has not read the rest of the word
 SMALL = 2.0  # points; improvements that papers report are often smaller (Card et al. 2020)
-# The sides of these have different models or starts, whose best learning rates may differ.
+# The two sides of these axes differ in model or start, so their best learning rates may differ.
 UNLIKE: tuple[Axis, ...] = ("architecture", "objective", "size", "pretrained", "checkpoint")
 UNLIKE_PRETRAINING: tuple[Axis, ...] = ("architecture", "objective", "size")
 ATTRIBUTED: tuple[Axis, ...] = ("architecture", "size", "training set")  # read as causes
@@ -74,9 +74,9 @@ class Subject(Enum):
 class Check:
     """The answer to one question."""
 
-    objection: bool | None  # None: the study has nothing to ask this of
+    objection: bool | None  # None: the question does not apply to the study
     numbers: Mapping[str, Any] = field(default_factory=dict)  # of the answer
-    details: Sequence[Any] = ()  # the runs, tasks or cells that it is about
+    details: Sequence[Any] = ()  # the runs, tasks or cells that the answer is about
 
     @property
     def mark(self) -> str:
@@ -120,12 +120,12 @@ def _trials(cells: Sequence[Cell]) -> list[ScoredTrial]:
 
 
 def _trained(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells that were fine-tuned by steps."""
+    """Returns the cells whose trials were trained in epochs."""
     return [cell for cell in cells if cell.trials[0].num_epochs]
 
 
 def probes(cells: Sequence[Cell]) -> Check:
-    """Whether solved probes came to a minimum, with a penalty inside the range tried."""
+    """Whether solved probes reached a minimum, with a penalty inside the range tried."""
     cells = [cell for cell in cells if cell.trials[0].converged is not None]
     trials = _trials(cells)
     if not trials:
@@ -140,7 +140,7 @@ def probes(cells: Sequence[Cell]) -> Check:
 
 
 def end_of_finetuning(cells: Sequence[Cell]) -> Check:
-    """Whether fine-tuning went on until it had fitted."""
+    """Whether fine-tuning went on until the models had fitted their labels."""
     cells = _trained(cells)
     if not cells:
         return NOT_ASKED
@@ -216,8 +216,8 @@ def pretraining_rates(endings: Sequence[Ending], contrasts: Sequence[Contrast]) 
 
 
 def tries(trials: Sequence[ScoredTrial], endings: Sequence[Ending]) -> Check:
-    """Whether all runs and baselines had equally many tries. What has no setting to choose
-    (majority, in-context learning) is left out."""
+    """Whether all runs and baselines had equally many tries. Baselines and methods without a
+    setting to choose (majority, in-context learning) are left out."""
     counts: dict[str, list[int]] = {}
     for trial in trials:
         if trial.method == CLASSICAL:
@@ -237,8 +237,8 @@ def tries(trials: Sequence[ScoredTrial], endings: Sequence[Ending]) -> Check:
 def shared_defaults(
     cells: Sequence[Cell], contrasts: Sequence[Contrast], tries: Sequence[ScoredTry]
 ) -> Check:
-    """Whether a forced value reverses a contrast whose interval excludes zero, or nothing was
-    varied that could have been."""
+    """Whether a forced value reverses a contrast whose interval excludes zero. It is an objection,
+    too, if settings could have been varied and none was."""
     fixed, changed = not_varied(tries), changes(cells, tries)
     if not changed:
         return Check(True, {"fixed": fixed}) if fixed else NOT_ASKED
@@ -258,7 +258,8 @@ def shared_defaults(
 def _reversals(
     contrasts: Sequence[Contrast], found: Sequence[Change]
 ) -> Iterator[tuple[Contrast, ForcedEffect]]:
-    """The contrasts that a forced value reverses, those whose interval excludes zero first."""
+    """Yields the contrasts that a forced value reverses, those whose interval excludes zero
+    first."""
     for contrast in sorted(contrasts, key=lambda c: not c.significant_before_correction):
         for effect in forced_effects([contrast.sides], found):
             if effect.is_reversed:
@@ -289,7 +290,7 @@ def labelled_rows(params: Params, tasks: Mapping[str, Json]) -> Check:
 def validation_labels(
     num_labels: Mapping[str, Mapping[str, int]], tasks: Mapping[str, Json]
 ) -> Check:
-    """Whether labels for validation are few compared with those of the label budget."""
+    """Whether validation uses at most as many labels as the label budget has."""
     details = []
     for task, about in tasks.items():
         validation = about["num_examples"]["validation"]
@@ -322,8 +323,8 @@ def read_at(inputs: Mapping[str, Sequence[InputRecord]]) -> Check:
 def overlap(
     shares: Mapping[tuple[str, str], float], runs: Mapping[str, Run], external: Sequence[str]
 ) -> Check:
-    """Whether the training text of pretraining is free of test rows. That of public checkpoints and
-    of external systems is unknown."""
+    """Whether the training text of pretraining is free of test rows. The training text of public
+    checkpoints and of external systems is unknown, which is an objection, too."""
     public = sum(run.is_public for run in runs.values())
     if not (shares or public or external):
         return NOT_ASKED
@@ -351,7 +352,7 @@ def power(contrasts: Sequence[Contrast], tasks: Mapping[str, Json]) -> Check:
     """Whether there are enough test rows and seeds for small differences."""
     if not contrasts:
         return NOT_ASKED
-    sizes: dict[str, list[tuple[float, str]]] = {}  # of each unit, with the metric
+    sizes: dict[str, list[tuple[float, str]]] = {}  # by unit: (smallest effect, metric)
     for contrast in contrasts:
         if contrast.effect.variance is not None:
             size = smallest_effect(contrast.effect.variance, contrast.effect.confidence)
@@ -372,7 +373,7 @@ def power(contrasts: Sequence[Contrast], tasks: Mapping[str, Json]) -> Check:
 
 
 def smallest_effect(variance: Variance, confidence: float) -> float:
-    """The smallest effect that POWER of all studies would find (Card et al. 2020)."""
+    """Returns the smallest effect that a share POWER of studies would find (Card et al. 2020)."""
     low, high = 0.0, variance.half_width(confidence)
     while variance.power(high, confidence) < POWER:
         low, high = high, 2 * high
@@ -401,15 +402,15 @@ def identical(contrasts: Sequence[Contrast], group_of: Mapping[str, Group]) -> C
 
 
 def missing_comparisons(found: Sequence[NotCompared]) -> Check:
-    """Whether every comparison is made that the runs suggest. Pairs that are one model, or for
-    which there is a better one, are no loss."""
+    """Whether every comparison is made that the runs suggest. Leaving out a pair is no loss if both
+    runs are one model, or if another pair is better matched."""
     kinds = SAME_MODEL, BETTER_MATCHED, UNLIKE_SIZES, ""
     numbers = Counter(next(kind for kind in kinds if kind in each.reason) for each in found)
     return Check(bool({UNLIKE_SIZES, ""} & {*numbers}), {"kinds": numbers}, found)
 
 
 def confounds(contrasts: Sequence[Contrast]) -> Check:
-    """Whether compared runs differ in nothing else."""
+    """Whether compared runs differ in nothing but the axis."""
     names = {axis: [c.confound_names for c in contrasts if c.axis == axis] for axis in ATTRIBUTED}
     total = sum(map(len, names.values()))
     if not total:

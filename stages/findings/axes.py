@@ -32,20 +32,20 @@ Axis = Literal[
 AXES: tuple[Axis, ...] = get_args(Axis)
 MAX_SIZE_RATIO = 2.0  # architectures within this ratio of used parameters count as one size
 TOKENS_OF_TEXT = "tokens of text"  # a confound of two training sets of different text
-# An optimizer, and what is chosen for it: learning rates and, for equal time, a number of steps.
+# An optimizer, and the settings that are chosen for it: learning rates and, to compare optimizers
+# at equal time, a number of steps.
 OF_OPTIMIZERS = {"optimizer", "training.lr", "training.num_steps"}
-# How the reasons for which a pair is not compared begin, or what they contain.
+# Parts of the reasons why a pair is not compared, by which the audit counts the reasons.
 SAME_MODEL, UNLIKE_SIZES, BETTER_MATCHED = "the same model", "sizes too far apart", "is nearer to"
 
 
 def axis_between(a: Group, b: Group) -> Axis | None:
-    """The one axis in which two groups differ; None if there is none or more than one.
+    """Returns the one axis in which two groups differ; None if they differ in none or in several.
 
-    Two architectures may have different dimensions here: ``pairs`` matches the sizes of what a task
-    uses of them. How public
-    checkpoints differ is unknown, so they are compared with each other as whole checkpoints, and
-    with no run of the study. A checkpoint that was pretrained further differs from the published
-    one in its training set, as a run differs from its parent.
+    Two architectures may have different dimensions here, because ``pairs`` matches the sizes of the
+    parts that a task uses. How public checkpoints differ is unknown, so they are compared with each
+    other as whole checkpoints, and with no run of the study. A checkpoint that was pretrained
+    further differs from the published one in its training set, as a run differs from its parent.
     """
     same_architecture = a.architecture == b.architecture
     same_model = a.entry.model == b.entry.model
@@ -97,23 +97,24 @@ class LeftOut:
 
 
 def pairs(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Pair]:
-    """The pairs of groups that make a contrast on a task; ``used`` says what each group uses there,
-    and a group that is not in it has no trials. Along "size", "amount of text" and "pretrained" the
+    """Returns the pairs of groups that make a contrast on a task. ``used`` has the part of its
+    model that each group with trials uses. Along "size", "amount of text" and "pretrained" the
     larger or the pretrained group comes first.
 
     Where several groups share a level of an axis (say, three learning rates of one architecture
-    against one of another), those nearest to each other in size, then in settings, are paired. A
-    group is not compared with one that another group matches better. Two amounts of one text are
-    compared at equal steps and at equal epochs, two texts at the nearest amounts. Where no run is
-    from scratch with the model of a pretrained one, one of which the task uses the same is its
-    partner: an encoder is that of an encoder-decoder on a task with a head.
+    against one of another), the groups nearest to each other in size, then in settings, are paired.
+    A group is not compared with one that another group matches better. Two amounts of one text are
+    compared at equal steps and at equal epochs, two texts at the nearest amounts. A pretrained run
+    without a run from scratch of its own model is paired with a run from scratch of which the task
+    uses the same part: on a task with a head, an encoder-decoder with an encoder.
     """
     return [pair for pair in _judged(candidates, used) if not isinstance(pair, LeftOut)]
 
 
 def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[LeftOut]:
-    """The pairs that make none, where that leaves one of the two without any contrast with the
-    other's level: why is said once for each group and level, of the nearest group there."""
+    """Returns pairs that differ in one axis and make no contrast, with the reason. A group that has
+    no contrast with any group at a level has one such pair: with the nearest group at that
+    level."""
     judged = list(_judged(candidates, used))
     compared = {
         (group.name, axis, repr(_level(other, axis)))
@@ -139,14 +140,16 @@ def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Left
 
 
 def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[Pair | LeftOut]:
-    """Every pair of groups with trials that differs in one axis."""
+    """Yields every pair of groups with trials that differ in one axis, as a pair to compare or as
+    one that is left out."""
     present = [group for group in candidates if group.name in used]
     axes = _axes_of_models(present)
     axes |= _axes_of_designs(present, used, axes)
     axes |= {(b, a): axis for (a, b), axis in axes.items()}
 
     def nearer(group: Group, other: Group, axis: Axis) -> Group | None:
-        """A group at the level of ``other`` that is nearer to ``group``, the nearest."""
+        """Returns the group at the level of ``other`` that is nearest to ``group``, or None if no
+        group is nearer than ``other``."""
         if axis not in LEVELS:
             return None
         nearest = min(
@@ -179,7 +182,7 @@ def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[P
         yield LeftOut(axis, a, b, reason) if reason else (axis, a, b)
 
 
-Names = tuple[str, str]  # of two groups, in their order
+Names = tuple[str, str]  # the names of two groups, in the order of the groups
 
 
 def _axes_of_models(there: Sequence[Group]) -> dict[Names, Axis]:
@@ -193,9 +196,9 @@ def _axes_of_models(there: Sequence[Group]) -> dict[Names, Axis]:
 def _axes_of_designs(
     there: Sequence[Group], used: Mapping[str, Used], by_model: Mapping[Names, Axis]
 ) -> dict[Names, Axis]:
-    """A pretrained group and one from scratch of another model, of which the task uses the same: on
-    a task with a head, an encoder-decoder and an encoder. Only where the pretrained one has no
-    partner of its own model."""
+    """Returns the axis "pretrained" for pairs of a pretrained group and one from scratch that have
+    different models of which the task uses the same part: on a task with a head, an encoder-decoder
+    and an encoder. Pretrained groups with a partner of their own model are left out."""
     paired = {name for names, axis in by_model.items() if axis == "pretrained" for name in names}
     axes: dict[Names, Axis] = {}
     for a, b in combinations(there, 2):
@@ -225,13 +228,14 @@ LEVELS: Mapping[Axis, Callable[[Group], object]] = {
 
 
 def _level(group: Group, axis: Axis) -> object:
-    """What groups that are compared along an axis differ in; the name where each is a level."""
+    """Returns the level of a group on an axis. On an axis that is not in ``LEVELS`` every group is
+    a level of its own."""
     return LEVELS[axis](group) if axis in LEVELS else group.name
 
 
 def _same_model(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> str | None:
-    """Why two runs from scratch are one model, where they are: what tasks use of them is designed
-    alike."""
+    """Returns why two runs are the same model, or None if they are not. They are if both are from
+    scratch and the task uses parts of equal design."""
     one, other = used[a.name], used[b.name]
     if axis not in ("architecture", "size") or a.pretrained or b.pretrained:
         return None
@@ -264,16 +268,16 @@ def _distance(a: Group, b: Group, axis: Axis, used: Mapping[str, Used]) -> tuple
 
 @dataclass(frozen=True)
 class Confound:
-    """Something besides the axis in which two sides differ, with its value on each side."""
+    """A property other than the axis in which two sides differ, with its value on each side."""
 
     name: str
     values: tuple[Any, ...]
 
 
 def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[Confound, ...]:
-    """The settings in params.yaml, other than the axis, in which two groups differ, and how the
-    learning rates of their pretraining were chosen; of two training sets also whether the tokenizer
-    that both use was trained on one of them."""
+    """Returns the settings in params.yaml, other than the axis, in which two groups differ, and the
+    differences in how the learning rates of their pretraining were chosen. Two training sets have
+    one more confound if the tokenizer that both groups use was trained on one of the two sets."""
     if axis in ("checkpoint", "tokenizer", "parent", "training"):
         return tuple(_tuning(a, b))
     if axis == "optimizer":
@@ -296,14 +300,14 @@ def confounds_among(a: Settings, b: Settings) -> list[Confound]:
 
 
 def _amounts_of_text(a: Group, b: Group) -> Iterator[Confound]:
-    """The amounts of two training sets of different text, if they differ, too."""
+    """Yields the amounts of two training sets if both their texts and their amounts differ."""
     if not amounts.same_text(a, b) and amounts.unlike_amount(a, b) > amounts.MAX_RATIO:
         yield Confound(TOKENS_OF_TEXT, (a.corpus_tokens, b.corpus_tokens))
 
 
 def _tuning(a: Group, b: Group) -> Iterator[Confound]:
-    """The numbers of learning rates that two pretrained groups tried, and the rates that they kept,
-    where these differ."""
+    """Yields the numbers of learning rates that two pretrained groups tried, if they differ, and
+    the rates that they kept, if they differ."""
     if not (a.kept_rates and b.kept_rates):
         return
     tried = [len(group.entry.training.rates) for group in (a, b)]

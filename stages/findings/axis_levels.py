@@ -1,4 +1,4 @@
-"""What two groups that are compared are along the axis in which they differ, in words."""
+"""The levels of two compared groups on the axis in which they differ, in words."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from stages.findings.groups import Group, Used
 
 
 def levels_of(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> tuple[str, str]:
-    """The level of each side on the axis, in words."""
+    """Returns the level of each side on the axis, in words."""
 
     def words(g: Group, other: Group) -> str:
         match axis:
@@ -41,7 +41,7 @@ def levels_of(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> tuple
 
 
 def used_part(group: Group, used: Used) -> str:
-    """The architecture, or the part of it that a task uses."""
+    """Returns the name of the architecture, or of the part of it that a task uses."""
     if used.architecture == group.architecture:
         return group.architecture
     return f"{used.architecture} of an {group.architecture}"
@@ -54,5 +54,5 @@ def _checkpoint(group: Group, other: Group) -> str:
 
 
 def _settings(one: Settings, other: Settings) -> list[str]:
-    """The settings of one side that the other side lacks or has with another value."""
+    """Returns the settings of one side that the other side lacks or has with another value."""
     return [f"{k}={v}" for k, v in one.items() if k != "name" and other.get(k) != v]

@@ -1,5 +1,5 @@
-"""How small results carry over: the share of pairs of runs whose order in a smaller experiment is
-their order in a larger one.
+"""How small results carry over: the share of pairs of runs that have the same order in a smaller
+and in a larger experiment.
 
 This is the decision accuracy of DataDecide (Magnusson et al. 2025): the order in the larger
 experiment is that of means over seeds, and the order in the smaller one that of a single seed. The
@@ -10,9 +10,9 @@ share is the mean over these seeds. Two things differ here:
 - A pair that ties in the larger experiment has no order to predict and does not count. A pair that
   ties in the smaller one counts half, because a coin would be right half of the time.
 
-The interval is Student's t over seeds. In these simulations it held the expected share in 90 to
-100 % of studies, at a confidence of 95 %. The mean over tasks has an interval over tasks instead,
-because it is about further tasks. Where all seeds (or tasks) agree there is no interval.
+The interval is Student's t over seeds. In these simulations it contained the expected share in 90
+to 100 % of studies, at a confidence of 95 %. The mean over tasks has an interval over tasks
+instead, because it is about further tasks. Where all seeds (or tasks) agree there is no interval.
 """
 
 from collections import defaultdict
@@ -71,10 +71,11 @@ class CarryOver:
 
 def kept_orders(smaller: Experiment, larger: Experiment) -> tuple[int, list[float]]:
     """Returns the number of pairs of runs that have an order in the larger experiment, and for each
-    seed the share of these pairs whose order with this seed in the smaller experiment is that of
-    the means over the other seeds in the larger one.
+    seed the share of these pairs that keep their order.
 
-    A single seed is compared with itself, so its share is about these checkpoints and labels alone.
+    A pair keeps its order if its order in the smaller experiment with this seed is the order of the
+    means over the other seeds in the larger experiment. A single seed is compared with itself, so
+    its share is about these checkpoints and labels alone.
     """
     num_runs, num_seeds = smaller.shape
     others = larger if num_seeds == 1 else larger.sum(axis=1, keepdims=True) - larger
@@ -97,7 +98,7 @@ def carry_over(
     and every validation of pretraining but the last, compared with the last.
 
     Validations are compared by their share of a run's steps, because the learning rate depends on
-    that share; losses, only where they are comparable.
+    that share. They are compared only between runs whose losses can be compared.
     """
     rows = [*_label_budgets(scores), *_sizes(contrasts)]
     by_place: dict[tuple[str, ...], list[CarryOver]] = defaultdict(list)
@@ -123,7 +124,7 @@ def _label_budgets(scores: Scores) -> Iterator[CarryOver]:
 
 
 def _sizes(contrasts: Sequence[Contrast]) -> Iterator[CarryOver]:
-    """A run is compared at two sizes if the study has a contrast between them."""
+    """Yields the shares for all pairs of sizes that the study has contrasts between."""
     by_place: dict[tuple[str, ...], list[tuple[Cell, Cell]]] = defaultdict(list)
     for contrast in contrasts:
         if contrast.axis == "size":
@@ -143,7 +144,8 @@ def _of_cells(
     label_budget: str,
     pairs: Sequence[tuple[Cell, Cell]],
 ) -> CarryOver:
-    """``pairs`` has the cell of each run in the smaller and in the larger experiment."""
+    """Returns the shares for two experiments. ``pairs`` has the cell of each run in the smaller and
+    in the larger experiment."""
     first = pairs[0][1]
     table = by_shared_seeds([cell for pair in pairs for cell in pair])
     merits = table * merit(first.metric, 1.0)
@@ -175,8 +177,8 @@ def _over_tasks(rows: Sequence[CarryOver]) -> CarryOver:
 def _pretraining(
     all_groups: Sequence[Group], progress: Mapping[RunKey, Progress], confidence: float
 ) -> Iterator[CarryOver]:
-    """Runs with equal numbers of validations, whose losses can be compared, for the seeds that all
-    of them have."""
+    """Yields the shares for each set of runs with comparable losses and equal numbers of
+    validations, over the seeds that all runs of the set have."""
     members: dict[tuple[int, int], list[Group]] = defaultdict(list)
     for place, some in enumerate(comparable(all_groups, progress)):
         for group in some:

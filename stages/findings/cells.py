@@ -22,8 +22,8 @@ from stages.evaluation.statistics import (
 from stages.evaluation.variance import Checkpoints, Sample
 from stages.findings.groups import Group
 
-# The confounds that every contrast checks. They are counted, so that they are the same on every
-# machine. Lineage includes a run's parents and teachers.
+# The confounds that every contrast checks. They are counted and not measured, so that they are the
+# same on every machine. A lineage includes a run's parents and teachers.
 AMOUNTS = {
     "num_params": "parameters",
     "num_trained_params": "trained parameters",
@@ -36,11 +36,11 @@ AMOUNTS = {
 
 
 def is_external(trial: ScoredTrial) -> bool:
-    """Whether an external system predicted, which learnt from no row of the study."""
+    """Whether the trial is of an external system, which learnt from no row of the study."""
     return trial.method == CLASSICAL and trial.num_tries == 0
 
 
-@dataclass(frozen=True, eq=False)  # a study has one of each; to compare all trials takes long
+@dataclass(frozen=True, eq=False)  # compared by identity, because comparing all trials takes long
 class Cell:
     """A group's (or baseline's) trials on one task with one method and label budget."""
 
@@ -87,7 +87,8 @@ class Cell:
 
     @property
     def has_one_pretraining_seed(self) -> bool:
-        """Whether it says nothing about other checkpoints that are pretrained alike."""
+        """Whether the cell has one pretraining seed, and so says nothing about other checkpoints
+        that are pretrained alike."""
         return self.checkpoints == "pretrained here" and self.num_pretrain_seeds == 1
 
     @property
@@ -116,8 +117,8 @@ def cells(
     baselines: Collection[str],
     confidence: float,
 ) -> tuple[list[Cell], Moderation]:
-    """The cells of all groups and baselines, in the order of the trials, and what all of them
-    together say about the variance of each."""
+    """Returns the cells of all groups and baselines, in the order of the trials, and the moderation
+    of their variances."""
     checkpoints: dict[str, Checkpoints] = {g.name: _checkpoints(g) for g in all_groups}
     members: dict[CellKey, list[ScoredTrial]] = defaultdict(list)
     for trial in trials:
@@ -159,9 +160,9 @@ def _checkpoints(group: Group) -> Checkpoints:
 
 
 def by_shared_seeds(some_cells: Sequence[Cell]) -> Float[np.ndarray, "cells seeds"]:
-    """Returns the scores of each cell for the seeds that all of the cells have: pretraining seeds
-    if these are several, since they vary with both sources of chance, otherwise fine-tuning
-    seeds."""
+    """Returns the scores of each cell for the seeds that all cells have. They are pretraining seeds
+    if the cells share several, because scores of pretraining seeds vary with both sources of
+    chance, and otherwise fine-tuning seeds."""
     samples = [per_pretrain_seed(cell.values) for cell in some_cells]
     shared = set.intersection(*map(set, samples))
     if len(shared) < 2:

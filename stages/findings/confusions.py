@@ -1,4 +1,4 @@
-"""Which classes a run or baseline takes for which."""
+"""The classes that a run or baseline confuses."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from stages.evaluation.confusion import ConfusionRecord
 from stages.findings.cells import Cell
 
-MOST = 10  # classes in one table, which one can read
+MOST = 10  # classes in one table, so that it is readable
 OTHERS = "(others)"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One class: the shares of its rows (or words) in one trial that are predicted as what."""
+    """One class, and the shares of its rows (or words) that are predicted as each class."""
 
     name: str
-    number: int
-    shares: list[float]  # of each column
+    number: int  # of rows (or words) in one trial
+    shares: list[float]  # one for each column
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,13 @@ class Confusion:
     cell: Cell
     num_classes: int  # with errors
     columns: list[str]
-    lines: list[Line]  # the first of the columns, in the same order
+    lines: list[Line]  # one for each column but OTHERS, in the same order
     worst: Worst | None  # None if every class is always found
 
 
 def confusion(cell: Cell, records: Sequence[ConfusionRecord]) -> Confusion | None:
-    """``records`` are those of the cell's task; None if the task has no classes."""
+    """Returns the confusion of a cell, given the ``records`` of its task; None if the task has no
+    classes."""
     place = cell.group, cell.method, cell.label_budget
     rows = [row for row in records if (row.run, row.method, row.label_budget) == place]
     if not rows:

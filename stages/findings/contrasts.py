@@ -27,7 +27,7 @@ from stages.findings.cells import AMOUNTS, Cell
 from stages.findings.groups import Group, Used
 from stages.findings.verdicts import Tested
 
-# What differs between two sides by what the axis is.
+# The amounts that must differ between two sides because of what the axis is.
 PART_OF_AXIS: dict[Axis, tuple[str, ...]] = {
     "size": ("parameters", "trained parameters"),
     "pretrained": ("tokens seen", "pretraining FLOPs", "bytes read"),
@@ -36,8 +36,8 @@ PART_OF_AXIS: dict[Axis, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast(Tested):
-    """``a`` against ``b``. The effect is the mean of ``a`` minus the mean of ``b``, whichever sign
-    is better."""
+    """A comparison of ``a`` with ``b``. The effect is the mean of ``a`` minus the mean of ``b``,
+    whichever sign is better."""
 
     axis: Axis
     task: str
@@ -87,8 +87,8 @@ class Contrast(Tested):
 
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds per side that would find an effect of this size, where the study did not; None if
-        that is not known."""
+        """The number of seeds per side that would find an effect of this size. None if the study
+        found the effect or did not test it, or if the number is unknown."""
         undecided = self.is_tested and not self.significant_before_correction
         return self.effect.seeds_needed if undecided else None
 
@@ -104,12 +104,13 @@ class Contrast(Tested):
 
     @property
     def confound_names(self) -> list[str]:
-        """The names of the confounds, without what the axis itself is."""
+        """The names of the confounds that are not part of the axis."""
         names = [confound.name for confound in self.confounds]
         return [name for name in names if name not in PART_OF_AXIS.get(self.axis, ())]
 
     def _agree(self, one: int | None, other: int | None) -> bool:
-        """Unknown amounts count as different, unless both sides are the same checkpoint."""
+        """Whether two amounts are equal within 1 %. Unknown amounts count as different, unless both
+        sides are of the same run."""
         if one is None or other is None:
             return self.a.group == self.b.group
         return math.isclose(one, other, rel_tol=0.01)
@@ -132,7 +133,7 @@ def contrasts(
     all_cells: Sequence[Cell],
     moderation: Moderation,
 ) -> list[Contrast]:
-    """Every contrast of the study, not yet corrected."""
+    """Returns every contrast of the study, without corrected p-values."""
     cell = {c.key: c for c in all_cells}
     # A method that is incompatible with a run has no trials with it.
     candidates = [
@@ -163,8 +164,8 @@ def contrasts(
 def _of_runs(
     params: Params, all_groups: Sequence[Group], all_cells: Sequence[Cell]
 ) -> Iterator[_Candidate]:
-    """Two groups of runs, fine-tuned with the same method and label budget, paired by what the task
-    uses of them."""
+    """Yields pairs of groups that are fine-tuned with the same method and label budget. They are
+    matched by the part of each model that the task uses."""
     trials = [trial for cell in all_cells for trial in cell.trials]
     for task, method in product(params.tasks, params.finetune.methods):
         used = Used.by_group(all_groups, trials, task=task, method=method)
@@ -178,7 +179,7 @@ def _of_runs(
 
 
 def _of_finetuning(params: Params, all_groups: Sequence[Group]) -> Iterator[_Candidate]:
-    """One group with two methods, and with two label budgets."""
+    """Yields, for each group, its pairs of two methods and of two label budgets."""
     methods, budgets = list(params.finetune.methods), _budgets(params)
     for group, task in product(all_groups, params.tasks):
         for n, (a, b) in product(budgets, combinations(methods, 2)):
@@ -191,7 +192,7 @@ def _of_finetuning(params: Params, all_groups: Sequence[Group]) -> Iterator[_Can
 
 
 def _budgets(params: Params) -> list[str]:
-    """The largest first."""
+    """Returns the label budgets, the largest first."""
     return sorted(map(str, params.finetune.label_budgets), key=budget_order, reverse=True)
 
 

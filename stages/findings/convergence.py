@@ -9,18 +9,18 @@ from stages.findings.axes import Confound
 from stages.findings.cells import Cell
 
 MAJORITY = 0.5
-UNFITTED, MUCH = 0.1, 10.0  # a mean loss of training rows in nats, and how many times another's
+UNFITTED, MUCH = 0.1, 10.0  # a mean training loss in nats; a ratio of two such losses
 NOT_CONVERGED, FITTED_UNEQUALLY = "not converged", "fitted unequally"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What speaks against the fit of a trial, by a column of trials.csv."""
+    """A reason to doubt that a trial was fitted well, given by a column of trials.csv."""
 
     name: str
     column: str
-    value: int  # of the column, where the fault is
-    share: float  # of the cell's trials: at more than that it is a fault of the cell
+    value: int  # of the column, in trials with the fault
+    share: float  # a cell has the fault if a larger share of its trials have it
 
 
 FAULTS = (
@@ -31,7 +31,7 @@ FAULTS = (
 
 
 def faults(cell: Cell) -> dict[Fault, int]:
-    """The faults that enough of the cell's trials have, with the number of these trials."""
+    """Returns the faults that enough of the cell's trials have, with the number of these trials."""
     numbers = {
         fault: sum(getattr(trial, fault.column) == fault.value for trial in cell.trials)
         for fault in FAULTS
@@ -44,13 +44,13 @@ def unconverged(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def confounds(a: Cell, b: Cell) -> list[Confound]:
-    """The sides of a contrast that have not converged, and whether one side was fitted to its
-    labels much less than the other.
+    """Returns the sides of a contrast that have not converged, and whether one side was fitted to
+    its labels much less than the other.
 
-    A curve does not show the latter: on a plateau before a model has found what to learn, its
-    training loss is as flat as at the end. The other side shows that lower is possible. Only sides
-    with one method that trains in epochs are compared: a probe is solved, and methods differ in
-    what they can fit.
+    The curve of one side does not show that it is unfitted: on a plateau before a model has found
+    what to learn, its training loss is as flat as at the end. The other side shows that a lower
+    loss is possible. The losses are compared only if both sides have the same method and train in
+    epochs: a probe is solved, and methods differ in what they can fit.
     """
     sides = list(dict.fromkeys((a, b)))
     faults = [Confound(NOT_CONVERGED, (cell,)) for cell in unconverged(sides)]
@@ -63,13 +63,13 @@ def confounds(a: Cell, b: Cell) -> list[Confound]:
 
 
 def training_loss(trials: Sequence[ScoredTrial]) -> float | None:
-    """The mean at the end of training, or None if nothing was trained in steps."""
+    """Returns the mean training loss at the end of training, or None if no trial has one."""
     losses = [trial.last_train_loss for trial in trials if trial.last_train_loss is not None]
     return fmean(losses) if losses else None
 
 
 def share_at_edge(trials: Sequence[ScoredTrial]) -> float | None:
-    """The share of trials that kept the smallest or largest of several values of a setting, or None
-    if no trial had several."""
+    """Returns the share of the trials with several values of a setting that kept the smallest or
+    the largest value; None if no trial had several."""
     edges = [trial.at_edge for trial in trials if trial.at_edge is not None]
     return fmean(edges) if edges else None

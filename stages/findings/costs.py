@@ -46,12 +46,13 @@ class Costs:
         return {cost["hardware"] for cost in costs}
 
     def of_trials(self, cells: Iterable[Cell]) -> list[CostRecord]:
-        """The costs of the trials of cells; baselines have none."""
+        """Returns the costs of the trials of cells; baselines have none."""
         keys = (trial.key for cell in cells for trial in cell.trials)
         return [self.finetuning[key] for key in keys if key in self.finetuning]
 
     def of_lineage(self, group: Group) -> LineageCost:
-        """The mean over the seeds of a group."""
+        """Returns the mean cost over the seeds of a group. It is unknown if a public checkpoint is
+        in the lineage."""
         lineages = [[*self._lineage(checkpoint)] for checkpoint in group.checkpoints]
         if any(self.runs[key.run].is_public for lineage in lineages for key in lineage):
             return LineageCost(None, None, None)
@@ -76,20 +77,21 @@ def _joules(costs: Iterable[Json]) -> float | None:
 
 
 def estimated_energy(cost: Settings) -> Energy | None:
-    """The energy of a cost with ``processor_time_s`` and ``gpu_energy_j``, or None if the GPU
-    reports none."""
+    """Returns the energy of a cost with ``processor_time_s`` and ``gpu_energy_j``, or None if the
+    GPU reports none."""
     return Energy.of(cost["processor_time_s"], cost["gpu_energy_j"])
 
 
 def mean_if_known(values: Iterable[float | None]) -> float | None:
-    """The mean, or None if any value is unknown."""
+    """Returns the mean, or None if any value is unknown."""
     values = list(values)
     return None if None in values else fmean(value for value in values if value is not None)
 
 
 @dataclass(frozen=True)
 class Gain:
-    """A pretrained run against the same model from scratch, and what its pretraining took."""
+    """A pretrained run compared with the same model from scratch, and the cost of its
+    pretraining."""
 
     contrast: Contrast
     cost: LineageCost
@@ -115,7 +117,8 @@ class Gain:
 
 
 def gains(contrasts: Sequence[Contrast], groups: Sequence[Group], costs: Costs) -> list[Gain]:
-    """The gains of pretraining over from scratch, in the order of the contrasts."""
+    """Returns the gains of pretraining over training from scratch, in the order of the
+    contrasts."""
     compared = [contrast for contrast in contrasts if contrast.axis == "pretrained"]
     names = {contrast.a.group for contrast in compared}
     cost = {group.name: costs.of_lineage(group) for group in groups if group.name in names}
@@ -123,21 +126,21 @@ def gains(contrasts: Sequence[Contrast], groups: Sequence[Group], costs: Costs) 
 
 
 def total_flops(cell: Cell) -> int | None:
-    """The mean FLOPs of a lineage and a fine-tuning trial; None is unknown."""
+    """Returns the mean FLOPs of a lineage and a fine-tuning trial; None if they are unknown."""
     lineage, finetuning = cell.amounts["lineage_flops"], cell.amounts["finetune_flops"]
     return None if lineage is None or finetuning is None else lineage + finetuning
 
 
 def cells_with_flops(scores: Scores, task: str, label_budget: str) -> list[tuple[Cell, int]]:
-    """The cells of runs with their ``total_flops``, without those of unknown cost and those of cost
-    0, which have no place on a logarithmic axis."""
+    """Returns the cells of runs with their ``total_flops``. Cells of unknown cost are left out, and
+    cells of cost 0, which have no place on a logarithmic axis."""
     cells = scores.run_cells(task, label_budget)
     return [(cell, flops) for cell in cells if (flops := total_flops(cell))]
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices of the (cost, merit) that no other point of the same or lower cost beats, the
-    cheapest first. Of equal points the first is on the front."""
+    """Returns the indices of the points (cost, merit) that no point of the same or lower cost
+    beats, the cheapest first. If points are equal, only the first is on the front."""
     front: list[int] = []
     for i in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1])):
         if not front or points[i][1] > points[front[-1]][1]:

@@ -36,16 +36,16 @@ class Agreement:
     label_budget: str
     metric: str
     estimate: str  # one of ESTIMATES or of HEURISTICS
-    layers: str  # "" of a heuristic
-    runs: str  # ALL, PRETRAINED or, of the validation loss, COMPARABLE
+    layers: str  # "" for a heuristic
+    runs: str  # ALL, PRETRAINED or, for the validation loss, COMPARABLE
     checkpoints: tuple[RunKey, ...]
     tau: float | None
     low: float | None
     high: float | None
-    chosen: tuple[RunKey, ...]  # the one with the highest estimate; several if they tie
+    chosen: tuple[RunKey, ...]  # the checkpoint with the highest estimate; several if they tie
     best: RunKey
-    lost: float  # the best score less that of the choice, larger is worse
-    lost_at_random: float
+    lost: float  # the best score minus the score of the chosen checkpoint
+    lost_at_random: float  # the best score minus the mean score
     saved_flops: float | None  # as a share; None if nothing was trained, or if it is unknown
 
     @property
@@ -71,8 +71,8 @@ class _Ranker:
 def agreements(
     results: Results, layers: Sequence[str], label_budgets: Sequence[str]
 ) -> list[Agreement]:
-    """The agreements for each task, each method that trains and each label budget, over all runs
-    and over those that are pretrained. The validation loss of pretraining is compared within each
+    """Returns the agreements for each task, each method that trains and each label budget, over all
+    runs and over the pretrained runs. The validation loss of pretraining is compared within each
     set of runs whose losses can be compared."""
     scores = results.scores
     pretrained = {
@@ -119,7 +119,7 @@ def agreements(
 def _trials(
     scores: Scores, task: str, method: str, label_budget: str
 ) -> dict[RunKey, list[ScoredTrial]]:
-    """The trials of each checkpoint; empty if the method trains nothing."""
+    """Returns the trials of each checkpoint; none if the method trains nothing."""
     trials: dict[RunKey, list[ScoredTrial]] = {}
     for group in scores.groups:
         cell = scores.cell(group.name, task, method, label_budget)
@@ -134,7 +134,7 @@ def _merit(trials: Sequence[ScoredTrial]) -> float:
 
 
 def _estimates(records: Sequence[EstimateRecord], layers: Sequence[str]) -> Iterator[_Ranker]:
-    """Each estimate from each of ``layers``, for the checkpoints for which it is defined."""
+    """Yields each estimate from each of ``layers``, for the checkpoints that have a value of it."""
     for name, states in product(ESTIMATES, layers):
         known = [r for r in records if (r.estimate, r.layers) == (name, states)]
         values = {r.checkpoint: r.value for r in known if r.value is not None}
@@ -142,8 +142,9 @@ def _estimates(records: Sequence[EstimateRecord], layers: Sequence[str]) -> Iter
 
 
 def _heuristics(trials: Trials, others: Sequence[Mapping[RunKey, float]]) -> Iterator[_Ranker]:
-    """The heuristics that compare any runs; ``others`` has the scores on each other task. What the
-    fine-tuning on other tasks cost does not count as the cost of a choice, and is not zero."""
+    """Yields the heuristics that can compare any runs. ``others`` has the scores on each other
+    task. The cost of ``MEAN_RANK`` is unknown: fine-tuning on other tasks is not done for the
+    choice, but it is not free."""
     yield _Ranker(NUM_PARAMS, sizes(trials))
     yield _Ranker(PRETRAIN_FLOPS, pretraining_flops(trials))
     if others:

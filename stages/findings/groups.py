@@ -18,10 +18,10 @@ class Group:
     name: str
     entry: Run
     architecture: str
-    num_params: int  # of the checkpoint; what trials use of it is ``Used``
-    tokenizer_corpus: str  # that the tokenizer was trained on; "none" of a public checkpoint's
-    corpus_tokens: int | None = None  # encoded of its training set; None without one of the study
-    corpus_text: str | None = None  # what corpora share that differ in their amount of text alone
+    num_params: int  # of the checkpoint; the part that trials use is in ``Used``
+    tokenizer_corpus: str  # the corpus that the tokenizer was trained on; "none" if published
+    corpus_tokens: int | None = None  # of its training set; None unless it is a corpus of the study
+    corpus_text: str | None = None  # equal for corpora that differ in their amount of text alone
     kept_rates: tuple[float, ...] = ()  # the learning rates that pretraining kept, sorted
 
     @property
@@ -35,7 +35,8 @@ class Group:
 
     @property
     def epochs(self) -> float | None:
-        """How often it read its training set; below 1 is a part of it."""
+        """How often pretraining read the training set; below 1 if it read only a part. None if the
+        number of tokens is unknown."""
         if not self.corpus_tokens:
             return None
         training = self.entry.training
@@ -55,8 +56,8 @@ class Group:
 
     @cached_property
     def settings(self) -> Json:
-        """The settings that are confounds where something else differs, and an axis where nothing
-        else does.
+        """The settings of pretraining. A setting in which two groups differ is their axis if
+        nothing else differs, and otherwise a confound.
 
         A run from scratch or a published checkpoint has no pretraining settings. A public
         checkpoint has one tokenizer, whether its entry names it or not.
@@ -113,18 +114,20 @@ def _tokenizer_corpus(params: Params, run: Run) -> str:
 
 @dataclass(frozen=True)
 class Used:
-    """What the trials of a group on one task with one method use of its model: on a task with a
-    head no decoder beside an encoder, and no layers that only the vocabulary's logits need."""
+    """The part of a group's model that its trials on one task with one method use. On a task with a
+    head they use no decoder if there is an encoder, and no layers that only logits over the
+    vocabulary need."""
 
     num_params: int
     architecture: str
-    design: str | None  # equal where two models compute states alike, but for their weights
+    design: str | None  # equal for models that compute states alike, except for their weights
 
     @staticmethod
     def by_group(
         all_groups: Sequence[Group], trials: Iterable[ScoredTrial], *, task: str, method: str
     ) -> dict[str, "Used"]:
-        """Returns what each group with such trials uses, in the order of the groups."""
+        """Returns the used part of each group that has trials on the task with the method, in the
+        order of the groups."""
         trial_of = {
             trial.run: trial for trial in trials if (trial.task, trial.method) == (task, method)
         }

@@ -1,5 +1,5 @@
 """Labels needed: from which number of labels on a run is ahead of the best classical baseline, and
-what twice the labels brought."""
+how its score changes when the labels are doubled."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class Reach(Enum):
 
 @dataclass(frozen=True)
 class Crossing:
-    """The number of labels from which on a lead is positive; None where it is not between two label
+    """The number of labels from which on a lead is positive; None if that is not between two label
     budgets."""
 
     reach: Reach
@@ -37,7 +37,7 @@ class Crossing:
 
 @dataclass(frozen=True, kw_only=True)
 class Passing:
-    """From which number of labels on a run is ahead of the best classical baseline.
+    """The number of labels from which on a run is ahead of the best classical baseline.
 
     ``low`` and ``high`` are the ends of the interval, None if a difference has none.
     """
@@ -62,7 +62,7 @@ class Doubling:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelsNeeded:
-    """What more labels change for a run with a method on a task."""
+    """The effect of more labels on a run with a method on a task."""
 
     run: str
     task: str
@@ -77,7 +77,7 @@ def crossing(num_labels: Sequence[int], leads: Sequence[float]) -> Crossing:
     """Returns the number of labels from which on a lead is positive.
 
     The lead is linear in the logarithm of the number of labels between two label budgets, and
-    nothing is extrapolated. A lead of 0 is none.
+    nothing is extrapolated. A difference of 0 is no lead.
     """
     behind = [i for i, lead in enumerate(leads) if lead <= 0]
     if not behind:
@@ -95,15 +95,15 @@ def passing(places: Sequence[tuple[int, BestRun]]) -> Passing | None:
     its interval. ``places`` has the comparison with the baseline for each number of labels,
     ascending.
 
-    The interval has the numbers of labels at which the t interval of the difference includes 0
-    (the inversion of a test; Fieller 1954). Its ends are those at which the ends of the t interval,
+    The interval contains the numbers of labels at which the t interval of the difference includes 0
+    (the inversion of a test; Fieller 1954). Its ends are where the ends of the t interval,
     interpolated as the mean is, cross 0. A bootstrap over seeds was not chosen: three seeds have
     ten different resamples, and its interval is too narrow.
 
-    - It holds the true number at least as often as the t intervals hold a difference, if the true
-      difference is linear in the logarithm of the number of labels between two label budgets: the
-      interpolated width is at least that of the interpolated difference, whatever the correlation
-      of two label budgets is.
+    - It contains the true number at least as often as the t intervals contain a difference, if the
+      true difference is linear in the logarithm of the number of labels between two label budgets:
+      the interpolated width is at least that of the interpolated difference, whatever the
+      correlation of two label budgets is.
     - With three seeds the t intervals are wide, and the ends are often outside the label budgets.
     - The baseline is the best of several on the same test rows, so it is on average too good, and
       the number of labels too large.
@@ -133,8 +133,8 @@ def passing(places: Sequence[tuple[int, BestRun]]) -> Passing | None:
 def labels_needed(
     scores: Scores, moderation: Moderation, num_labels: Mapping[str, Mapping[str, int]]
 ) -> dict[tuple[str, str, str], LabelsNeeded]:
-    """Returns what more labels change by task, run and method, where these have trials at two
-    numbers of labels or more.
+    """Returns the effect of more labels by task, run and method, for those that have trials at two
+    or more numbers of labels.
 
     ``num_labels`` has the number of labels of each label budget, by task.
     """

@@ -56,8 +56,8 @@ def _of_runs(params: Params, task: str) -> Iterator[TrialKey]:
 def _of_baselines(
     params: Params, task: str, external: Mapping[str, bool], num_train: int
 ) -> Iterator[TrialKey]:
-    """Yields the trials of the baselines that have some; others do not support the task.
-    ``external`` says which of them are external systems."""
+    """Yields the trials of the baselines that support the task. ``external`` says of each of these
+    baselines whether it is an external system."""
     names = [name for name in params.baselines if name in external]
     for name, budget in product(names, params.finetune.label_budgets):
         draws = distinct_draws(

@@ -1,4 +1,4 @@
-"""Comparisons that the study could suggest and does not make, each with its reason."""
+"""Comparisons that a reader may expect and the study does not make, each with its reason."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ from stages.findings.scores import Scores
 
 @dataclass(frozen=True)
 class NotCompared:
-    """Two groups, or one that nothing is compared with (``b`` and ``axis`` are empty)."""
+    """Two groups that are not compared, or one group that is compared with no other (then ``b`` and
+    ``axis`` are empty)."""
 
     axis: str
     a: str
@@ -27,8 +28,8 @@ class NotCompared:
 
 
 def not_compared(scores: Scores, contrasts: Sequence[Contrast]) -> list[NotCompared]:
-    """The comparisons not made, in the order of params.yaml. Tasks and methods with the same reason
-    share an entry."""
+    """Returns the comparisons that are not made, in the order of params.yaml. Tasks and methods
+    with the same reason share an entry."""
     places: dict[tuple[str, ...], list[tuple[str, str]]] = defaultdict(list)
     trials = [trial for cell in scores.cells for trial in cell.trials]
     for task, method in product(scores.tasks, scores.methods):
@@ -50,8 +51,8 @@ def not_compared(scores: Scores, contrasts: Sequence[Contrast]) -> list[NotCompa
 
 
 def _alone(scores: Scores, contrasts: Sequence[Contrast]) -> list[NotCompared]:
-    """Groups that differ from every other in more than one axis, or from none in any, and of which
-    no task uses what it uses of another one."""
+    """Returns an entry for each group that is in no contrast and differs from no other group in
+    exactly one axis."""
     compared = {
         side.group for contrast in contrasts if contrast.is_between_runs for side in contrast.sides
     }

@@ -18,25 +18,27 @@ Text = tuple[str, str]  # a corpus and the tokenizer that it was encoded with
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """The overlap of each task's test rows with each training text that a run was trained on."""
+    """The overlap of each task's test rows with each text that a run was pretrained on."""
 
     contamination: Mapping[Text, Json]
     tasks: Sequence[str]
 
     def share(self, text: Text, task: str, count: str = "ngram") -> float:
-        """The share of a task's test rows; ``count`` "exact" is of rows that occur in full."""
+        """Returns the share of a task's test rows that overlap with a text. ``count`` is "ngram"
+        for rows of which an n-gram occurs in the text, and "exact" for rows that occur in full."""
         counts = self.contamination[text]["tasks"][task]
         return counts[count] / counts["num_test"]
 
     def name(self, text: Text) -> str:
-        """The corpus, unless it was encoded with several tokenizers."""
+        """Returns the name of the corpus, with the tokenizer if the corpus was encoded with
+        several."""
         corpus, tokenizer = text
         several = sum(other == corpus for other, _ in self.contamination) > 1
         return f"{corpus}, {tokenizer}" if several else corpus
 
     @property
     def shares(self) -> dict[tuple[str, str], float]:
-        """The shares by the task and the name of the training text."""
+        """The shares by task and name of the training text."""
         return {
             (task, self.name(text)): self.share(text, task)
             for task in self.tasks
@@ -46,7 +48,8 @@ class Overlap:
     def unequal(
         self, contrasts: Sequence[Contrast], groups: Sequence[Group]
     ) -> Iterator[tuple[str, Text, Text]]:
-        """The tasks and pairs of training sets that are compared and overlap unequally."""
+        """Yields each task with two training sets that are compared and whose overlaps with the
+        task's test rows differ by more than ``UNEQUAL``."""
         texts = {group.name: (group.entry.corpus, group.entry.tokenizer) for group in groups}
         compared = dict.fromkeys(
             (texts[c.a.group], texts[c.b.group])
@@ -61,7 +64,7 @@ class Overlap:
 
 
 def most_cut(inputs: Mapping[str, Sequence[InputRecord]]) -> dict[str, float]:
-    """The largest share of a split's rows that is cut, by task."""
+    """Returns the largest share of a split's rows that are cut, by task."""
     return {
         task: max((r.rows_cut / max(r.rows, 1) for r in records), default=0.0)
         for task, records in inputs.items()

@@ -24,9 +24,9 @@ class Ending:
     name: str  # of the checkpoint, in sentences
     num_steps: int
     validation_loss: float
-    slope: float | None  # None: too few validations
-    last_quarter: float | None
-    rates: dict[float, float | None]  # the last validation loss at each; None if it diverged
+    slope: float | None  # nats per doubling of the steps; None: too few validations
+    last_quarter: float | None  # share of the fall in loss that came in the last quarter
+    rates: dict[float, float | None]  # learning rate -> last validation loss; None if it diverged
     kept: float
 
     @property
@@ -45,13 +45,14 @@ class Ending:
 
     @property
     def next_best(self) -> float | None:
-        """How much higher the loss is at the next best rate, in nats."""
+        """How much higher the loss is at the next best rate, in nats; None if no other rate has a
+        loss."""
         others = [loss for rate, loss in self.rates.items() if rate != self.kept and loss]
         return min(others) - self.validation_loss if others else None
 
 
 def endings(runs: Mapping[str, Run], progress: Mapping[RunKey, Progress]) -> list[Ending]:
-    """The ends of all pretrainings, in the order of ``progress``."""
+    """Returns the ends of all pretrainings, in the order of ``progress``."""
     return [
         _ending(checkpoint, runs, of_checkpoint)
         for checkpoint, of_checkpoint in progress.items()

@@ -46,7 +46,8 @@ class Progress:
 
 
 def final_losses(progress: Progress) -> dict[float, float | None]:
-    """The last validation loss at each of several learning rates; None where training diverged."""
+    """Returns the last validation loss at each of several learning rates; None where training
+    diverged."""
     last = {step.rate: step.validation_loss for step in progress.tries}
     return {rate: loss if loss and math.isfinite(loss) else None for rate, loss in last.items()}
 
@@ -60,8 +61,8 @@ def comparable(
     all_groups: Sequence[Group], progress: Mapping[RunKey, Progress]
 ) -> list[list[Group]]:
     """Returns the pretrained groups in sets whose validation losses can be compared: with equal
-    objectives and settings of these, validation text, tokenizer, row length and parent, which may
-    be a teacher."""
+    objective and its settings, validation text, tokenizer, row length and parent, which may be a
+    teacher."""
     sets: dict[str, list[Group]] = defaultdict(list)
     for group in all_groups:
         if all(validation_losses(progress[checkpoint]) for checkpoint in group.checkpoints):
@@ -73,7 +74,7 @@ def comparable(
 
 
 def kept_rate(run: Run, progress: Progress) -> float:
-    """The learning rate of the run's weights."""
+    """Returns the learning rate that the run's weights were trained with."""
     return next((step.rate for step in progress.tries if step.kept), run.training.rates[0])
 
 

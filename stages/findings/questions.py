@@ -1,7 +1,7 @@
 """Questions: the effect of one axis between two runs, averaged over all tasks.
 
-They are the primary tests of a study, and are corrected together. Contrasts on single tasks follow
-where their question is answered; the others only describe (``statistics.two_stages``).
+They are the primary tests of a study, and are corrected together. A contrast on a single task can
+be significant only if its question is; otherwise it only describes (``statistics.two_stages``).
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Question(Tested):
 
     @property
     def metric(self) -> str:
-        """One that has the unit of all of them."""
+        """The metric of the first contrast, which has the same unit as the other metrics."""
         return self.first.metric
 
     @property
@@ -60,18 +60,19 @@ class Question(Tested):
 
     @cached_property
     def by_size(self) -> list[Contrast]:
-        """The contrasts, that of the largest gain of the first side first."""
+        """The contrasts, sorted by the gain of the first side, the largest first."""
         return sorted(self.contrasts, key=lambda c: -merit(c.metric, c.effect.value))
 
 
 def unit_of(metric: str) -> str:
-    """Scores with one unit can be averaged: points, or the metric itself."""
+    """Returns the unit of a metric's scores, or the metric itself if it has none. Scores of the
+    same unit can be averaged."""
     return scale_of(metric).unit or metric
 
 
 def questions(uncorrected: Sequence[Contrast], moderation: Moderation) -> list[Question]:
-    """All questions in the order of their axes, with corrected p-values for them and for their
-    contrasts."""
+    """Returns all questions in the order of their axes, with corrected p-values for the questions
+    and for their contrasts."""
     members: dict[tuple[object, ...], list[Contrast]] = {}
     for contrast in uncorrected:
         sides = [(c.group, c.method, c.label_budget) for c in (contrast.a, contrast.b)]
@@ -101,7 +102,7 @@ def questions(uncorrected: Sequence[Contrast], moderation: Moderation) -> list[Q
 
 
 def _corrected(question: Question, p_holm: float, of_contrasts: Sequence[float]) -> Question:
-    """The question and its contrasts with their corrected p-values."""
+    """Returns the question and its contrasts with their corrected p-values."""
     contrasts = tuple(
         replace(contrast, p_holm=p)
         for contrast, p in zip(question.contrasts, of_contrasts, strict=True)
@@ -116,7 +117,8 @@ def _mean(contrasts: Sequence[Contrast], moderation: Moderation) -> Interval:
 
 
 def _p_values_below(question: Question) -> list[float]:
-    """A question about one task is its contrast."""
+    """Returns the p-values of a question's contrasts. A question about one task has none, because
+    it is the same test as its contrast."""
     if question.num_tasks == 1:
         return []
     return [contrast.effect.p_value or 0.0 for contrast in question.contrasts]

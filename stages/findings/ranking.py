@@ -18,13 +18,13 @@ from stages.findings.questions import unit_of
 from stages.findings.scores import Scores
 
 ALL_TASKS = "all tasks"
-MOST = 40  # runs of a ranking, those with the best means
+MOST = 40  # entries of a ranking, those with the best means
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A run's place in a ranking: 1 is best. Its true rank lies between ``best`` and ``worst``, of
-    which nothing is known without an interval of each difference (None)."""
+    """A run's place in a ranking: 1 is best. Its true rank lies between ``best`` and ``worst``,
+    which are None if no difference to another run has an interval."""
 
     name: str
     mean: float
@@ -45,7 +45,8 @@ class Ranking:
 
 
 def rankings(scores: Scores, moderation: Moderation) -> list[Ranking]:
-    """A ranking of each task, then of the mean over tasks, with each method and label budget."""
+    """Returns, for each label budget and method, a ranking on each task and then on the mean over
+    tasks."""
     rankings = []
     for budget, method in product(reversed(scores.label_budgets), scores.methods):
         members: dict[str, dict[str, list[Cell]]] = {}  # by scope and name
@@ -62,7 +63,8 @@ def rankings(scores: Scores, moderation: Moderation) -> list[Ranking]:
 def _on_all_tasks(
     scores: Scores, by_task: Mapping[str, Mapping[str, list[Cell]]]
 ) -> dict[str, list[Cell]]:
-    """The cells of those that have one on every task, if scores on all tasks have one unit."""
+    """Returns the cells of the runs and baselines that have a cell on every task. There are none if
+    there is one task, or if the tasks' scores differ in unit."""
     units = {unit_of(metric) for metric in scores.metrics.values()}
     if len(by_task) < 2 or len(units) > 1:
         return {}
@@ -71,7 +73,7 @@ def _on_all_tasks(
 
 
 def _ranked(members: Mapping[str, Sequence[Cell]], moderation: Moderation) -> list[Ranked]:
-    """The best first; equal means share a rank."""
+    """Returns the places in a ranking, the best first. Equal means share a rank."""
     means = {name: _mean(cells) for name, cells in members.items()}
     metric = next(iter(members.values()))[0].metric
     order = sorted(members, key=lambda name: -merit(metric, means[name]))[:MOST]
@@ -104,8 +106,9 @@ def _difference(one: Sequence[Cell], other: Sequence[Cell], moderation: Moderati
 def _bounds(
     metric: str, effects: Sequence[tuple[Interval, int]], *, confidence: float
 ) -> tuple[int | None, int | None]:
-    """The lowest and the highest rank, from the differences to all others, each with the sign that
-    makes it of this run; one without an interval decides nothing."""
+    """Returns the best and the worst possible rank of a run, from its differences to all others. A
+    difference comes with a sign, -1 if it is the other minus this run. A difference without an
+    interval decides nothing."""
     if all(effect.variance is None for effect, _ in effects):
         return None, None
     p_values = [1.0 if effect.p_value is None else effect.p_value for effect, _ in effects]

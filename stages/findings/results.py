@@ -57,18 +57,18 @@ class Results:
     curves: Sequence[EpochRecord]
     pretraining_costs: dict[RunKey, Json]  # wall_time_s, peak_memory_bytes, ...
     finetuning_costs: dict[TrialKey, CostRecord]
-    tasks: dict[str, Json]  # task.json of each: num_examples, labels, ...
+    tasks: dict[str, Json]  # task.json of each task: num_examples, labels, ...
     examples: dict[str, list[Json]]  # of each task; see ``evaluation.examples``
     confusion: dict[str, list[ConfusionRecord]]  # of each task
     reliability: dict[str, list[ReliabilityRecord]]  # of each task
     progress: dict[RunKey, Progress]
-    contamination: dict[tuple[str, str], Json]  # of each corpus and tokenizer trained on
-    likeness: dict[tuple[str, str], Json]  # of the same
+    contamination: dict[tuple[str, str], Json]  # by corpus and tokenizer that a run was trained on
+    likeness: dict[tuple[str, str], Json]  # by the same
     inputs: dict[str, list[InputRecord]]  # of each task
     text_bits: dict[tuple[RunKey, str], TextBitsRecord]  # of a checkpoint and a task
     row_scores: dict[TrialKey, np.ndarray]
     estimates: Estimates
-    tries: Sequence[ScoredTry]  # the variants that trials have tried, those that they keep included
+    tries: Sequence[ScoredTry]  # all variants that trials tried, including the ones that they kept
 
     @property
     def confidence(self) -> float:
@@ -121,7 +121,7 @@ class Results:
 
     @cached_property
     def questions(self) -> list[Question]:
-        """What the study asks of its axes, answered over all tasks."""
+        """The questions of the study, each answered over all tasks."""
         cells = self.scores.cells
         uncorrected = contrasts(self.params, self.groups, cells, self.moderation)
         return questions(uncorrected, self.moderation)
@@ -143,8 +143,8 @@ class Results:
 
     @cached_property
     def best_runs(self) -> dict[str | None, BestRuns]:
-        """The best run of each task and label budget with each method and, for None, with whichever
-        method is best."""
+        """The best run of each task and label budget, by method. The key None has the best run with
+        any method."""
         methods = self.scores.methods
         of_all = best_runs(self.scores, self.moderation, methods)
         by_method: dict[str | None, BestRuns] = {None: of_all}
@@ -172,7 +172,7 @@ class Results:
 
     @cached_property
     def labels_needed(self) -> dict[tuple[str, str, str], LabelsNeeded]:
-        """What more labels change, by task, run and method."""
+        """The effect of more labels, by task, run and method."""
         return labels_needed(self.scores, self.moderation, self.num_labels)
 
     @cached_property
@@ -211,8 +211,8 @@ class Results:
 
 
 def load(params: Params) -> Results:
-    """Reads the results of a study under its matched budget. First deletes results that it no
-    longer lists.
+    """Reads the results of a study under its matched budget. First deletes results that params.yaml
+    no longer lists.
 
     Raises ValueError with the path of a file that is missing or does not match params.yaml.
     """
@@ -276,7 +276,7 @@ def load(params: Params) -> Results:
 
 
 def _of_corpora(params: Params, folder: Path) -> dict[tuple[str, str], Json]:
-    """What was measured of each corpus and tokenizer that a run was trained on."""
+    """Reads the measurements of each corpus and tokenizer that a run was trained on."""
     read_by = {(r.corpus, r.tokenizer) for r in params.runs.values() if r.learnt[0] != NONE}
     return {
         (corpus, tokenizer): _json(folder / corpus / f"{tokenizer}.json")

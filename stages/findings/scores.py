@@ -46,12 +46,13 @@ class Scores:
         return {cell.key: cell for cell in self.cells}
 
     def cell(self, name: str, task: str, method: str, label_budget: str) -> Cell | None:
-        """The cell of a group or of a baseline, which has one for all methods."""
+        """Returns the cell of a group or of a baseline, or None if there is none. A baseline has
+        the same cell for all methods."""
         method = CLASSICAL if name in self.baselines else method
         return self._cells.get(CellKey(name, task, method, label_budget))
 
     def run_cells(self, task: str, label_budget: str) -> list[Cell]:
-        """The cells of all groups, without the baselines."""
+        """Returns the cells of all groups, without the baselines."""
         return [
             cell
             for group in self.groups

@@ -1,4 +1,4 @@
-"""How much the settings that all runs share decide.
+"""How much the results depend on the settings that all runs share.
 
 Each trial chooses on validation among the values that it tries of some settings: pooling, initial
 weights, ... Here one value of one setting is forced on all trials instead, and every mean and every
@@ -27,7 +27,7 @@ class Forced:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """The mean score of a cell with a forced value, beside the one that validation chose."""
+    """The mean score of a cell with a forced value, compared with the mean as validation chose."""
 
     forced: Forced
     cell: Cell
@@ -41,13 +41,14 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class ForcedEffect:
-    """The mean of ``a`` minus that of ``b`` with a forced value, beside that as chosen."""
+    """The mean of ``a`` minus the mean of ``b`` with a forced value, compared with the same
+    difference as validation chose."""
 
     forced: Forced
     a: Cell
     b: Cell
-    chosen: float
-    value: float
+    chosen: float  # the difference as validation chose
+    value: float  # the difference with the forced value
 
     @property
     def is_reversed(self) -> bool:
@@ -56,7 +57,8 @@ class ForcedEffect:
 
 
 def forced_values(tries: Iterable[ScoredTry]) -> list[Forced]:
-    """Each value of each setting of which a trial has tried several, in the order of ``tries``."""
+    """Returns each value of each setting of which a trial has tried several values, in the order of
+    ``tries``."""
     forced = dict[Forced, None]()
     for members in _by_trial(tries).values():
         for setting in dict.fromkeys(name for each in members for name in each.settings):
@@ -67,7 +69,7 @@ def forced_values(tries: Iterable[ScoredTry]) -> list[Forced]:
 
 
 def not_varied(tries: Iterable[ScoredTry]) -> list[str]:
-    """The settings of which no trial has tried several values though it could have."""
+    """Returns the settings of which no trial has tried several values although it could have."""
     listed = [*tries]
     varied = {forced.setting for forced in forced_values(listed)}
     fixed = dict.fromkeys(name for each in listed for name in each.fixed_settings)
@@ -75,8 +77,7 @@ def not_varied(tries: Iterable[ScoredTry]) -> list[str]:
 
 
 def changes(cells: Iterable[Cell], tries: Iterable[ScoredTry]) -> list[Change]:
-    """The mean of each cell with each forced value; only cells that have a trial which has tried
-    it."""
+    """Returns the mean of each cell with each forced value that one of its trials has tried."""
     members = _by_trial(tries)
     every = [each for some in members.values() for each in some]
     return [
@@ -88,7 +89,7 @@ def changes(cells: Iterable[Cell], tries: Iterable[ScoredTry]) -> list[Change]:
 
 
 def largest_changes(found: Iterable[Change]) -> dict[str, Change]:
-    """The largest change of a cell for each setting, up or down."""
+    """Returns the largest change of a cell for each setting, up or down."""
     largest = dict[str, Change]()
     for change in found:
         known = largest.get(change.forced.setting)
@@ -100,8 +101,8 @@ def largest_changes(found: Iterable[Change]) -> dict[str, Change]:
 def forced_effects(
     pairs: Iterable[tuple[Cell, Cell]], found: Iterable[Change]
 ) -> list[ForcedEffect]:
-    """The difference of each pair of cells under each forced value; only where a side has a trial
-    which has tried it. ``found`` are the ``changes`` of the cells."""
+    """Returns the difference of each pair of cells under each forced value that a trial of one side
+    has tried. ``found`` are the ``changes`` of the cells."""
     means = dict[Forced, dict[Cell, float]]()
     for change in found:
         means.setdefault(change.forced, {})[change.cell] = change.mean
@@ -129,8 +130,8 @@ def _by_trial(tries: Iterable[ScoredTry]) -> dict[TrialKey, list[ScoredTry]]:
 def _forced_mean(
     cell: Cell, members: Mapping[TrialKey, Sequence[ScoredTry]], forced: Forced
 ) -> float | None:
-    """The mean of a cell with a forced value, or None if no trial of the cell has tried several
-    values of the setting, this one among them."""
+    """Returns the mean of a cell with a forced value, or None if no trial of the cell has tried
+    both this value of the setting and another one."""
     values, has_any = list[float](), False
     for trial in cell.trials:
         own = members.get(trial.key, ())
@@ -142,7 +143,8 @@ def _forced_mean(
 
 
 def _best(tries: Iterable[ScoredTry], metric: str) -> float | None:
-    """The test score of the one that is best on validation, of equal ones of the first."""
+    """Returns the test score of the try that is best on validation (the first of equal tries), or
+    None if no try has scores."""
     merits = [
         (merit(metric, each.validation_metric), -each.validation_loss, each.value)
         for each in tries

@@ -1,4 +1,4 @@
-"""Scores against the number of parameters, and power laws through three sizes or more.
+"""Scores as a function of the number of parameters, and power laws through three sizes or more.
 
 A power law is error = a N^-b (Kaplan et al. 2020, equation 1.1).
 """
@@ -51,7 +51,8 @@ class PowerLaw:
         return self._mean(self.exponents)
 
     def error(self, size: float) -> tuple[float, float, float]:
-        """(value, low, high); all three are equal where all seeds agree."""
+        """Returns (value, low, high) of the error that the law predicts for a size. All three are
+        equal if all seeds agree."""
         lines = zip(self.log_factors, self.exponents, strict=True)
         predicted = self._mean([log_a - b * np.log(size) for log_a, b in lines])
         ends = (predicted.value if end is None else end for end in (predicted.low, predicted.high))
@@ -66,9 +67,9 @@ class PowerLaw:
 def fit(
     sizes: Sequence[int], errors: Sequence[Sequence[float]], *, confidence: float
 ) -> PowerLaw | None:
-    """Fit a law to ``errors``: for each size, one error per seed, in the same order of seeds.
+    """Fits a law to ``errors``: for each size, one error per seed, in the same order of seeds.
 
-    None with fewer than three sizes or two seeds, or if an error is 0.
+    Returns None for fewer than three sizes or two seeds, or if an error is 0.
     """
     table = np.asarray(errors, dtype=float)  # sizes x seeds
     if num_sizes(sizes) < 3 or table.shape[1] < 2 or table.min() <= 0:
@@ -78,14 +79,15 @@ def fit(
 
 
 def num_sizes(sizes: Sequence[int]) -> int:
-    """The number of distinct sizes."""
+    """Returns the number of distinct sizes."""
     ordered = sorted(sizes)
     return len(ordered[:1]) + sum(b > SAME_SIZE * a for a, b in pairwise(ordered))
 
 
 def cells_with_sizes(scores: Scores, task: str, label_budget: str) -> list[tuple[Cell, int]]:
-    """Each pretrained group and the parameters that its trials use: the best of the methods that
-    train most of these or, if none does, of all methods."""
+    """Returns the best cell of each pretrained group and the number of parameters that its trials
+    use. It is the best among the methods that train more than half of these parameters or, if none
+    does, among all methods."""
     cells = scores.run_cells(task, label_budget)
     points = []
     for group in scores.groups:
@@ -97,7 +99,7 @@ def cells_with_sizes(scores: Scores, task: str, label_budget: str) -> list[tuple
 
 
 def cell_size(cell: Cell) -> int:
-    """The parameters that its trials use, which are always known."""
+    """Returns the number of parameters that the trials of a cell use, which is always known."""
     size = cell.amounts["num_params"]
     assert size is not None
     return size
@@ -111,8 +113,8 @@ def _trains_most(cell: Cell) -> bool:
 def power_laws(
     cells: Sequence[tuple[Cell, int]], group_of: Mapping[str, Group]
 ) -> list[tuple[Group, PowerLaw, list[int]]]:
-    """A law for each architecture, objective, training set and tokenizer with three sizes, with
-    the first of its groups and its sizes."""
+    """Returns a law for each combination of architecture, objective, training set and tokenizer
+    that has three sizes or more, with the first of its groups and its sizes."""
     families: dict[str, list[tuple[Cell, int]]] = defaultdict(list)
     for cell, size in cells:
         group = group_of[cell.group]
@@ -128,12 +130,13 @@ def power_laws(
 
 
 def _errors(cells: Sequence[Cell]) -> list[list[float]]:
-    """The errors of each cell, for the seeds that all cells have."""
+    """Returns the errors of each cell, for the seeds that all cells have."""
     metric = cells[0].metric
     by_cell = by_shared_seeds(cells).tolist()
     return [[error(metric, score) for score in scores] for scores in by_cell]
 
 
 def error(metric: str, value: float) -> float:
-    """1 minus the score, or the score itself where lower is better. It is its own inverse."""
+    """Returns 1 minus the score, or the score itself if lower is better. The function is its own
+    inverse."""
     return value if scale_of(metric).lower_is_better else 1 - value

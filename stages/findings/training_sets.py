@@ -1,5 +1,5 @@
-"""Training sets: how alike the tasks' texts are, and what pretraining on each gained over from
-scratch.
+"""Training sets: how like the tasks' texts they are, and what pretraining on each of them gained
+over training from scratch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from stages.findings.groups import Group
 
 FEWEST = 4  # corpora for a rank correlation
 MOST_PERMUTED = 7  # corpora of which all orders are tried for the p-value
-# The measures of likeness and amount, with the sign that makes more of it more alike.
+# The measures of likeness and amount. Each measure times its sign grows with likeness or amount.
 MEASURES = {
     "divergence": -1,
     "unseen_words": -1,
@@ -31,32 +31,32 @@ MEASURES = {
 
 @dataclass(frozen=True, eq=False)
 class TrainingSets:
-    """The training sets of a study, as far as runs were pretrained on them."""
+    """The training sets of a study that runs were pretrained on."""
 
     likeness: Mapping[tuple[str, str], Json]  # by corpus and tokenizer
     text_bits: Mapping[tuple[RunKey, str], TextBitsRecord]  # by checkpoint and task
 
     def about(self, group: Group) -> Json:
-        """What was measured of a group's training set."""
+        """Returns the measurements of a group's training set."""
         return self.likeness[group.entry.corpus, group.entry.tokenizer]
 
     def own_bits(self, group: Group, task: str) -> float | None:
-        """The bits per byte of a task's texts by the objective of a group: the mean over its seeds,
-        or None if they have no such number."""
+        """Returns the bits per byte of a task's texts under a group's own objective: the mean over
+        its seeds, or None if a seed has no such number."""
         bits = [self.text_bits.get((checkpoint, task)) for checkpoint in group.checkpoints]
         known = [record.bits_per_byte for record in bits if record]
         return sum(known) / len(known) if len(known) == len(bits) else None
 
     def measured(self, group: Group, task: str) -> Json:
-        """The values of ``MEASURES`` and others by their names."""
+        """Returns the values of ``MEASURES`` and of other measurements, by name."""
         about, own = self.about(group), self.own_bits(group, task)
         return {"tokens": about["tokens"], **about["tasks"][task], "own_bits_per_byte": own}
 
     def correlation(
         self, gains: Sequence[tuple[Group, Contrast]], task: str, measure: str
     ) -> tuple[float, float] | None:
-        """The rank correlation of a measure with the gain over groups, and its p-value; None if the
-        measure is unknown or one side is all ties."""
+        """Returns the rank correlation, over groups, of a measure with the gain, and its p-value;
+        None if the measure is unknown or one side is all ties."""
         measured = [self.measured(group, task)[measure] for group, _ in gains]
         if None in measured:
             return None
@@ -69,13 +69,13 @@ class TrainingSets:
 
 
 def gain_of(cell: Cell | None, contrasts_of: Mapping[Cell, Sequence[Contrast]]) -> Contrast | None:
-    """The contrast of a pretrained cell with the same model from scratch, if the study has it."""
+    """Returns the contrast of a pretrained cell with the same model from scratch, or None."""
     own = contrasts_of.get(cell, []) if cell else []
     return next((c for c in own if c.axis == "pretrained" and c.a is cell), None)
 
 
 def families(groups: Sequence[Group]) -> list[list[Group]]:
-    """The groups that differ in their training sets and in nothing else."""
+    """Returns the groups in lists that differ in their training sets and in nothing else."""
     groups_by_rest: dict[str, list[Group]] = {}
     for group in groups:
         rest = repr((group.entry.model, group.entry.objective, group.settings))
@@ -84,10 +84,10 @@ def families(groups: Sequence[Group]) -> list[list[Group]]:
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> tuple[float, float] | None:
-    """The rank correlation and its two-sided p-value, or None if one side is all ties.
+    """Returns the rank correlation and its two-sided p-value, or None if one side is all ties.
 
-    The p-value is the share of all orders whose correlation is as far from 0; of many numbers it is
-    that of the t distribution.
+    The p-value is the share of all orders whose correlation is at least as far from 0. For more
+    than ``MOST_PERMUTED`` numbers it is that of the t distribution.
     """
     if len({*one}) == 1 or len({*other}) == 1:
         return None

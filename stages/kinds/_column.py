@@ -12,14 +12,14 @@ from stages.kinds._labels import is_missing, label_of
 from stages.kinds.regression import decimal_of, number_of
 
 MOST_LABELS = 300
-NUM_FEW = 20  # rows below which shares say nothing
-RECUR = 4  # times that a label of lists occurs, in the mean
-LONG_RECUR = 10  # times that a label with a long name occurs, in the mean
-MOST_DISTINCT = 0.5  # distinct values per row, of labels
-TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 5.0, 5.0  # in the mean
-LEAST_FILLED = 0.9  # of a label's cells; which are empty is said with their lines
+NUM_FEW = 20  # with fewer rows, shares say nothing
+RECUR = 4  # least mean number of times that a label in lists occurs
+LONG_RECUR = 10  # least mean number of times that a label with a long name occurs
+MOST_DISTINCT = 0.5  # most distinct values per row in a column of labels
+TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 5.0, 5.0  # means per cell
+LEAST_FILLED = 0.9  # share of a label's cells; empty cells are reported later, with their lines
 MOST_NUMBERS = 0.9  # share of cells that are numbers, in a column of numbers
-SAME_LENGTHS = 0.9  # share of rows, of words and tags
+SAME_LENGTHS = 0.9  # share of rows with as many words as tags
 LOOKED_AT = 200  # values that indicate what a column holds
 SHOWN_LETTERS = 40
 HOT_SIGNS = {"0", "1", "0.0", "1.0", "-1", "true", "false", "yes", "no"}
@@ -41,7 +41,7 @@ CODE = r"(?=[!-~]*[\d@/\\_.$%+=])[!-~]{6,}|[!-~]{15,}"
 HOT = r"[01](?:([ ,;|])[01](?:\1[01])*)"  # 0 and 1 by position
 LABELS = {"label", "labels", "class", "category", "target", "gold", "y", "sentiment", "intent"}
 TEXTS = ("text", "sentence", "review", "content", "body", "comment", "tweet", "document", "message")
-# No names of classes.
+# Names of columns that do not hold classes.
 READ = {"context", "passage", "premise", "question", "query", "post", "prompt", "title", *TEXTS}
 IDS = {"id", "ids", "idx", "index", "key", "uid", "uuid", "guid", "no", "nr", "number"}
 IDS |= {"oid", "file", "filename", "path", "url", "hash", "sha1", "md5", "email", "mail"}
@@ -66,7 +66,7 @@ class Column:
         self.items = Counter(str(item) for cell in lists for item in cell)
         lengths = {*map(len, lists)}
         self.are_hot = len(lengths) == 1 and max(lengths) > 1 and _are_hot(self.items)
-        if self.are_lists and lengths == {1}:  # a label each, as doccano writes it
+        if self.are_lists and lengths == {1}:  # one label in each list, as doccano writes it
             self.are_lists, filled = False, [cell[0] for cell in lists]
         self.are_single = all(isinstance(cell, str | int | float) for cell in filled)
         texts = [_shown(cell) for cell in filled]
@@ -81,7 +81,7 @@ class Column:
         self.decimal, self.is_sure = decimal_of(spelt)
         numbers = pandas.Series([number_of(text, self.decimal) for text in spelt], dtype=float)
         finite = numbers[numbers.between(-1e300, 1e300)]
-        # The few that are none are refused with their lines.
+        # The few cells that are no numbers are refused later, with their lines.
         self.are_numbers = self.are_single and len(finite) >= MOST_NUMBERS * max(len(spelt), 1)
         self.numbers = finite.drop_duplicates() if self.are_numbers else finite[:0]
         self.are_whole = bool((self.numbers % 1 == 0).all())
@@ -136,7 +136,7 @@ class Column:
 
     @property
     def is_id(self) -> bool:
-        """Whether the column has a number or a name of the row."""
+        """Whether the column identifies the rows by numbers or names."""
         is_unnamed = not self.name.strip() or self.name.startswith("Unnamed: ")  # pandas' index
         steps = set(self.numbers.diff()[1:])
         counts_up = self.decimal == "point" and len(steps) == 1 and min(steps) > 0
@@ -150,19 +150,19 @@ class Column:
 
     @property
     def splits(self) -> set[str]:
-        """The splits that the cells name, if all of them do."""
+        """The splits that the cells name; empty unless all cells name one."""
         names = {split_named(value) for value in self.values[:MOST_LABELS]}
         is_split = self.are_strings and self.filled == self.num and self.words < 2
         return {name for name in names if name} if is_split and None not in names else set()
 
     def is_as_long_as(self, other: "Column") -> bool:
-        """Whether the lists of nearly all rows have the lengths of those of another column."""
+        """Whether the lists of nearly all rows are as long as the lists of another column."""
         same = sum(a == b for a, b in zip(self.lengths, other.lengths, strict=True))
         return same >= SAME_LENGTHS * self.num
 
     @property
     def what(self) -> str:
-        """What the column was taken for."""
+        """What the column holds, in a few words."""
         kinds = {
             "empty": not self.filled,
             "answers": self.are_answers,
@@ -215,6 +215,7 @@ def _are_hot(values: Iterable[str]) -> bool:
 
 
 def words_of_name(name: str) -> set[str]:
-    """``{"sentence", "a"}`` of ``sentence_A``, ``Sentence A`` and ``sentenceA``."""
+    """Returns the words of a column's name: ``{"sentence", "a"}`` for ``sentence_A``, ``Sentence
+    A`` and ``sentenceA``."""
     parted = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
     return {word for word in re.split(r"[^a-z0-9]+", parted.lower()) if word}

@@ -43,10 +43,11 @@ def is_missing(text: str) -> bool:
 
 
 def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
-    """Returns the labels that may say that a row has none, and whether there is no other reading.
+    """Returns the labels that may mean that a row has no label, and for each whether it cannot mean
+    anything else.
 
-    A single negative number is one: -1 for hidden labels (SNLI's, GLUE's), -100 of PyTorch. Beside
-    0 and 1 alone it may be a class.
+    A single negative number is such a label: -1 for hidden labels (SNLI, GLUE), or PyTorch's -100.
+    If all other labels are 0 and 1, it may be a class.
     """
     signs = {label: label.lower() in MISSING for label in counts if is_missing(label)}
     others = [label for label in counts if label not in signs]
@@ -59,8 +60,8 @@ def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
 
 
 def folded_label(label: str) -> str:
-    """Returns what labels have in common that differ in case or in the form of characters alone.
-    Truth values are the numbers 0 and 1."""
+    """Returns a key that is equal for labels that differ in case or in the form of characters
+    alone. Truth values are the numbers 0 and 1."""
     shown = "".join(c for c in label if unicodedata.category(c) != "Cf")
     text = " ".join(unicodedata.normalize("NFKC", shown).casefold().split())
     return {"true": "1", "false": "0"}.get(text, text)

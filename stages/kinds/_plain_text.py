@@ -1,4 +1,4 @@
-"""Normal forms of texts, in which equal texts are the same."""
+"""Normal forms of texts, in which texts are compared."""
 
 import unicodedata
 

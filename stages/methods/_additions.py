@@ -1,4 +1,4 @@
-"""What methods share that freeze the backbone and train something small inside it."""
+"""The code that methods share which freeze the backbone and train small modules inside it."""
 
 import re
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ class AdditionMethod(TrainedMethod):
 
 
 def freeze_backbone(model: ModelWithHead) -> None:
-    """Train only the head and, where a backbone has one, its mix of layers, which a task learns as
-    well (Peters et al. 2018, section 3.3)."""
+    """Freezes all weights but those of the head and of the backbone's mix of layers, if it has one:
+    each task learns its own mix (Peters et al. 2018, section 3.3)."""
     model.requires_grad_(False)
     model.head.requires_grad_(True)
     if model.backbone.mix is not None:
@@ -50,7 +50,8 @@ class SubLayer:
 
 
 def sub_layers(block: nn.Module) -> list[SubLayer]:
-    """The sub-layers of a block of ours or of transformers; attention is recognised by its name."""
+    """Returns the sub-layers of a block of this project or of the package transformers. Attention
+    is recognised by its name."""
     linears_of: dict[str, list[LinearLayer]] = {}
     for name, module in block.named_modules():
         if is_conv1d(module):
@@ -64,7 +65,7 @@ def sub_layers(block: nn.Module) -> list[SubLayer]:
 
 
 def _attention(name: str) -> str:
-    """The path of the module whose name says attention; empty if there is none."""
+    """Returns the path of the attention module that ``name`` is in; empty if it is in none."""
     parts = name.split(".")
     for i, part in enumerate(parts):
         if ATTENTION.search(part):
@@ -73,5 +74,5 @@ def _attention(name: str) -> str:
 
 
 def drawn(*shape: int, std: float, generator: torch.Generator) -> nn.Parameter:
-    """A weight from a normal distribution."""
+    """Returns a weight drawn from a normal distribution with mean 0."""
     return nn.Parameter(std * torch.randn(*shape, generator=generator))

@@ -1,4 +1,4 @@
-"""What a method is, and the types of methods."""
+"""The interface of a method, and the types of methods."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +18,10 @@ from stages.text.tokenizer import TaskTokenizer
 
 @runtime_checkable
 class Predictor(Protocol):
-    """Turns rows into predictions with a model: a Task, or what a PromptMethod puts in its place.
+    """Turns rows into predictions with a model: a Task, or the predictor of a PromptMethod.
 
-    A row may be several examples, whose predictions ``combine`` makes one. What an example and its
-    prediction are is known to the predictor alone.
+    A row may be several examples, and ``combine`` makes one prediction of theirs. Only the
+    predictor knows the types of its examples and predictions.
     """
 
     has_prefix: bool  # the model was pretrained with bidirectional attention to its input
@@ -36,10 +36,11 @@ class Predictor(Protocol):
 
 
 class Method(ABC):
-    """Transforms a model and says, by ``requires_grad``, what of it trains.
+    """Changes a model for fine-tuning and marks, by ``requires_grad``, the weights that train.
 
-    What requires a gradient after ``apply`` is what training may change, and all that is stored: a
-    trial is its pretrained backbone, ``apply``, and the stored weights put in by their names.
+    Training changes only weights that require a gradient after ``apply``, and only these are
+    stored. The model of a trial is rebuilt from the pretrained backbone, ``apply`` and the stored
+    weights.
 
     Not every method supports every model and task. Combinations that are incompatible have no
     trials (``trials/compatibility.py``): the report shows no number there, and all other trials
@@ -58,46 +59,47 @@ class Method(ABC):
     tried: ClassVar[tuple[str, ...]] = ()
     # Settings that tasks try and that change nothing with this method.
     without_effect: ClassVar[tuple[str, ...]] = ()
-    num_added_tokens: int = 0  # by which each input grows inside the backbone
+    num_added_tokens: int = 0  # tokens that are added to each input inside the backbone
     num_shots: int = 0  # labelled examples that each prompt shows
 
     def incompatibility(self, backbone: Backbone) -> str | None:
-        """Why the method cannot adapt this backbone, to stand behind its name and a colon; None if
-        it can. Looks at no weights."""
+        """Returns why the method cannot adapt this backbone, or None if it can. The reason
+        continues a message that begins with the method's name and a colon. No weights are read."""
         return None
 
     @abstractmethod
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
-        """Prepare the model in place; new weights are drawn from ``generator``."""
+        """Prepares the model in place. New weights are drawn from ``generator``."""
 
 
 class TrainedMethod(Method):
-    """Trains weights of the model, or weights that it adds, as ``training:`` in its entry says; no
-    other method has such an entry."""
+    """Trains weights of the model, or weights that it adds, with the settings ``training:`` in its
+    entry. Other types of methods have no such settings."""
 
     freezes_backbone = False
 
     def frozen(self, model: ModelWithHead, epoch: int) -> Iterable[nn.Parameter]:
-        """Which of the weights that ``apply`` lets train are frozen in this epoch, counted from 0;
-        a weight that trains in an epoch trains in all later ones."""
+        """Returns the weights that ``apply`` lets train and that are frozen in this epoch, counted
+        from 0. A weight that trains in an epoch trains in all later epochs."""
         return ()
 
 
 class SolvedMethod(Method):
-    """Fits a head to states that a frozen backbone computes once, for all trials: to the minimum of
-    loss and L2 penalty (``training/solver.py``), once for each of ``C``. The one that is best on
-    validation is kept."""
+    """Fits a head to states that a frozen backbone computes once for all trials. The loss plus an
+    L2 penalty is minimised (``training/solver.py``) for each value of ``C``, and the head that is
+    best on validation is kept."""
 
     requires_head = True
-    without_effect = ("dropout",)  # of the head: the loss that is minimised has none
+    without_effect = ("dropout",)  # of the head: the loss is minimised without dropout
     C: Sequence[float]  # inverse strengths of the penalty
 
     @abstractmethod
     def remember(
         self, model: ModelWithHead, batches: Iterable[Batch], *, anew: bool = False
     ) -> None:
-        """Compute the states of every batch that will be fitted to or predicted, in a fixed order;
-        later they are looked up. With ``anew`` also those that are known."""
+        """Computes the states of batches that will be fitted to or predicted, in the order of
+        ``batches``. The model then looks them up. Known states are computed again only with
+        ``anew``."""
 
 
 class UntrainedMethod(Method):
@@ -108,7 +110,7 @@ class UntrainedMethod(Method):
 
 
 class PromptMethod(UntrainedMethod):
-    """Predicts by a prompt, in the task's place."""
+    """Predicts by a prompt, instead of by the task's head."""
 
     prompts = True
 
@@ -122,7 +124,7 @@ class PromptMethod(UntrainedMethod):
         *,
         rng: np.random.Generator,
     ) -> Predictor:
-        """The predictor from labelled ``rows``; ``words`` are the verbalisers of the labels.
+        """Returns the predictor for labelled ``rows``; ``words`` are the verbalisers of the labels.
 
         Raises ValueError, with the setting's name, for settings that are incompatible.
         """

@@ -9,8 +9,8 @@ from stages.models._heads import ModelWithHead
 
 
 class BitFit(TrainedMethod):
-    """Trains all biases of the backbone, of linear layers, norms and LSTM gates, except that of the
-    logits over the vocabulary."""
+    """Trains all biases of the backbone (in linear layers, norms and LSTM gates) except the bias of
+    the logits over the vocabulary."""
 
     def incompatibility(self, backbone: Backbone) -> str | None:
         if any(_is_bias(name) for name, _ in backbone.named_parameters()):
@@ -25,5 +25,6 @@ class BitFit(TrainedMethod):
 
 
 def _is_bias(name: str) -> bool:
-    """``query.bias``, and ``bias_ih_l0`` of torch's LSTMs."""
+    """Whether a weight is a bias by its name: ``query.bias``, or ``bias_ih_l0`` of torch's
+    LSTMs."""
     return name.rpartition(".")[2].startswith("bias")

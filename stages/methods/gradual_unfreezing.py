@@ -11,8 +11,8 @@ from stages.models._heads import ModelWithHead
 
 
 class GradualUnfreezing(TrainedMethod):
-    """In the first epoch only the head trains (and the mix of layers of an ELMo), in each later
-    epoch ``blocks_per_epoch`` more blocks, from the top down; weights outside the blocks
+    """Trains only the head (and the mix of layers of an ELMo) in the first epoch, and in each later
+    epoch ``blocks_per_epoch`` more blocks, from the top down. Weights outside the blocks
     (embeddings, a final norm) start with the lowest block. A task without a head starts with the
     top blocks. With too few epochs, the lowest blocks stay as they were pretrained.
 

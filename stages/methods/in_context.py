@@ -20,11 +20,11 @@ from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 
 ROUNDING = 1e-4  # nats: labels nearer to each other than this are tied
-MOST_KNOWN = 2**16  # scores that are remembered: of new texts there may be millions
+MOST_KNOWN = 2**16  # scores that are remembered, because new texts may have millions
 INPUTS = ("text", "text_pair")
 LABEL = "label"
 AUTO = "auto"
-TEMPLATES = {  # of a text, and of a pair of texts
+TEMPLATES = {  # for a text, and for a pair of texts
     False: "{text}\nlabel: {label}",
     True: "{text}\n{text_pair}\nlabel: {label}",
 }
@@ -35,28 +35,29 @@ _Known = dict[tuple[bytes, ...], list[float]]  # the candidates of a batch -> th
 
 
 class InContext(PromptMethod):
-    """Classification by the label that a causal model finds likeliest behind a prompt. Nothing
+    """Classification by the label that a causal model finds likeliest after a prompt. Nothing
     trains; 0 shots are zero-shot.
 
-    The prompt is ``num_shots`` examples, each the ``template`` filled in, and the template up to
-    ``{label}``, parted by ``separator``; ``auto`` is a text, or each of a pair, on a line of its
-    own and then ``label: {label}``. The prompt stands where a document begins. Line breaks are
-    blanks to a tokenizer of ours. Where it is longer than ``max_tokens``, shots are left out from
-    its front, and then the beginning of what is left; a warning says how many shots fitted.
+    The prompt has ``num_shots`` examples, each in the form of the ``template``, and then the
+    template up to ``{label}``, separated by ``separator``. The template ``auto`` has the text (or
+    each text of a pair) on a line of its own and then ``label: {label}``. The prompt is placed at
+    the beginning of a document. The study's own tokenizers read line breaks as blanks. If the
+    prompt is longer than ``max_tokens``, shots are left out from its front, and then the beginning
+    of the rest is cut; a warning says how many shots fitted.
 
-    A label is called what the task's ``verbalisers`` say. ``normalise`` says what of its
-    log-likelihood is compared:
+    The words for a label are given by the task's ``verbalisers``. ``normalise`` says how
+    log-likelihoods of labels are compared:
 
-        none            itself
+        none            as they are
         tokens          the mean per token (GPT-3, section 2.4)
-        bytes           the mean per byte, so that the tokenizer plays no part
-        unconditional   what the prompt adds to it: less the log-likelihood behind the end of the
-                        template alone, such as "label:" (GPT-3, section 2.4, "answer context";
-                        Holtzman et al. 2021, "domain-conditional PMI")
+        bytes           the mean per byte, which does not depend on the tokenizer
+        unconditional   minus the log-likelihood after the end of the template alone, such as
+                        "label:" (GPT-3, section 2.4, "answer context"; Holtzman et al. 2021,
+                        "domain-conditional PMI")
 
-    Unlike GPT-3's, which are drawn anew for each test row, the shots are those of the trial: drawn
-    by its seed from the rows of its label budget, as many of each label as can be. A tie is the
-    prediction ``<no label>``.
+    All test rows of a trial have the same shots, unlike in GPT-3, which draws them anew for each
+    row. The trial's seed draws them from the rows of its label budget, with the labels as equally
+    frequent as possible. A tie gives the prediction ``<no label>``.
 
     Raises ValueError for a template that cannot be filled in or does not end with the label.
     """
@@ -77,7 +78,7 @@ class InContext(PromptMethod):
         self.template = None if template == AUTO else _Template.of(template)
         self._known: dict[
             tuple[bytes, ...], list[float]
-        ] = {}  # trials of one run share what was scored before
+        ] = {}  # scores that trials of one run share
 
     def incompatibility(self, backbone: Backbone) -> str | None:
         return (
@@ -103,7 +104,8 @@ class InContext(PromptMethod):
 
 
 def draw_shots(rows: Sequence[Row], num_shots: int, *, rng: np.random.Generator) -> list[Row]:
-    """So many rows in random order, as many of each label as can be."""
+    """Returns ``num_shots`` rows in random order, with the labels as equally frequent as
+    possible."""
     seen: Counter[str] = Counter()
     places = []
     for tie, index in enumerate(rng.permutation(len(rows)).tolist()):
@@ -116,7 +118,7 @@ def draw_shots(rows: Sequence[Row], num_shots: int, *, rng: np.random.Generator)
 
 @dataclass(frozen=True)
 class _Template:
-    """Text with fields; ``before`` is what stands before the label, its blank included."""
+    """A text with fields. ``before`` is the part before the label, including the blank."""
 
     before: str
     fields: frozenset[str]
@@ -149,7 +151,7 @@ class _Template:
         return cls(before, frozenset(named))
 
     def check(self, row: Row) -> None:
-        """Raises ValueError unless a row has the fields, and none that is left out."""
+        """Raises ValueError unless the texts of a row are exactly the fields of the template."""
         for name in INPUTS:
             if (name in row) != (name in self.fields):
                 lacking = "lacks" if name in row else "has"
@@ -164,7 +166,7 @@ class _Template:
 
     @property
     def answer_context(self) -> str:
-        """What stands between the last text and the label."""
+        """The part of the template between the last text and the label."""
         tail = ""
         for literal, name, _, _ in string.Formatter().parse(self.before):
             tail = "" if name is not None else tail + literal
@@ -173,10 +175,10 @@ class _Template:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A prompt with one of the labels behind it."""
+    """A prompt followed by one of the labels."""
 
     id: str
-    window: int  # which label
+    window: int  # index of the label
     tokens: np.ndarray  # int64 [T]
     first: int  # the tokens from here on are scored
     num_cut: int = 0  # tokens of the prompt that were left out
@@ -187,7 +189,8 @@ class _Candidate:
 
 
 class _Prompts:
-    """The predictor of a trial: an example is a row with a label, a prediction its score."""
+    """The predictor of a trial. An example is a row with one of the labels; its prediction is a
+    score."""
 
     def __init__(
         self,
@@ -201,7 +204,8 @@ class _Prompts:
     ) -> None:
         self.method, self.template, self.words, self.shots = method, template, words, shots
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
-        # A checkpoint whose texts have no first token was trained on texts behind a last one.
+        # If texts have no first token, the checkpoint was trained on texts that follow a last
+        # token.
         self.start = list(tokenizer.before or tokenizer.after[-1:])
         self.has_prefix = False
         self._known = known
@@ -224,7 +228,8 @@ class _Prompts:
         ]
 
     def _fitting(self, row: Row, num_shots: int) -> list[_Candidate]:
-        """The row behind the last of the shots, which are as many as fit."""
+        """Returns the candidates of a row after the last ``num_shots`` shots, cut to
+        ``max_tokens``."""
         candidates = self._candidates(row["id"], self._context(row, num_shots))
         whole = candidates
         if num_shots < len(self.shots):
@@ -235,7 +240,7 @@ class _Prompts:
         ]
 
     def _num_fitting(self, row: Row) -> int:
-        """How many shots leave room for the row and its longest label."""
+        """Returns how many shots leave room for the row and the longest label."""
 
         def too_long(number: int) -> bool:
             candidates = self._candidates("", self._context(row, number))
@@ -244,20 +249,22 @@ class _Prompts:
         return bisect_left(range(1, len(self.shots) + 1), True, key=too_long)
 
     def _context(self, row: Row, num_shots: int) -> str:
-        """The prompt with the last of the shots."""
+        """Returns the prompt of a row with the last ``num_shots`` shots."""
         shots = self.shots[len(self.shots) - num_shots :]
         return self.method.separator.join([*shots, self.template.prompt(row)])
 
     def _candidates(self, id: str, context: str) -> list[_Candidate]:
-        """The context with each label. Scored is what follows the tokens that all of them and the
-        context by itself begin with: the labels', unless one grows together with what precedes."""
+        """Returns the context with each label. Scores count the tokens after the longest common
+        beginning of these texts and of the context alone. These are the tokens of the labels,
+        unless the tokenizer merges the first of them with the end of the context."""
         texts = [context.rstrip(), *(context + word for word in self.words.values())]
         alone, *whole = ([*self.start, *ids] for ids in self.tokenizer.encode(texts))
         first = min(_shared_prefix(alone, tokens) for tokens in whole)
         return [_Candidate(id, i, np.array(ids), first) for i, ids in enumerate(whole)]
 
     def _cut(self, candidates: list[_Candidate]) -> list[_Candidate]:
-        """The same, without as many tokens at the front as are too many."""
+        """Returns the candidates without the tokens at the front by which the longest candidate
+        exceeds ``max_tokens``. Raises ValueError if this would cut the labels."""
         surplus = max(len(candidate.tokens) for candidate in candidates) - self.max_tokens
         if surplus <= 0:
             return candidates
@@ -299,8 +306,8 @@ class _Prompts:
     def _scores(
         self, model: ModelWithHead, batch: Batch, examples: list[_Candidate]
     ) -> list[float]:
-        """In nats; those of a batch that an earlier trial had are looked up. Not those of single
-        candidates: the padding of their batch changes the last bit."""
+        """Returns log-likelihoods in nats. Scores of a batch that an earlier trial had are looked
+        up. Single candidates are not, because the padding of their batch changes the last bit."""
         keys = tuple(example.key for example in examples)
         if keys not in self._known:
             if sum(map(len, self._known)) + len(keys) > MOST_KNOWN:
@@ -322,6 +329,6 @@ class _Prompts:
 
 
 def _shared_prefix(a: list[int], b: list[int]) -> int:
-    """How many tokens two lists begin with alike."""
+    """Returns the length of the longest common beginning of two lists."""
     different = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
     return next(different, min(len(a), len(b)))

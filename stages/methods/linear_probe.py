@@ -19,10 +19,10 @@ WIDE = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
 class LinearProbe(SolvedMethod):
-    """The task's own loss with an L2 penalty is minimised over the head's weights, on standardised
+    """Minimises the task's own loss with an L2 penalty over the head's weights, on standardised
     states. ``C`` are the inverse strengths of the penalty that are tried, as in scikit-learn: the
-    sum of the losses plus ``|W|^2 / (2 C)``. The one with the best metric on validation is kept, of
-    equal ones that with the lowest loss. (The loss alone would choose penalties so strong that rare
+    sum of the losses plus ``|W|^2 / (2 C)``. The strength with the best metric on validation is
+    kept; ties go to the lowest loss. (The loss alone would choose penalties so strong that rare
     labels are never predicted.)
 
     With ``layers: last`` the states are those that the backbone returns; with ``mix`` a weighted
@@ -31,8 +31,8 @@ class LinearProbe(SolvedMethod):
     3.2), since the layers of a transformer differ in scale. The states of an ELMo are always such a
     mean, not normalised, and its weights are fitted here as well.
 
-    A linear head on states without a mix has one minimum, which is found. With a mix or a head with
-    a hidden layer (``span``) the loss is not convex: what is found is a stationary point.
+    The loss of a linear head on states without a mix has one minimum, which is found. With a mix or
+    a head with a hidden layer (``span``) the loss is not convex, and a stationary point is found.
 
     Raises ValueError for no ``C``, or one that is not above 0.
     """
@@ -135,8 +135,8 @@ class _Remembered(Backbone):
 
     @torch.no_grad()
     def _features(self, batch: Batch) -> Float[Tensor, "B T ..."]:
-        """States, or with a mix those of each layer: [B T D] or [B T J D]. In float32 at any
-        precision, so that states of new text equal those that would have been remembered."""
+        """Returns the states [B T D] or, with a mix, the states of each layer [B T J D]. They are
+        float32 at any precision, so that states of new text equal remembered ones."""
         self.backbone.eval()
         with torch.autocast(batch.input_ids.device.type, enabled=False):
             if self.mix is None and self.backbone.mix is None:

@@ -1,4 +1,4 @@
-"""Prefix tuning: learnt keys and values in every layer of a frozen model (Li and Liang 2021; of
+"""Prefix tuning: learnt keys and values in every layer of a frozen model (Li and Liang 2021; for
 encoders, P-Tuning v2: Liu et al. 2022)."""
 
 import torch
@@ -16,11 +16,11 @@ from stages.text.batch import Batch
 
 
 class Prefix(AdditionMethod):
-    """``num_prefix_tokens`` learnt keys and values before those of the tokens in each
-    self-attention. They have no position: every token attends to them alike.
+    """Adds ``num_prefix_tokens`` learnt keys and values before the keys and values of the tokens in
+    each self-attention. They have no position: every token attends to them alike.
 
     They are initialised with the keys and values of random tokens of the vocabulary in each layer,
-    the paper's initialisation by real words (section 7.4). With ``reparametrisation_width`` two
+    as the paper initialises them by real words (section 7.4). With ``reparametrisation_width`` two
     linear layers with a hidden layer of this width compute them from one learnt vector per prefix
     token (section 4.3), all initialised at random; 0 means none, as in P-Tuning v2 for easy tasks.
 
@@ -70,7 +70,8 @@ class Prefix(AdditionMethod):
         *,
         decodes: bool,
     ) -> list[Float[Tensor, "P KV"]]:
-        """The keys and values of random tokens in each layer, each token a text by itself."""
+        """Returns the keys and values of random tokens in each layer. Each token is a text by
+        itself."""
         ids = torch.randint(backbone.vocab_size, (self.length, 1), generator=generator)
         batch = Batch(
             input_ids=ids,

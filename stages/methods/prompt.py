@@ -12,13 +12,13 @@ from stages.text.batch import Batch
 
 
 class Prompt(AdditionMethod):
-    """``num_prompt_tokens`` learnt vectors before every input, initialised with the embeddings of
-    random tokens of the vocabulary (section 2.1).
+    """Adds ``num_prompt_tokens`` learnt vectors before every input, initialised with the embeddings
+    of random tokens of the vocabulary (section 2.1).
 
     The backbone processes them like tokens: they have positions, and all tokens of a decoder attend
     to them. It returns the states of the tokens only, so that heads and pooling ignore the prompt.
 
-    Raises ValueError for fewer than one.
+    Raises ValueError for fewer than one vector.
     """
 
     requires_head = True
@@ -49,8 +49,8 @@ class Prompt(AdditionMethod):
 
 
 def _with_prompt(batch: Batch, prompt: range) -> Batch:
-    """The input with the ids of the prompt before each row, which holds one document as those of
-    tasks do."""
+    """Returns the input with the ids of the prompt before each row. A row must hold one document,
+    as rows of tasks do."""
     length = len(prompt)
     ids = torch.arange(prompt.start, prompt.stop, device=batch.input_ids.device)
     ids = ids.expand(len(batch.input_ids), -1)

@@ -29,8 +29,8 @@ class Estimate:
     pretrain: list[Pretraining]
     finetune: list[Finetuning]
     others: list[Other]  # pending stages that train nothing
-    side_by_side: int  # trials
-    at_least: list[Finetuning] | None = None  # with a screen, whose most costs are ``finetune``
+    side_by_side: int  # trials that run at once
+    at_least: list[Finetuning] | None = None  # with a screen: the least; ``finetune`` is the most
 
     @property
     def pending(self) -> list[Pretraining | Finetuning]:
@@ -50,7 +50,7 @@ def made(params: Params, stages: list[str]) -> Estimate:
         if cost.memory_bytes is not None and on_cpu:
             cost.memory_bytes += peak_memory_bytes()  # Python, torch and what is imported
     for cost in trials:
-        # A stage whose trials are all stored runs, and takes next to nothing.
+        # A stage whose trials are all stored still runs, but takes almost no time.
         waits = f"finetune@{cost.task}" in stages
         cost.pending = waits and cost.num_stored < cost.num_trials
     add_times(study, runs, trials)
@@ -62,8 +62,8 @@ def made(params: Params, stages: list[str]) -> Estimate:
 def screened(
     study: Params, finetune: Sequence[Finetuning]
 ) -> tuple[list[Finetuning], list[Finetuning]]:
-    """Returns the fine-tunings of the most expensive runs that the screen may keep, and those of
-    the cheapest; which runs it keeps is known only after the estimates.
+    """Returns the fine-tunings of the most expensive runs that the screen may keep, and of the
+    cheapest. Which runs it keeps is known only after the estimates.
 
     Runs are compared by their times or, where one is unknown, by their operations.
     """
@@ -102,8 +102,8 @@ def as_record(estimate: Estimate) -> Json:
 
 def totals(estimate: Estimate) -> dict[str, Json]:
     """Returns sums over the pending stages of the numbers that are known. ``unknown`` counts the
-    stages and trainings without a time, ``unknown_sizes`` the trainings without a size: with any of
-    them a sum is a lower bound."""
+    stages and trainings without a time, and ``unknown_sizes`` the trainings without a size. If such
+    a count is not 0, the sums are lower bounds."""
     parts: dict[str, Costs] = {"pretrain": estimate.pretrain, "finetune": estimate.finetune}
     counts = Counter(stage.partition("@")[0] for stage in estimate.stages)
     counts["pretrain"] += counts["continue_pretraining"]
@@ -146,7 +146,7 @@ def has_unknown_size(cost: Pretraining | Finetuning) -> bool:
 
 
 def has_unknown_time(cost: Pretraining | Finetuning) -> bool:
-    """Returns whether the time is unknown. A run without an objective is known to take none."""
+    """Returns whether the time is unknown. A run without an objective is known to take no time."""
     if isinstance(cost, Pretraining) and cost.flops is None:
         return cost.architecture is None
     return cost.seconds is None

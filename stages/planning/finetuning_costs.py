@@ -36,13 +36,13 @@ from stages.trials.prediction import PREDICTED_AT_ONCE
 from stages.trials.runner import method_of
 from stages.trials.variants import Variant, variants
 
-_KnownFlops = defaultdict[tuple[str, bool], FlopsByBatch]  # forward or step; with logits or without
+_KnownFlops = defaultdict[tuple[str, bool], FlopsByBatch]  # by (forward or step, uses logits)
 
 
 @dataclass
 class Finetuning:
-    """All trials of a run, a task and a method. Amounts of work are those of the trials that the
-    store lacks; ``flops`` are counted as in trials.csv, without validation and prediction."""
+    """The cost of all trials of a run, a task and a method. Amounts of work are for the trials that
+    the store lacks. ``flops`` are counted as in trials.csv, without validation and prediction."""
 
     run: str
     task: str
@@ -52,8 +52,8 @@ class Finetuning:
     architecture: str | None = None
     d_model: int | None = None
     shares: list[float] = field(default_factory=list)  # of the work, by group of trials
-    text_tokens: float | None = None  # of a text
-    longest_text: int | None = None  # its tokens
+    text_tokens: float | None = None  # mean of a text, with padding
+    longest_text: int | None = None  # in tokens
     num_steps: int | None = None  # None if nothing is trained by steps
     tokens: int | None = None
     flops: int | None = None
@@ -61,10 +61,10 @@ class Finetuning:
     prediction_flops_of_all: int | None = None  # stored trials included
     memory_bytes: int | None = None  # of one trial
     disk_bytes: int | None = None
-    rows_cut: float = 0.0  # share of some of the task's rows
+    rows_cut: float = 0.0  # share of a sample of the task's rows
     tokens_cut: float = 0.0
     assumes_lengths: bool = False
-    leaves_out_rows: bool = False  # rows to predict that are not counted yet
+    leaves_out_rows: bool = False  # whether some rows to predict are not counted yet
     pending: bool = False
     seconds: float | None = None
     speed_from: str | None = None
@@ -75,8 +75,9 @@ def finetunings(
 ) -> list[Finetuning]:
     """Returns the cost of each compatible run, task and method of a study under the matched budget.
 
-    Tasks that are ``changed`` will be prepared again: the lengths of their texts are taken from
-    what is prepared, and their number from params.yaml. Trials that are ``stored`` cost nothing.
+    Tasks that are ``changed`` will be prepared again. The lengths of their texts are taken from the
+    rows that are prepared now, and the numbers of rows from params.yaml. Trials that are ``stored``
+    cost nothing.
     """
     backbones = {key: backbone_of(study, run) for key, run in study.runs.items()}
     flops = defaultdict[str, _KnownFlops](lambda: defaultdict(FlopsByBatch))
@@ -97,7 +98,7 @@ def finetunings(
 
 
 def _fits(study: Params, task_key: str, method_key: str, backbone: Backbone | None) -> bool:
-    if backbone is None:  # which is found out when it is downloaded
+    if backbone is None:  # not downloaded, so assumed to fit
         return True
     entry, name = study.finetune.methods[method_key], study.tasks[task_key].task["name"]
     kind: type[TaskComponent] = TASKS.find(name, where="")
@@ -160,14 +161,14 @@ class _Shape:
     texts: Texts
     method: Method
     training: Adaptation | None
-    uses_logits: bool  # the vocabulary's: to write a text, or to score one
-    labels: dict[str, int]  # of each label budget
+    uses_logits: bool  # over the vocabulary, to write or to score a text
+    labels: dict[str, int]  # label budget -> number of labels
     num_variants: int  # that each trial tries
-    num_backbones: int  # in them, that differ in what a frozen one computes
+    num_backbones: int  # variants whose frozen backbones compute different states
 
     @property
     def tokens(self) -> float:
-        """The tokens of a text that is trained on, padding included."""
+        """The mean tokens of a training text, padding included."""
         return self.texts.padded(PREDICTED_AT_ONCE if not self.training else self._batch_examples)
 
     @property
@@ -239,7 +240,7 @@ def _adapted(params: Params, run: Run, method: str, *, writes: bool) -> ModelWit
 
 @dataclass(frozen=True)
 class _Work:
-    """The operations of a text, without those of a head, which are few."""
+    """The operations for one text, without the head's, which are few."""
 
     forward: int
     step: int  # forward and backward, for the weights that train in the end
@@ -264,11 +265,11 @@ class _Work:
 def _add_work(
     cost: Finetuning, run: Run, shape: _Shape, work: _Work, trials: Sequence[TrialKey]
 ) -> None:
-    """Adds the work of these trials."""
+    """Sets the amounts of work in ``cost`` to those of ``trials``."""
     texts, method, training = shape.texts, shape.method, shape.training
     forward, step, test = work.forward, work.step, texts.test or 0
     examples = [round(shape.labels[trial.label_budget] * texts.per_row) for trial in trials]
-    if training is not None:  # without patience: the most that it can take
+    if training is not None:  # the most epochs that it can take, as if ``patience`` ended none
         tries = len(training.rates) * shape.num_variants
         passes = [max_epochs(training, n) * tries for n in examples]
         seen = sum(n * p for n, p in zip(examples, passes, strict=True))

@@ -6,13 +6,13 @@ counts as unchanged until that has run. So all stages that follow from a changed
 graph, are added here.
 
 Two stages are exceptions. Every stage depends on the plan that the root stage writes, and any edit
-of params.yaml or below ``stages/`` runs it, so that everything would follow. It is quick, so the
-plans are made here, apart from ``data/``, and compared with those that dvc.lock records. And a new
-run or corpus runs ``record_inputs``, from which pretraining follows only if another stage changes
-what the run reads.
+of params.yaml or below ``stages/`` runs the root stage, so that every stage would follow. Making
+plans is quick, so they are made here, outside of ``data/``, and compared with the plans that
+dvc.lock records. And a new run or corpus runs ``record_inputs``, from which pretraining follows
+only if another stage changes what the run reads.
 
-It is the most that would run: if a stage writes the same outputs as before, DVC runs nothing that
-follows from it, and what DVC's run cache has is not computed again.
+The result is the most that would run. If a stage writes the same outputs as before, DVC runs
+nothing that follows from it, and what DVC's run cache has is not computed again.
 """
 
 import hashlib
@@ -101,8 +101,8 @@ def _read_by_runs(params: Params) -> dict[str, list[str]]:
 
 
 def _has_other_inputs(stage: Any, read: Mapping[str, list[str]], waiting: Collection[Any]) -> bool:
-    """Returns whether the inputs that ``record_inputs`` records for the run of a stage are others
-    than it has recorded. What the root stage writes for runs without a tokenizer never changes."""
+    """Returns whether ``record_inputs`` will record other inputs for the run of a stage than it has
+    recorded. What the root stage writes for runs without a tokenizer never changes."""
     written = {out.def_path for b in waiting if b.addressing != ROOT for out in b.outs}
     for path in {dep.def_path for dep in stage.deps} & read.keys():
         recorded = read_json(Path(path)).keys() if Path(path).is_file() else None

@@ -22,9 +22,9 @@ COPIES = 4  # of each trained weight: itself, its gradient, the two moments of A
 
 @dataclass
 class Pretraining:
-    """The pretraining of a run at all of its learning rates: of the seeds that its pending stage
-    has to train, else of all seeds. None is a number that is unknown (a public checkpoint before
-    its download) or does not apply."""
+    """The cost of pretraining a run at all of its learning rates, for the seeds that its pending
+    stage has to train or, if there are none, for all seeds. None is a number that is unknown (a
+    public checkpoint before its download) or does not apply."""
 
     run: str
     objective: str

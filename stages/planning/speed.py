@@ -47,9 +47,9 @@ EARLIER, CALIBRATION = "others of its kind before", "a calibration"
 TRAININGS = ("pretrain", "continue_pretraining", "finetune")
 PRETRAINING = "pretraining"
 MIN_STEPS, MAX_STEPS, SECONDS = 3, 200, 1.0  # of a calibration, after its first step
-# Of a method without training.
+# For a method without training.
 USUAL_EXAMPLES, USUAL_SCHEDULE = 8, Optimisation(lr=1e-4)
-ITERATIONS = 50  # about as many as a probe takes for each C
+ITERATIONS = 50  # about as many as a probe needs for each C
 
 
 class Kind(NamedTuple):
@@ -77,8 +77,8 @@ class Other:
 def add_times(
     study: Params, pretrain: Sequence[Pretraining], finetune: Sequence[Finetuning]
 ) -> None:
-    """Adds to each pending cost its time, and to each cost the memory that it had before, as far
-    as they are known. ``study`` is under the matched budget."""
+    """Sets the time of each pending cost, and the memory of each cost that was measured earlier, as
+    far as they are known. ``study`` is under the matched budget."""
     earlier, calibration = _Earlier(study, finetune), Calibration(study, finetune)
     for cost in (*pretrain, *finetune):
         cost.memory_bytes = earlier.memory_of(cost) or cost.memory_bytes
@@ -122,7 +122,8 @@ def put_side_by_side(costs: Sequence[Finetuning], at_once: int) -> None:
 
 @dataclass(frozen=True)
 class _Time:
-    """The columns of a CostRecord that are read, so that files of earlier versions can be, too."""
+    """The columns of a CostRecord that are used here. Only these are read, so that files of earlier
+    versions can be read, too."""
 
     method: str
     wall_time_s: float
@@ -131,7 +132,7 @@ class _Time:
 
 @dataclass(frozen=True)
 class _Trained:
-    """The columns of a TrialRecord that are read."""
+    """The columns of a TrialRecord that are used here."""
 
     method: str
     finetune_flops: int
@@ -175,8 +176,8 @@ class _Earlier:
                 )
 
     def _read_finetunings(self, costs: Iterable[Finetuning]) -> None:
-        """Reads the trials of the runs and methods of ``costs``. They have counted the operations
-        of training; prediction is assumed to be as much as it would be now."""
+        """Reads the trials of the runs and methods of ``costs``. Their tables have the operations
+        of training. Prediction is assumed to have taken as many operations as it would take now."""
         for cost in costs:
             timing = paths.TIMINGS / "finetune" / cost.task / f"{cost.run}.csv"
             table = paths.FINETUNED / cost.task / cost.run / "trials.csv"
@@ -210,17 +211,17 @@ def _is_as_large(settings: Json, run: Run) -> bool:
 
 
 class _Speed(NamedTuple):
-    """Operations per second. To solve a probe takes time besides, for its operations are not
-    counted: ``solving`` are the operations of the labelled texts per second of solving."""
+    """Operations per second. The operations of solving a probe are not counted, so its time comes
+    on top: ``solving`` is the operations for the labelled texts' states per second of solving."""
 
     speed: float
     solving: float = math.inf
 
 
 class Calibration:
-    """Times by the speed of a training of about a second, which is made once for each kind: on
-    random tokens, by the study's own training loop and in its compute settings. A public checkpoint
-    is taken to be as fast as the study's reference, or its first run that is not public."""
+    """Estimates times from a training of about a second for each kind, on random tokens, with the
+    study's own training loop and compute settings. A public checkpoint is assumed to be as fast as
+    the study's reference or, if that is public, its first run that is not public."""
 
     def __init__(self, study: Params, finetune: Iterable[Finetuning]) -> None:
         self._study = study
@@ -230,8 +231,8 @@ class Calibration:
         self._progress = tqdm(desc="calibration", unit="kind", disable=None, leave=False)
 
     def seconds(self, cost: Pretraining | Finetuning) -> float | None:
-        """Returns the time of a cost, or None without a run that can be tried. Trials are tried as
-        many at once as the study runs side by side, but their time is that of one after the
+        """Returns the seconds of a cost, or None if no run can be tried. As many trials are tried
+        at once as the study runs side by side, but the seconds are for one trial after the
         other."""
         kind = Kind.of(cost)
         if kind not in self._speeds:
@@ -273,7 +274,7 @@ def in_processes(
 
 
 def _pretraining_speed(study: Params, run: Run) -> _Speed:
-    """Trains a run by its own objective, a teacher of random weights included."""
+    """Returns the speed of training a run with its own objective. A teacher has random weights."""
     device = resolve(study.compute, threads=study.compute.threads)
     objective = objective_of(study, run)
     vocab_size = objective.vocabulary.vocab_size
@@ -298,8 +299,8 @@ def _pretraining_speed(study: Params, run: Run) -> _Speed:
 
 
 def _finetuning_speed(study: Params, run: Run, key: str, length: int) -> _Speed:
-    """Adapts a run to a task of two classes and texts of ``length`` tokens. A method that trains
-    nothing is taken to be as fast as full fine-tuning."""
+    """Returns the speed of adapting a run to a task with two classes and texts of ``length``
+    tokens. A method that trains nothing is assumed to be as fast as full fine-tuning."""
     device = resolve(study.compute, threads=study.compute.trial_threads)
     vocabulary: Any = vocabulary_of(study, run)
     entry = study.finetune.methods[key]
@@ -338,7 +339,8 @@ def _finetuning_speed(study: Params, run: Run, key: str, length: int) -> _Speed:
 def _solving_speed(
     model: ModelWithHead, task: Classification, method: SolvedMethod, batch: Batch, device: Device
 ) -> _Speed:
-    """Computes the states of a batch and solves at one C, and measures the second time."""
+    """Returns the speed of computing the states of a batch and of solving at one C, measured the
+    second time that both are done."""
     began = remembered = time.monotonic()
     num_iterations, flops = 1, 0
     for _ in range(2):
@@ -413,7 +415,8 @@ def other_stages(params: Params, stages: Iterable[str]) -> list[Other]:
 
 
 def _reading_s(params: Params, stage: str, read: set[str]) -> float:
-    """Returns the time to read the source of a stage; ``read`` is what earlier stages read."""
+    """Returns the seconds to read the slow source of a stage, or 0 for another source. ``read`` is
+    what earlier stages read."""
     kind, _, key = stage.partition("@")
     entries: dict[str, Mapping[str, Corpus | Task]] = {
         "prepare_corpus": params.corpora,

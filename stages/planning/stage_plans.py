@@ -35,7 +35,7 @@ PACKAGES = Path("requirements.lock")
 
 
 def write_plans(params: Params, folder: Path) -> None:
-    """Writes the plan of each stage into ``folder``, which stands for data/plans."""
+    """Writes the plan of each stage into ``folder``, as the root stage does into data/plans."""
     for keys, plan in plans(params):
         file = folder / path_of(*keys).relative_to(paths.PLANS)
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -27,8 +27,8 @@ class Stores:
         self._device = resolve(study.compute, threads=study.compute.threads)
 
     def missing_seeds(self, name: str) -> list[int]:
-        """Returns the seeds that the stage of a run has to train. These are all of them as long as
-        another stage has to make its inputs."""
+        """Returns the seeds that the stage of a run has to train. All seeds are missing as long as
+        another stage has to make the run's inputs."""
         run = self._study.runs[name]
         if pretraining_stage(name, run) not in self._stages:
             return []
@@ -37,8 +37,8 @@ class Stores:
         return checkpoint_store.missing_seeds(pretrain_plan(self._study, run), name, self._device)
 
     def trials(self) -> set[TrialKey]:
-        """Returns the trials of pending stages that are stored. No trial is if its checkpoint or
-        its task is still to be made, or made again."""
+        """Returns the trials of pending stages that are stored. Trials whose checkpoint or task has
+        yet to be made, or made again, are left out."""
         tasks = [
             task
             for task in self._study.tasks

@@ -159,7 +159,7 @@ def _screen(estimate: Estimate) -> Iterator[str]:
 
 
 def cut_texts(estimate: Estimate) -> Iterator[str]:
-    """Yields the prepared tasks with rows that are longer than ``finetune.max_tokens``."""
+    """Yields a line for each prepared task with many rows longer than ``finetune.max_tokens``."""
     longest = estimate.params.finetune.max_tokens
     for task in estimate.params.tasks:
         costs = [cost for cost in estimate.finetune if cost.task == task]
@@ -212,7 +212,7 @@ def _flops(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Returns about two digits of a time."""
+    """Returns a time in its largest fitting unit, with about two digits."""
     for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 1.5 * length:
             number = seconds / length

@@ -45,8 +45,8 @@ class Texts:
 
 
 def texts_of(params: Params, run_key: str, task_key: str, *, text_to_text: bool) -> Texts:
-    """Returns the texts of the prepared task if it and the tokenizer exist, else those that
-    params.yaml allows."""
+    """Returns the texts of the prepared task if it and the tokenizer exist. Else returns texts of
+    the maximum length, in the numbers of params.yaml."""
     try:
         return _prepared(params, run_key, task_key, text_to_text=text_to_text)
     except (ValueError, OSError):
@@ -54,7 +54,8 @@ def texts_of(params: Params, run_key: str, task_key: str, *, text_to_text: bool)
 
 
 def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool) -> Texts:
-    """Raises ValueError or OSError if the task or the tokenizer is not prepared."""
+    """Returns the texts of the prepared task. Raises ValueError or OSError if the task or the
+    tokenizer is not prepared."""
     run, examples = params.runs[run_key], paths.examples(task_key)
     kind = MODELS.find(run.model["name"], where="model")
     checkpoint = RunKey(run_key, run.seeds[0])

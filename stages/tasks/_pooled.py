@@ -17,7 +17,7 @@ from stages.text.tokenizer import TaskTokenizer
 
 
 class PooledTask(Task):
-    """``num_outputs`` numbers for each text, from a linear head on one state of the text.
+    """Predicts ``num_outputs`` numbers for each text, by a linear head on one state of the text.
 
     ``pooling: auto`` tries the mean of the text's states and the usual state of the architecture:
     in a decoder the last state, the only one that has read all of the text (GPT), and in a
@@ -75,7 +75,7 @@ class PooledTask(Task):
         )
 
     def target_of(self, row: Row) -> np.ndarray:
-        """Returns the label of a row of texts, [1], or the mark of an unknown label."""
+        """Returns the label of a row, as an array [1], or IGNORE_INDEX or NaN if it is unknown."""
         raise AssertionError("a task whose rows are no texts or pairs encodes them itself")
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:

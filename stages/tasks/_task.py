@@ -30,7 +30,7 @@ class Example:
     word_positions: np.ndarray | None = None  # int64: the position of each word that is not cut
     num_words: int = 0
     offsets: np.ndarray | None = None  # int64 [T, 2]: the (begin, end) of each token's characters
-    window: int = 0  # number of the example among those of its row
+    window: int = 0  # number of the example among the examples of its row, from 0
     num_cut: int = 0  # number of the row's tokens that are in no example
 
     @property
@@ -66,7 +66,7 @@ class Task(ABC):
     (``scores_text``).
     """
 
-    kind: Kind  # kind of the rows; the one with the task's name if there is one
+    kind: Kind  # kind of the rows; it has the task's name if such a kind exists
     has_prefix: bool = False
     is_causal: bool = False  # a state has read its own and earlier tokens only
     read_at: str = ""  # states that a label is predicted from, as shown in the report
@@ -148,7 +148,7 @@ class Task(ABC):
         return [Predicted(prediction) for prediction in self.predict(model, batch, examples)]
 
     def combine(self, row: Row, predictions: list[Any]) -> str:
-        """Returns the prediction of a row from those of its examples, in their order."""
+        """Returns the prediction of a row from the predictions of its examples, in order."""
         (prediction,) = predictions
         return prediction
 

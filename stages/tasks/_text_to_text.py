@@ -14,8 +14,8 @@ class TextToText(Writing):
     """A task's rows in their text form (``Kind.as_text``), with answers decoded greedily.
 
     ``max_target_tokens`` is ``Task.longest_as_text`` plus the end token. Inputs are cut to
-    ``max_tokens``: the longest of their texts first, the names of texts never. There are no
-    windows.
+    ``max_tokens``: the longest of their texts is cut first, and the names of texts are never cut.
+    There are no windows.
 
     Raises ValueError for a class that the tokenizer cannot write.
     """

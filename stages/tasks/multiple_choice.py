@@ -119,7 +119,7 @@ class MultipleChoice(PooledTask):
 
 
 class _ChoiceHead(PooledHead):
-    """A logit for each choice, without a bias: softmax over choices has no use for one."""
+    """A logit for each choice, without a bias, which a softmax over choices would ignore."""
 
     def __init__(self, d_model: int, *, dropout: float, pooling: Pooling) -> None:
         super().__init__(d_model, 1, dropout=dropout, pooling=pooling)
@@ -128,7 +128,7 @@ class _ChoiceHead(PooledHead):
 
 @dataclass(frozen=True)
 class _Choices(Example):
-    """A row; its tokens are those of all choices, each of which includes the text."""
+    """A row with its choices. Its tokens are the tokens of all choices, each with the text."""
 
     choices: tuple[Example, ...] = ()
 

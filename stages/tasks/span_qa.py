@@ -39,7 +39,7 @@ class SpanQA(Task):
     A span's score is the difference to the score of no answer in its window, since a window's
     softmax does not fix the level of its logits. The best span of all windows is the prediction
     (Alberti et al. 2019). With ``no_answer``, nothing is predicted if that score is below a
-    threshold, which each trial chooses on its validation rows (``adaptation.no_answer``).
+    threshold, which each trial chooses on its validation rows (``trials/no_answer.py``).
 
     Raises ValueError for lengths that leave no room for the context.
     """
@@ -205,7 +205,7 @@ class SpanQA(Task):
         return predictions
 
     def combine(self, row: Row, predictions: list[Any]) -> str:
-        """Returns the best span of all windows, and among equal spans that of the first window."""
+        """Returns the text of the best span of all windows. Ties go to the first window."""
         _, begin, end = max(predictions, key=lambda prediction: prediction[0])
         return row["context"][begin:end]
 

@@ -48,11 +48,11 @@ class Tagging(Task):
 
     @property
     def _subword(self) -> Literal["first", "last"]:
-        """The subword of a word that is read.
+        """The subword of a word whose state predicts the word's label.
 
-        In a bidirectional LSTM it is the first: there the backward half has read the whole word and
-        what follows, the forward half what precedes. At the last subword it would be the other way
-        round; in neither state have both halves read the whole word.
+        In a bidirectional LSTM it is the first. At the first subword the backward half has read the
+        word and what follows, and the forward half what precedes it. At the last subword it is the
+        other way round. In neither state have both halves read the whole word.
         """
         if self.label_subwords in ("first", "last"):
             return self.label_subwords

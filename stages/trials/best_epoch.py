@@ -1,4 +1,4 @@
-"""The epoch of a trial that is kept, with its weights."""
+"""The choice of the epoch of a trial whose weights are kept."""
 
 import math
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from stages.evaluation.records import EpochRecord
 from stages.models._heads import ModelWithHead
 from stages.training.finetuning import warmup_epochs
 
-LATE = 0.25  # of the epochs, the last ones
-LOWER = 0.01  # of the first epoch's validation loss: a fall that is no noise
-UNFITTED = 0.05  # of the whole fall of a training loss: what is left when it has fitted
+LATE = 0.25  # share of the epochs at the end that count as late
+LOWER = 0.01  # share of the first epoch's validation loss; a smaller fall may be noise
+UNFITTED = 0.05  # share of the training loss's whole fall; a larger late fall: it has not fitted
 
 
 class BestEpoch:
-    """The epoch with the best validation metric, of those that ``update`` is called with; of equal
-    ones that with the lowest validation loss, then the first.
+    """The epoch with the best validation metric among the epochs that ``update`` is called with.
+    Ties go to the epoch with the lowest validation loss, then to the first.
 
-    Not that with the lowest loss: on few labels it rises, as the model grows sure of itself, long
-    before the metric is at its best.
+    The epoch with the lowest loss is not chosen: with few labels the loss rises, because the model
+    becomes overconfident, long before the metric is at its best.
     """
 
     def __init__(self, metric: str) -> None:
@@ -31,7 +31,7 @@ class BestEpoch:
         self.lr, self.epoch, self.threshold = 0.0, 0, 0.0
 
     def update(self, model: ModelWithHead, epoch: EpochRecord, *, threshold: float) -> None:
-        """Keep the trained weights of ``model`` if ``epoch`` is the best so far."""
+        """Keeps the trained weights of ``model`` if ``epoch`` is the best so far."""
         merit = metrics.merit(self.metric, epoch.validation_metric), -epoch.validation_loss
         if merit > self._merit:
             self._merit, self.threshold = merit, threshold
@@ -40,7 +40,7 @@ class BestEpoch:
             self._weights = {name: w.detach().clone() for name, w in named if w.requires_grad}
 
     def put_into(self, model: ModelWithHead) -> None:
-        """Put the kept weights into ``model``."""
+        """Puts the kept weights into ``model``."""
         model.load_state_dict(self._weights, strict=False)
 
     def state(self) -> tuple[Json, dict[str, Tensor]]:
@@ -55,7 +55,7 @@ class BestEpoch:
 
 
 class Patience:
-    """Says when training at one learning rate has waited long enough."""
+    """Decides when training at one learning rate ends early."""
 
     def __init__(self, settings: Adaptation, metric: str, *, num_examples: int) -> None:
         self._metric, self._patience = metric, settings.patience
@@ -63,8 +63,8 @@ class Patience:
         self._merit, self._loss, self._improved = -math.inf, math.inf, 0
 
     def is_over(self, epoch: EpochRecord) -> bool:
-        """Whether that was the last of ``patience`` epochs in which neither metric nor loss has
-        improved, all of them after the warm-up."""
+        """Whether ``epoch`` is the last of ``patience`` epochs after the warm-up in which neither
+        the metric nor the loss has improved."""
         merit = metrics.merit(self._metric, epoch.validation_metric)
         if merit > self._merit or epoch.validation_loss < self._loss or epoch.epoch <= self._warmup:
             self._improved = epoch.epoch
@@ -74,8 +74,8 @@ class Patience:
 
 
 def best_on_validation(curve: Sequence[EpochRecord], metric: str) -> int:
-    """The epoch, whichever is kept, with the best metric; of equal ones that with the lowest loss,
-    then the first."""
+    """Returns the number of the epoch with the best metric, whichever epoch is kept. Ties go to the
+    epoch with the lowest loss, then to the first."""
     best = max(
         curve, key=lambda e: (metrics.merit(metric, e.validation_metric), -e.validation_loss)
     )
@@ -83,12 +83,12 @@ def best_on_validation(curve: Sequence[EpochRecord], metric: str) -> int:
 
 
 def still_improving(curve: Sequence[EpochRecord], metric: str) -> bool:
-    """Whether a training has ended too early.
+    """Whether training ended too early.
 
-    It has if, in the last quarter of its epochs, the validation loss fell below its lowest before;
-    or if the epoch with the best ``metric`` on validation is one of them, and the training loss
-    fell by a noteworthy part of its whole fall. That the last epoch is the best is no sign by
-    itself: on a plateau any may be.
+    It did if the validation loss fell in the last quarter of the epochs below its earlier minimum.
+    It also did if the epoch with the best ``metric`` on validation is in the last quarter and the
+    training loss fell in this quarter by more than ``UNFITTED`` of its whole fall. That the last
+    epoch is the best is no sign by itself: on a plateau any epoch may be the best.
     """
     late = math.ceil(LATE * len(curve))
     before, after = curve[:-late], curve[-late:]

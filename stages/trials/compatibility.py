@@ -13,11 +13,11 @@ def incompatibility(
     *,
     text_to_text: bool = False,
 ) -> str | None:
-    """Returns why method, task and run have no trials, to follow the method's name and a colon, or
-    None if they have.
+    """Returns why a method has no trials with a task and a run, or None if it has. The reason
+    continues a message that begins with the method's name and a colon.
 
-    Looks at no weights. ``kind`` is the task's name; with ``text_to_text`` its answers are
-    generated as text.
+    No weights are read. ``kind`` is the name of the task's component. With ``text_to_text`` answers
+    are generated as text.
     """
     if text_to_text and isinstance(method, PromptMethod):
         return "has prompts of its own; text_to_text is not available"

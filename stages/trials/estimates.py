@@ -41,8 +41,8 @@ from stages.trials.setup import TrialSetup
 from stages.trials.variants import Variant
 
 LIBRARIES = ("scipy", "scikit-learn")  # in addition to those of every trial
-MOST_ROWS = 1000  # more take longer than seconds and change little
-MOST_STATES = 5000  # of the words of these rows
+MOST_ROWS = 1000  # more rows take longer than seconds and change the estimates little
+MOST_STATES = 5000  # for tasks whose rows have many states (one for each word)
 WRITTEN = "the answers are texts, and no labels of states"
 NO_LABEL_OF_A_STATE = "a label is a position or a choice, and no class or number of one state"
 FOR_CLASSES = "defined for classes, not for numbers"
@@ -58,8 +58,8 @@ class Estimated:
 
 
 def estimated(finetune: Finetune, compute: Compute, checkpoint: RunKey, task: str) -> Estimated:
-    """Takes the estimates from the store of trials, which has them under an address of their own,
-    or computes them.
+    """Returns the estimates from the store of trials, where they have an address of their own, or
+    computes and stores them.
 
     All checkpoints have the same labelled rows: as many as the largest label budget, but at most
     ``MOST_ROWS``. They are the rows of a trial whose two seeds are the first of
@@ -185,8 +185,8 @@ def _undefined(
 
 
 def _few(examples: Sequence[Example], seed: int) -> list[Example]:
-    """Returns as many examples, in an order drawn from ``seed``, as have at most ``MOST_STATES``
-    labels."""
+    """Returns the first examples, in an order drawn from ``seed``, that together have at most
+    ``MOST_STATES`` labels; at least one example."""
     order = stream(seed, "estimated rows").permutation(len(examples))
     labels = np.array([int(_known(examples[i].labels).sum()) for i in order])
     within = max(int((labels.cumsum() <= MOST_STATES).sum()), 1)
@@ -210,9 +210,9 @@ class _Read:
 def _states_read(
     setup: TrialSetup, examples: Sequence[Example], seed: int, device: Device
 ) -> _Read | None:
-    """Returns the states that the probe's first variant reads (pooled, if it pools), of every
-    layer, or None if not each of them has one label. They are in float32 at any precision, as the
-    probe's."""
+    """Returns, for every layer, the states that the probe's first variant reads (pooled, if it
+    pools), or None unless each state has one label. The states are float32 at any precision, as
+    they are for a probe."""
     model, task = setup.headed(seed=seed).to(device.torch).eval(), setup.task
     backbone = model.backbone
     states, labels, counter = list[Tensor](), list[np.ndarray](), Counter()
@@ -235,7 +235,7 @@ def _states_read(
 def _read_of(
     model: ModelWithHead, layer: Float[Tensor, "B T D"], task: Task, batch: Batch
 ) -> Float[Tensor, "... D"]:
-    """Returns the input of the head's layer if ``layer`` is the output of the backbone."""
+    """Returns the input of the head's linear layer if the backbone's output were ``layer``."""
     read = list[Tensor]()
     backbone = model.backbone
     keep = model.head.reader.register_forward_pre_hook(lambda _, given: read.append(given[0]))

@@ -1,4 +1,4 @@
-"""The trials of a task; those that the store lacks run in parallel processes."""
+"""The trials of a task. Trials that the store lacks run in parallel processes."""
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,8 +39,9 @@ def trial_groups(
 ) -> list[Group]:
     """Returns the trials of a checkpoint and a task, by method in the order of params.yaml.
 
-    A group runs in one process, one trial after the other: the trials that share the states of a
-    frozen backbone, else one trial. From scratch each fine-tuning seed has a backbone of its own.
+    A group runs in one process, one trial after the other. It has the trials that share the states
+    of a frozen backbone, or else one trial. From scratch, each fine-tuning seed has a backbone of
+    its own.
     """
     groups = list[Group]()
     for name in methods:
@@ -78,15 +79,15 @@ def run_trials(
     groups: Mapping[RunKey, Sequence[Group]],
     weights: Mapping[str, Path],
 ) -> dict[RunKey, list[Outcome]]:
-    """Returns the outcomes of each checkpoint's groups, in their order; kept weights go to the
-    folder of the run in ``weights``.
+    """Returns the outcomes of each checkpoint's groups, in the order of the groups. Kept weights go
+    to the folder of the run in ``weights``.
 
     Runs the trials that the store lacks, ``threads // trial_threads`` groups in parallel. Neither
-    their number nor the contents of the store change a result: each trial has its own seed, threads
+    this number nor the contents of the store change a result: each trial has its own seed, threads
     and order of data.
 
-    Raises ValueError if the store cannot be written or if groups failed; the others are in the
-    store then.
+    Raises ValueError if the store cannot be written or if groups failed. The trials of the other
+    groups are in the store then.
     """
     store.check_writable()
     finetune = plan.finetune
@@ -161,7 +162,7 @@ def work(group: Group) -> tuple[int, float]:
 def _stored_outcomes(
     finetune: Finetune, addresses: Mapping[TrialKey, str], weights: Path
 ) -> dict[TrialKey, Outcome]:
-    """Returns the trials that the store has; those that vanish meanwhile are computed."""
+    """Returns the trials that the store has. Trials that vanish meanwhile are left out."""
     outcomes = dict[TrialKey, Outcome]()
     for key, address in addresses.items():
         trial = stored(finetune, key, address)

@@ -34,8 +34,8 @@ def measure_speed(
     examples: Sequence[Any],  # as the predictor encodes the rows
     device: Device,
 ) -> Speed:
-    """Predict some of the rows one at a time and others in batches: a predictor may remember
-    texts."""
+    """Returns the speed of prediction, measured on some rows one at a time and on other rows in
+    batches, if there are others: a predictor may remember texts."""
     alone = _spread(rows, min(WARM_UP + TIMED, max(len(rows) // 2, 1)))
     together = _spread([row for row in rows if row not in alone] or rows, IN_BATCHES)
     encoded = {id: [*each] for id, each in groupby(examples, key=lambda example: example.id)}
@@ -63,6 +63,6 @@ def measure_speed(
 
 
 def _spread(rows: Sequence[Row], number: int) -> list[Row]:
-    """``number`` rows at even distances, or all if there are fewer."""
+    """Returns ``number`` rows at even distances, or all rows if there are fewer."""
     number = min(number, len(rows))
     return [rows[i * len(rows) // number] for i in range(number)]

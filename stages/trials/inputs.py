@@ -1,4 +1,4 @@
-"""How much of a task's rows a checkpoint reads, and where labels are read."""
+"""How much of a task's rows a checkpoint reads, and from which states it predicts labels."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -15,8 +15,8 @@ from stages.trials.setup import TrialSetup
 def input_records(
     finetune: Finetune, checkpoint: RunKey, task: str, methods: Iterable[str]
 ) -> list[InputRecord]:
-    """Returns a row for each split and each form in which ``methods`` read its texts, and a row of
-    test for each method that prompts."""
+    """Returns a record for each split and each form in which ``methods`` read its texts, and a
+    record of the test split for each prompt method."""
     methods = [*methods]
     prompted = [key for key in methods if method_of(finetune, key).prompts]
     forms = dict[bool, list[str]]()  # the methods that read a task as text, and the others
@@ -46,8 +46,8 @@ def _records(
 
 
 def _of_prompt(finetune: Finetune, checkpoint: RunKey, task: str, method: str) -> InputRecord:
-    """Returns the row of the prompts of the first fine-tuning seed and the largest label budget.
-    Shots are cut first, and then the text."""
+    """Returns the record of the prompts of the first fine-tuning seed and the largest label budget.
+    In a prompt, shots are cut first, and then the text."""
     setup = TrialSetup(checkpoint, task, max_tokens=finetune.max_tokens)
     rows = {split: read_jsonl(setup.examples / f"{split}.jsonl") for split in SPLITS}
     most = most_rows(finetune.label_budgets, len(rows["train"]), task=task)

@@ -31,7 +31,7 @@ class KeptTrial(TrialRow):
     """The record of a kept trial, with what is needed to build its model again."""
 
     component: Settings  # the method, as params.yaml had it, with the settings of its variant
-    task_settings: Settings  # of the variant, in the place of those of the task's entry
+    task_settings: Settings  # of the variant; they replace settings of the task's entry
     initial_weights: InitialWeights | None  # of the variant; None: not from scratch
     text_to_text: bool
     max_tokens: int
@@ -43,7 +43,7 @@ class KeptTrial(TrialRow):
     checkpoint_weights: str
     examples: str  # the task, its labels, its code and the rows of train
     read_at: str  # which states the labels are predicted from
-    drawn_weights: str  # from scratch: what the seed draws of what is not stored; else ""
+    drawn_weights: str  # from scratch: the weights that the seed draws and no file has; else ""
 
 
 def path_of(key: TrialKey) -> Path:
@@ -132,8 +132,8 @@ def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
     """Returns the checkpoint and the task that the weights in ``path`` belong to, in the variant
     that was kept.
 
-    Raises ValueError if one of the two has changed since, or the weights that the trial's seed
-    draws.
+    Raises ValueError if the checkpoint or the task has changed since, or if the trial's seed draws
+    other weights than it did.
     """
     setup = TrialSetup(
         trial.checkpoint,

@@ -19,8 +19,8 @@ def find_trial(
     pretrain_seed: int | None = None,
 ) -> TrialKey:
     """Returns the kept trial of a run or baseline and a task with the given method, label budget
-    and seeds. Without a pretraining seed it is the first of those that match; without a fine-tuning
-    seed it is the first of a baseline.
+    and seeds. None matches any value. If several pretraining seeds match, the first one is used.
+    The default fine-tuning seed of a baseline is its first one.
 
     Raises ValueError if no trial matches, or several.
     """
@@ -107,7 +107,7 @@ def _params() -> Params | None:
 def opened(key: TrialKey) -> tuple[KeptTrial, TrialSetup]:
     """Returns the record of a kept trial, with the checkpoint and the task that it belongs to.
 
-    Raises ValueError if one of the two has changed since.
+    Raises ValueError if the checkpoint or the task has changed since.
     """
     path = path_of(key)
     kept = read(path)

@@ -40,7 +40,8 @@ def device_for(kept: KeptTrial, name: str) -> Device:
 def predictions(
     kept: KeptTrial, setup: TrialSetup, model: ModelWithHead, rows: Iterable[NewRow], device: Device
 ) -> Iterator[Json]:
-    """Yields each row's ``shown`` columns with its prediction. The ``id`` of each row differs."""
+    """Yields each row's ``shown`` columns with its prediction. No two rows may have the same
+    ``id``."""
     by, waiting = predictor(kept, setup), iter(rows)
     while some := list(islice(waiting, ROWS_AT_ONCE)):
         given = [row.row for row in some]

@@ -11,9 +11,10 @@ ROUNDING = 1e-9  # means of a metric that differ by less are equal
 
 
 def best_threshold(metric: str, gold: Sequence[str], predicted: Sequence[Predicted]) -> float:
-    """The threshold on the margin that maximises the mean of the metric over these rows (BERT;
-    Devlin et al. 2019, section 4.3). Among equally good ones it is the one nearest to 0, where a
-    model is trained to decide. It is infinite if an answer to all rows, or to none, is best.
+    """Returns the threshold on the margin that maximises the mean of the metric over these rows
+    (BERT; Devlin et al. 2019, section 4.3). Among equally good thresholds it is the one nearest to
+    0, where a model is trained to decide. It is infinite if an answer to all rows, or to none, is
+    best.
 
     It is 0 if every question must have an answer: then no prediction has a margin.
     """

@@ -1,4 +1,4 @@
-"""What a trial leaves behind: an adapted model, and rows for the tables of the study."""
+"""The outcome of a trial: an adapted model, and rows for the tables of the study."""
 
 import math
 from collections.abc import Sequence
@@ -47,7 +47,8 @@ class Fit:
 
 
 def at_edge(chosen: float, tried: Sequence[float]) -> int | None:
-    """Whether a better value may lie beyond those that were tried; None if there was no choice."""
+    """Returns 1 if the chosen value is the smallest or largest of the values tried, so that a
+    better one may lie beyond them, or else 0; None if one value was tried."""
     return int(chosen in (min(tried), max(tried))) if len(tried) > 1 else None
 
 
@@ -84,7 +85,7 @@ class Tried:
 
     @staticmethod
     def from_json(stored: Settings) -> "Tried":
-        """Returns the object of which ``as_json`` was written to a file."""
+        """Returns the object whose ``as_json`` was ``stored``."""
         validated = stored["validated"]
         typed: Json = {
             "variant": Variant(**stored["variant"]),
@@ -125,8 +126,8 @@ class Outcome:
 def trial_record(
     key: TrialKey, adapted: Adapted, kept_try: Tried, tries: Sequence[Tried], account: Settings
 ) -> records.TrialRecord:
-    """Returns the row of ``trials.csv`` of a trial that keeps ``kept_try``; ``account`` is the
-    pretraining's."""
+    """Returns the row of ``trials.csv`` of a trial that keeps ``kept_try``. ``account`` has the
+    amounts of its pretraining (``metrics.json``)."""
     setup, backbone = adapted.setup, adapted.model.backbone.uncached
     run = setup.run_record
     fit = replace(kept_try.fit, num_tries=sum(each.fit.num_tries for each in tries))

@@ -30,7 +30,8 @@ def predict(
     *,
     also: Callable[[Batch], None] = lambda batch: None,
 ) -> list[Predicted]:
-    """Returns a prediction for each row, in their order, combined from those for its examples.
+    """Returns a prediction for each row, in the order of ``rows``, combined from the predictions
+    for its examples.
 
     A prediction has scores if the task gives any and the row is one example, and a margin if the
     task allows no answer. ``also`` is called with each batch, whose states are not computed again
@@ -54,20 +55,20 @@ def predict(
 
 @contextmanager
 def _computed_once(backbone: nn.Module) -> Iterator[None]:
-    """Within the context, the states of a batch are computed once."""
+    """Computes the states of a batch only once within the context."""
     states: dict[int, tuple[Batch, Float[Tensor, "B T D"]]] = {}
     compute = backbone.forward
 
     def forward(batch: Batch) -> Float[Tensor, "B T D"]:
         if id(batch) not in states:
-            states[id(batch)] = batch, compute(batch)  # holding the batch, its id stays its own
+            states[id(batch)] = batch, compute(batch)  # the batch is kept, so no other has its id
         return states[id(batch)][1]
 
     backbone.forward = forward
     try:
         yield
     finally:
-        del backbone.forward  # the method of its class is there again
+        del backbone.forward  # restores the method of its class
 
 
 def _combined(predictor: Predictor, row: Row, windows: Mapping[int, Predicted]) -> Predicted:

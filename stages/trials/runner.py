@@ -75,7 +75,7 @@ def keeps_weights(finetune: Finetune, key: TrialKey) -> bool:
 
 @dataclass(frozen=True)
 class _Encoded:
-    """The rows of a task as examples; those of train are the rows that any of the trials uses."""
+    """The rows of a task as examples. ``train`` has the rows that at least one trial uses."""
 
     train: list[Example]
     validation: list[Example]
@@ -89,7 +89,7 @@ class _Start:
     setup: TrialSetup  # of the variant
     method: Method
     encoded: _Encoded
-    shares_states: bool  # with an earlier variant of each trial: those of a frozen backbone
+    shares_states: bool  # whether an earlier variant has the same states of a frozen backbone
 
     @property
     def variant(self) -> Variant:
@@ -121,7 +121,7 @@ class TrialRunner:
         needed = {row["id"] for key in keys for row in self._labelled(key)}
         self._rows_needed = [row for row in self.rows["train"] if row["id"] in needed]
         self._starts = [*self._all_starts(self.setup.variants(settings, method), method)]
-        # The trials whose labelled rows a method remembers.
+        # The trials and the methods that remember the states of their labelled rows.
         self._remembered = set[tuple[TrialKey, Method]]()
         self._as_pretrained = dict[int, tuple[ModelWithHead, list[Predicted]]]()
 
@@ -153,7 +153,7 @@ class TrialRunner:
         """
         meter = Meter(self.device)
         adapted, kept_try, tries = self._best(key, unfinished)
-        # Without trained weights the file says which trial it is.
+        # A file without trained weights records which trial it is.
         if keeps_weights(self.finetune, key) or not kept_try.num_trained_params:
             kept.save(adapted.model, self._kept_trial(key, adapted, kept_try), weights)
         trial = trial_record(key, adapted, kept_try, tries, self.account)
@@ -248,7 +248,7 @@ class TrialRunner:
                 epochs=error.epochs,
                 diverged=str(error),
             )
-        # In the last epoch a method may still have frozen weights: fewer epochs than layers.
+        # Some weights are still frozen in the last epoch if there are fewer epochs than layers.
         frozen = method.frozen(trained.model, trained.fit.num_epochs - 1)
         num_trained = sum(p.numel() for p in trained.model.parameters() if p.requires_grad)
         num_trained -= sum(weight.numel() for weight in frozen)
@@ -325,7 +325,7 @@ class TrialRunner:
         model, predictor = self._adapted(key, start), self._prompts(key, start.method)
         examples = predictor.encode(self.rows["test"])
         predictions = self._predictions(key, Adapted(model, predictor, examples, start.setup))
-        # Another method of the same entry remembers no scores, which speed is measured without.
+        # Speed is measured with a new method of the same entry, because it remembers no scores.
         unused = self._prompts(key, method_of(self.finetune, key.method))
         return Adapted(model, unused, examples, start.setup), Tried(start.variant, predictions)
 
@@ -350,7 +350,7 @@ class TrialRunner:
     def _predictions(
         self, key: TrialKey, adapted: Adapted, *, threshold: float = 0.0
     ) -> list[PredictionRecord]:
-        """Returns a prediction for each test row, in their order."""
+        """Returns a prediction for each test row, in the order of the rows."""
         rows = self.rows["test"]
         predicted = predict(adapted.predictor, adapted.model, rows, adapted.examples, self.device)
         chosen = [each._replace(prediction=each.at(threshold)) for each in predicted]

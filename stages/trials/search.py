@@ -42,7 +42,7 @@ class Searched:
     fit: Fit
     kept: Validated  # at the epoch that is kept
     epochs: list[EpochRecord]  # of all learning rates
-    flops: int  # of these
+    flops: int  # of training at all learning rates
 
 
 class DivergedAtEveryRate(ValueError):
@@ -63,7 +63,7 @@ def search(
     settings: Adaptation,
     metric: str,
     trial: dict[str, Any],  # the columns that identify the trial and its variant in a record
-    seed: int,  # of the order of examples and of dropout
+    seed: int,  # for the order of examples and for dropout
     device: Device,
     unfinished: Resumable,
 ) -> Searched:
@@ -105,7 +105,7 @@ def search(
                     validated = validate(model)
                     step.validation_loss = validated.loss
                     if not math.isfinite(validated.loss):
-                        continue  # to where training refuses it
+                        continue  # ``train`` raises Diverged next
                     loss = _mean_loss(history[-data.steps_per_epoch :])
                     epochs.append(_record(trial, lr, epoch, loss, validated))
                     if settings.patience != "none" or epoch == num_epochs:
@@ -134,16 +134,17 @@ def search(
 
 @dataclass
 class _SoFar:
-    """The results at the rates so far, perhaps of an interrupted process."""
+    """The results at the learning rates so far, perhaps computed by an interrupted process."""
 
     best: BestEpoch
     epochs: list[EpochRecord] = field(default_factory=list)  # of all rates
-    flops: int = 0  # of the rates before
+    flops: int = 0  # of the rates that are done
 
     def go_on(
         self, rates: Sequence[float], unfinished: Resumable
     ) -> Iterator[tuple[float, Resumable]]:
-        """Yields each rate that is left with the state of its training."""
+        """Yields each rate that is not done, with the state of its training. First restores the
+        results of an interrupted process."""
         states = [unfinished.another(str(i), beside=self) for i in range(len(rates))]
         begun = max((i for i, state in enumerate(states) if state.exists()), default=None)
         if begun is not None:

@@ -75,7 +75,7 @@ class TrialSetup:
         )
 
     def readings(self) -> list[Json]:
-        """Returns the combinations of values that the task tries with this checkpoint."""
+        """Returns the combinations of settings that the task tries with this checkpoint."""
         return readings(
             self.task_record["task"],
             self.outline(),
@@ -129,7 +129,7 @@ class TrialSetup:
 
     @contextmanager
     def _below_task(self) -> Iterator[None]:
-        """Names the task's settings in a ValueError that is raised inside."""
+        """Puts the path of the task's settings before the message of a ValueError raised inside."""
         try:
             yield
         except ValueError as error:
@@ -139,7 +139,7 @@ class TrialSetup:
         """Returns the ``rows`` of train that a trial with this label budget and fine-tuning seed
         learns from.
 
-        Raises ValueError if there are fewer than the budget.
+        Raises ValueError if there are fewer rows than the budget.
         """
         return labelled_rows(
             rows,
@@ -154,7 +154,7 @@ class TrialSetup:
         """Returns the model with the weights that a trial of this fine-tuning seed starts from.
 
         They are the weights of the checkpoint or, from scratch, the trial's own draw, which is the
-        same for every variant but for the biases that make self-attention local.
+        same for every variant except for the biases that make self-attention local.
 
         Raises ValueError if the model has no positions for ``max_tokens`` and the added tokens.
         """

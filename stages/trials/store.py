@@ -1,4 +1,4 @@
-"""The store of trials: the results of each, under the address of all that it depends on.
+"""The store of trials: the results of each trial, under a hash of all that they depend on.
 
 ``.scratch/trials/ADDRESS/`` holds a trial's records and, if they are kept, its weights. An entry is
 written next to its place and renamed into it when whole, so any number of processes may write at
@@ -7,8 +7,8 @@ once. A damaged entry counts as missing.
 The address covers the checkpoint, the prepared examples, the code, the method and its settings, the
 initial weights that a run from scratch tries, the label budget, the seeds, ``max_tokens``, the
 device and its precision, and the versions of the libraries that compute. It does not cover the
-other runs, methods, label budgets and seeds of the study: adding one computes what is new. Nor does
-it cover the model of the processor, as DVC does not.
+other runs, methods, label budgets and seeds of the study, so adding one of these computes only its
+own trials. Like DVC, it does not cover the model of the processor.
 """
 
 import errno
@@ -40,10 +40,10 @@ from stages.trials.setup import TrialSetup
 
 VARIABLE = "TRIALS_STORE"
 OUTCOME = "outcome.json.gz"
-UNFINISHED = ".unfinished-"  # folders of writers, left behind only by those that were killed
+UNFINISHED = ".unfinished-"  # folders of writers; only a writer that was killed leaves one
 MOST_RECORD_BYTES = (
     2**30
-)  # of the unpacked records of a trial; those of 100,000 test rows have 2**25
+)  # of the unpacked records of a trial; the records of 100,000 test rows have 2**25
 ADDRESS = re.compile(r"[0-9a-f]{64}")
 LIBRARIES = ("torch", "transformers", "numpy")
 STALE_S = 24 * 60 * 60  # after which an unfinished folder has no writer any more
@@ -132,8 +132,8 @@ class Stored:
 
 
 def load(address: str, *, with_weights: bool = False, with_speed: bool = False) -> Stored | None:
-    """Returns the entry, or None if there is none, if it is damaged, or if it lacks the weights or
-    the speed."""
+    """Returns the entry, or None if there is none, if it is damaged, or if it lacks the required
+    weights or speed."""
     entry = _entry(root() / address)
     if entry is None:
         return None
@@ -194,7 +194,8 @@ def mark_used(address: str) -> None:
 
 @contextmanager
 def unfinished() -> Iterator[Path]:
-    """Yields a folder in which a trial leaves its weights; ``save`` makes an entry of it."""
+    """Yields a folder for the weights of a trial. ``save`` turns it into an entry; otherwise it is
+    deleted at the end."""
     with _clear_errors():
         folder = _new_folder()
     try:
@@ -232,7 +233,7 @@ def save(address: str, outcome: Outcome, folder: Path) -> None:
 
 
 def _put(folder: Path, place: Path) -> None:
-    """Renames ``folder`` to ``place``, in place of a folder with that name."""
+    """Renames ``folder`` to ``place``, and replaces a folder with that name."""
     while True:
         try:
             folder.rename(place)
@@ -255,15 +256,15 @@ class Listed:
     """An entry, or the folder of a writer that was killed."""
 
     folder: Path
-    run: str  # "" of what cannot be read
+    run: str  # "" if the entry cannot be read
     task: str
     num_bytes: int
-    unused_s: float  # seconds since it was last taken or written
+    unused_s: float  # seconds since it was last used or written
 
 
 def listed() -> list[Listed]:
-    """Returns all that the store holds, without other files in its folder, and without folders
-    that are being written."""
+    """Returns the entries of the store and the folders of killed writers. Other files in its folder
+    and folders that are being written are left out."""
     result = []
     for folder in sorted(root().iterdir()) if root().is_dir() else ():
         is_entry = ADDRESS.fullmatch(folder.name)
@@ -289,7 +290,7 @@ def _names(folder: Path) -> tuple[str, str]:
 
 
 def discard(entries: Iterable[Listed]) -> list[Listed]:
-    """Removes entries; returns those that are gone."""
+    """Removes entries. Returns the entries that no longer exist."""
     every = [*entries]
     for entry in every:
         shutil.rmtree(entry.folder, ignore_errors=True)

@@ -20,14 +20,14 @@ BATCH_ROWS = 16
 
 @torch.no_grad()
 def text_bits(setup: TrialSetup, run: Run, device: Device) -> TextBitsRecord | None:
-    """Returns the loss of a checkpoint's objective, as it is validated, on the inputs of the task's
-    test rows. They are packed as the validation text of a corpus: as many rows at most, of whole
-    length.
+    """Returns the validation loss of a checkpoint's objective on the inputs of the task's test
+    rows. The inputs are packed like the validation text of a corpus: into at most as many rows, all
+    of full length.
 
-    Returns None for a run that has learnt no objective and for a public checkpoint; if the
-    objective needs more than the checkpoint holds (a teacher, a head); if it has several terms, or
-    nothing to predict in these texts; if the tokenizer does not know all of their characters, which
-    would take too few bits.
+    Returns None for a run that has learnt no objective and for a public checkpoint. Also returns
+    None if the objective needs more than the checkpoint holds (a teacher, a head), if it has
+    several terms or nothing to predict in these texts, or if the tokenizer does not know all
+    characters of the texts, because unknown tokens would take too few bits.
     """
     if run.is_public:
         return None  # the layers that compute the logits of an encoder are not stored

@@ -1,4 +1,4 @@
-"""What is measured on the validation rows of a task, in one pass."""
+"""The metric and the loss on the validation rows of a task, computed in one pass."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from stages.trials.prediction import predict
 
 
 class Validated(NamedTuple):
-    """The metric and the loss on the validation rows, and the threshold that the metric is at."""
+    """The metric and the loss on the validation rows, and the threshold that gives this metric."""
 
     value: float
     loss: float

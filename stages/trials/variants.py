@@ -24,11 +24,11 @@ from stages.tasks._task import TASKS
 class Variant:
     """One combination of the settings that a trial tries."""
 
-    task: Settings = field(default_factory=dict)  # what replaces settings of the task's entry
-    method: Settings = field(default_factory=dict)  # the same of the method's
+    task: Settings = field(default_factory=dict)  # replace settings of the task's entry
+    method: Settings = field(default_factory=dict)  # replace settings of the method's entry
     initial_weights: InitialWeights | None = None  # None: not from scratch
-    varied: Sequence[str] = ()  # the settings of task and method of which the trial tries several
-    fixed: Sequence[str] = ()  # those of which it tries one, ``initial_weights`` among them
+    varied: Sequence[str] = ()  # settings of task and method with several values in the trial
+    fixed: Sequence[str] = ()  # settings with one value, ``initial_weights`` among them
 
     @property
     def read_out(self) -> str:
@@ -98,7 +98,8 @@ def variants(
 
 
 def uses_head(task: Settings, as_text: bool) -> bool:
-    """Whether trials of the task put a head on the model, which alone uses what a task tries."""
+    """Whether trials of the task put a head on the model. Only heads use the settings that a task
+    tries."""
     kind = TASKS.find(task["name"], where="")
     return not (as_text or kind.generates or kind.scores_text)
 
@@ -111,10 +112,11 @@ def readings(
     where: str,
     without: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """Returns the combinations of values that a task tries with this model, leaving out the
-    settings in ``without``, and values that read a state which has not read what is labelled.
+    """Returns the combinations of settings that a task tries with this model. The settings in
+    ``without`` are left out, and the combinations that read a state which has not read what is
+    labelled.
 
-    Raises ValueError if none is left.
+    Raises ValueError if no combination is left.
     """
     kind = TASKS.find(task["name"], where=where)
     others = TASKS.settings(task, where=where)
@@ -140,8 +142,8 @@ def readings(
 def distinct_initial_weights(
     listed: Sequence[InitialWeights], backbone: Backbone
 ) -> Sequence[InitialWeights]:
-    """Leaves out the initial weights in ``finetune.initial_weights`` that repeat others for this
-    model."""
+    """Returns the initial weights in ``finetune.initial_weights`` that differ from each other for
+    this model."""
     return listed if backbone.starts_local else listed[:1]
 
 

@@ -14,21 +14,22 @@ from stages.core.ending import die_with_parent
 J = TypeVar("J")
 R = TypeVar("R")
 
-IMPORTED_BY_TRIALS = ("scipy.optimize",)  # late: probes alone need it
+IMPORTED_BY_TRIALS = ("scipy.optimize",)  # imported late, because only probes need it
 
 
 def each(
     work: Callable[[J], R], jobs: Sequence[J], *, at_once: int, late_imports: Sequence[str] = ()
 ) -> Generator[tuple[J, R | ValueError], None, None]:
-    """Each job with its result, as soon as that is there; with the ValueError that it raised, a
-    user's mistake, or that says how its process ended. The other jobs go on.
+    """Yields each job with its result as soon as it has ended, while the other jobs go on. The
+    result is a ValueError if the job raised one (a user's mistake) or if its process was killed.
 
-    Each job has a process of its own: memory that one held would count in the peak of the next, and
-    one that is killed costs its own job alone. (ProcessPoolExecutor and multiprocessing.Pool keep
-    their processes, and a killed one breaks or blocks them.) One at a time, jobs run here.
+    Each job has a process of its own. In a shared process, the memory that one job held would count
+    in the peak of the next. A killed process costs only its own job. (ProcessPoolExecutor and
+    multiprocessing.Pool keep their processes, and a killed one breaks or blocks them.) If
+    ``at_once`` is 1, the jobs run in this process.
 
-    ``late_imports`` are modules that most jobs import when they need them. They are imported here,
-    once, since a forked child has what its parent has.
+    ``late_imports`` are modules that most jobs import when they need them. They are imported once,
+    in this process, because a forked child has the modules of its parent.
     """
     if at_once == 1:
         for job in jobs:
