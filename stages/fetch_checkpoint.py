@@ -10,8 +10,11 @@ from stages.text.published import content_of
 
 
 def main(plan: CheckpointPlan, key: str) -> None:
-    """Raises ValueError for a package that cannot be downloaded or read, for another content than
-    the one that params.yaml states, and for a checkpoint that cannot be used."""
+    """Writes the folder of the checkpoint.
+
+    Raises ValueError for a package that cannot be downloaded or read, for a checkpoint with other
+    content than params.yaml states, and for a checkpoint that cannot be used.
+    """
     place = paths.CHECKPOINTS / key
     with replacing(place) as folder:
         try:

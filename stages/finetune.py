@@ -1,7 +1,7 @@
 """Fine-tune every checkpoint on a task: each method, label budget and seed, and predict the test
 inputs.
 
-Trials that the store has are taken from there. With ``finetune.screen`` only some of the runs are
+Trials in the store are not computed again. With ``finetune.screen`` only some of the runs are
 fine-tuned, chosen by an estimate.
 """
 
@@ -29,13 +29,16 @@ from stages.trials.text_bits import text_bits
 
 
 def main(plan: FinetunePlan, task: str) -> None:
-    """Raises ValueError if trials failed; the others are in the store then."""
+    """Writes the results of all trials of the task.
+
+    Raises ValueError if trials failed. The other trials are then in the store.
+    """
     checkpoints = [RunKey(run, seed) for run in plan.runs for seed in plan.runs[run].seeds]
     skipped = {run: skipped_methods(plan, run, task) for run in plan.runs}
     methods = {run: _without(plan.finetune.methods, skipped[run]) for run in plan.runs}
     readings = [_Reading(plan, key, task, methods[key.run]) for key in checkpoints]
-    # Without a screen, texts are read after the trials: in one process they would count in the
-    # memory of the trials.
+    # Without a screen, texts are read after the trials: read before in the same process, they would
+    # count as memory of the trials.
     texts = _texts_read(plan, readings) if plan.finetune.screen else {}
     left_out = _left_out(plan, task, texts)
     groups = {
@@ -99,7 +102,7 @@ class _Reading:
     plan: FinetunePlan
     checkpoint: RunKey
     task: str
-    methods: list[str]  # that are compatible with both
+    methods: list[str]  # compatible with the checkpoint and the task
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,7 @@ def _write(
     outcomes: Sequence[Outcome],
     texts: Sequence[_Texts],
 ) -> None:
-    """Writes the rows of a run, of all its seeds."""
+    """Writes the tables of a run, with the rows of all its seeds."""
     records.write(folder / "skipped.csv", records.SkippedMethod, skipped)
     records.write(folder / "trials.csv", records.TrialRecord, [o.trial for o in outcomes])
     epochs = [epoch for outcome in outcomes for epoch in outcome.epochs]

@@ -24,9 +24,10 @@ from stages.kinds._kind import distinct_draws
 
 
 def main(plan: BaselinePlan, task: str) -> None:
-    """Writes ``trials.csv``, ``predictions.csv.gz`` and the records of the trials, from which they
-    can be fitted again. If a label budget is all rows of train, seeds have no effect, and there is
-    one trial. The one trial of an external system is repeated for each label budget, and not kept.
+    """Writes ``trials.csv``, ``predictions.csv.gz`` and the records of the trials, from which the
+    baselines can be fitted again. If a label budget is all rows of train, seeds have no effect, and
+    there is one trial. An external system has one trial for each label budget, with the same
+    predictions and without a record.
 
     Raises ValueError if there are fewer rows than a label budget, or if a file with predictions
     does not fit the test rows.

@@ -22,8 +22,8 @@ def main(plan: TaskPlan, key: str) -> None:
     """Writes ``examples/{train,validation,test}.jsonl``, ``examples/task.json``,
     ``test_labels.jsonl`` and ``test_originals.jsonl``.
 
-    The rows of test in ``examples`` have no labels. The originals are the inputs of test rows that
-    the source changed; corpora are searched for them.
+    The rows of test in ``examples`` have no labels. ``test_originals.jsonl`` has the original
+    inputs of test rows that the source changed; corpora are searched for them.
 
     Train is a sample of ``num_train`` rows in random order; each trial draws its labelled rows from
     all of them (``labelled_rows``). Raises ValueError if examples do not fit the task, are fewer
@@ -152,8 +152,8 @@ def without_duplicates(
 ) -> tuple[dict[Split, list[Labelled]], dict[str, int]]:
     """Returns the examples by split, and the number of rows that were removed.
 
-    Train loses the inputs of validation and test, and validation loses those of test. Inputs with
-    equal ``Kind.split_key`` are the same.
+    Rows of train whose input is in validation or test are removed, and rows of validation whose
+    input is in test. Inputs with equal ``Kind.split_key`` are the same.
     """
     by_split: dict[Split, list[Labelled]] = {split: [] for split in SPLITS}
     for example in examples:

@@ -1,9 +1,9 @@
 """Record for each run the hashes of the corpus, the tokenizer and the public checkpoint that it
 reads: data/inputs.
 
-Templates of dvc.yaml cannot name them, since a run takes over from the reference what it does not
-say itself. So this stage depends on all of them, and pretraining on the record of its run: another
-corpus, tokenizer or checkpoint of the study runs no pretraining again.
+Templates of dvc.yaml cannot name these files, since a run takes over settings from the reference.
+So this stage depends on the files of all runs, and a pretraining depends on the record of its own
+run: a change of another run's corpus, tokenizer or checkpoint reruns no pretraining.
 
 It also refuses a label budget that a task cannot fill, so that nothing is trained before.
 """
@@ -16,7 +16,7 @@ from stages.kinds._kind import most_rows
 
 
 def main(plan: InputsPlan) -> None:
-    """Raises ValueError for a label budget that is more than a task's rows."""
+    """Writes a record for each run. Raises ValueError for a label budget above a task's rows."""
     for task in plan.tasks:
         rows = read_json(paths.examples(task) / "task.json")["num_examples"]["train"]
         most_rows(plan.label_budgets, rows, task=task)

@@ -25,18 +25,18 @@ def main() -> None:
         raise ValueError("\n".join(faults))
     for note in _notes(params):
         print(f"note: {note}", file=sys.stderr)
-    # What templates of dvc.yaml name where a study has none: files that never change.
+    # Placeholders that never change, for files that templates of dvc.yaml name and the study lacks.
     for path in (
         paths.CHECKPOINTS / NONE,
-        paths.DATA / NONE,  # of a corpus that nothing is removed from
+        paths.DATA / NONE,  # for a corpus that nothing is removed from
         paths.CONTAMINATION / NONE,
-        paths.CORPORA / NONE / "train.jsonl",  # of a tokenizer that is not trained
+        paths.CORPORA / NONE / "train.jsonl",  # for a tokenizer that is not trained
         paths.ENCODED / NONE,
         paths.LIKENESS / NONE,
         paths.TOKENIZERS / NONE,
     ):
         _write_nothing(path)
-    if DVC_STAGE in os.environ:  # by hand, what belongs to another study stays
+    if DVC_STAGE in os.environ:  # a call by hand keeps the files of other studies
         _discard_unlisted(params)
     with replacing(paths.PLANS) as folder:
         folder.mkdir()
@@ -44,8 +44,8 @@ def main() -> None:
 
 
 def _notes(params: Params) -> Iterator[str]:
-    """Yields the tasks that a baseline is not compared on, because its folder has no file for
-    them."""
+    """Yields a note for each baseline that is not compared on some tasks, because its folder has no
+    file for them."""
     for name in params.baselines:
         files = files_of(params, name)
         if files is not None and (without := [task for task in params.tasks if task not in files]):

@@ -110,7 +110,8 @@ def _num_sentences(documents: StoredDocuments, numbers: np.ndarray) -> int:
 
 
 def _sentences(documents: StoredDocuments, request: tuple[np.ndarray, np.ndarray]) -> list[str]:
-    """Returns the sentences at some places, counted over all sentences of these documents."""
+    """Returns the requested sentences. A request is the numbers of documents, and places among all
+    sentences of these documents."""
     numbers, places = request
     sentences = list(chain.from_iterable(documents.sentences(numbers)))
     return [sentences[place] for place in places]

@@ -41,7 +41,7 @@ def find_faults(params: Params) -> Iterator[str]:
 
 
 def _faults_of_runs(params: Params, outlines: Mapping[str, RunOutline]) -> Iterator[str]:
-    """Yields the faults of runs, alone and with tasks and methods."""
+    """Yields the faults of runs, and of their combinations with tasks and methods."""
     for key in params.runs:
         yield from run_faults(params, key, outlines)
     yield from _repetition_faults(params.runs)
@@ -65,7 +65,7 @@ def _repetition_faults(runs: Mapping[str, Run]) -> Iterator[str]:
 
 
 def _device_faults(params: Params) -> Iterator[str]:
-    """Yields the faults that params.yaml alone shows; GPUs are counted where pretraining runs."""
+    """Yields the faults of training on a CPU. GPUs are counted later, where pretraining runs."""
     trained = (r for r in params.runs.values() if name_of(r.objective) in OBJECTIVES.names())
     on_cpu = params.compute.device == "cpu" and any(map(trains, trained))
     if on_cpu and (reason := too_few_threads(params.compute, params.distributed)):

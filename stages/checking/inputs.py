@@ -67,8 +67,8 @@ def baseline_faults(params: Params, baseline: Settings, where: str) -> Iterator[
 
 
 def _check_files(params: Params, baseline: Baseline, where: str) -> None:
-    """Raises ValueError for the user's files of a baseline, unless each is of a task and can be
-    read as this reads its data."""
+    """Raises ValueError unless every file that the user has for a baseline belongs to a task of a
+    kind that the baseline fits, and can be read as the task's source reads its data."""
     with below(where):
         files = baseline.files([*params.tasks]) or {}
         for task, file in files.items():
@@ -108,7 +108,7 @@ def _check_source(params: Params, task: Task, where: str) -> None:
 
 
 def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
-    """Builds the source of ``entry`` and checks its settings and the beginnings of its files.
+    """Returns the source of ``entry``, whose settings and beginnings of files are checked.
 
     Raises ValueError if they are invalid.
     """
@@ -128,8 +128,8 @@ def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
 
 
 def _check_task(params: Params, entry: Settings, where: str) -> None:
-    """Raises ValueError for invalid settings, and for a task class that names no kind, or one other
-    than the kind with the task's own name."""
+    """Raises ValueError for invalid settings, for unknown metrics, and for a task class without a
+    kind or, if there is a kind with the task's name, with another kind."""
     settings, values = TASKS.settings(entry, where=where), TASKS.tried(entry, where=where)
     task = TASKS.find(name_of(entry), where=where)
     named: Kind | None = getattr(task, "kind", None)

@@ -26,8 +26,8 @@ def target_lengths(tasks: Mapping[str, Task]) -> dict[str, int]:
 def length_faults(
     backbone: Backbone, max_tokens: int, targets: Mapping[str, int], where: str
 ) -> Iterator[str]:
-    """Yields a fault if inputs of ``finetune.max_tokens`` are too long, or inputs with the text to
-    write."""
+    """Yields a fault if inputs of ``finetune.max_tokens`` are too long for the model, alone or
+    together with the text that a task writes (``targets``)."""
     if reason := backbone.too_long(max_tokens):
         yield f"finetune.max_tokens: {reason} ({where})"
         return

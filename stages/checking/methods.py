@@ -26,8 +26,8 @@ def fit_faults(
     runs: Mapping[str, Run],
     backbones: Mapping[str, Backbone],
 ) -> Iterator[str]:
-    """Yields the faults of combinations; ``backbones`` are those of the valid and known
-    ``runs``."""
+    """Yields the faults of combinations of runs, tasks and methods. ``backbones`` are the models of
+    those ``runs`` that are valid and whose model is known."""
     kinds = dict(_kinds(tasks))
     methods: dict[str, Method] = {}
     for key, entry in finetune.methods.items():
@@ -104,8 +104,8 @@ def _unused_faults(
 def _read_faults(
     entry: Run, backbone: Backbone, task_entry: TaskEntry, *, run: str, task: str
 ) -> Iterator[str]:
-    """Yields a fault for a task all of whose values read states that have not read what is
-    labelled."""
+    """Yields a fault for a task whose settings, in all values that are tried, read the label from
+    states that have not read the labelled text."""
     where = f"tasks.{task}.task"
     try:
         TASKS.settings(task_entry.task, where=where)
@@ -120,8 +120,8 @@ def _read_faults(
 
 
 def _why_unused(reasons: Reasons, key: str, *, place: int) -> str:
-    """Returns all reasons of a run, task or method (``place`` is its position in a key of
-    ``reasons``), or an empty text if it has a trial."""
+    """Returns all reasons why a run, task or method has no trial, or an empty text if it has one.
+    ``place`` is its position in a key of ``reasons``."""
     own = {names: reason for names, reason in reasons.items() if names[place] == key}
     if not own or not all(own.values()):
         return ""

@@ -19,8 +19,8 @@ def cycle_faults(runs: Mapping[str, Run], key: str) -> Iterator[str]:
 
 
 def parent_faults(child: RunOutline, parent: RunOutline | None) -> Iterator[str]:
-    """Yields the faults of ``child.parent``; ``parent`` is None if there is none or none of that
-    name."""
+    """Yields the faults of ``child.parent``; ``parent`` is None if the run has no parent or if no
+    run has the parent's name."""
     run, objective, here = child.run, child.objective, f"{child.where}.parent"
     if parent is not None:
         yield from _seed_faults(child, parent)

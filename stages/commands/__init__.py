@@ -1,1 +1,1 @@
-"""What a user runs beside dvc: plan, fits, predict, export, ui and summary."""
+"""The commands that a user runs in addition to dvc: plan, fits, predict, export, ui, summary."""

@@ -24,7 +24,7 @@ def add_options(parser: ArgumentParser) -> None:
 def chosen_trial(options: Namespace) -> TrialKey:
     """Returns the kept trial that the options identify.
 
-    Raises ValueError that lists the kept trials unless it is exactly one.
+    Raises ValueError, which lists the kept trials, unless the options identify exactly one.
     """
     return find_trial(
         options.run,

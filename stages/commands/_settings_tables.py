@@ -41,7 +41,7 @@ def _sections(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[Bas
 
 
 def _models(path: str, hint: Any) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yields the types of sections that a setting of this type holds."""
+    """Yields the paths and the types of the sections that a setting of this type holds."""
     if get_origin(hint) is dict and hint != COMPONENT:
         yield from _models(f"{path}.NAME", get_args(hint)[1])
     elif get_origin(hint) in (Annotated, Union, types.UnionType):

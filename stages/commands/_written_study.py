@@ -1,4 +1,4 @@
-"""Putting a study in the place of params.yaml without losing the one that is there."""
+"""Writes a study to params.yaml without losing the study that is there."""
 
 import hashlib
 import subprocess
@@ -32,8 +32,8 @@ def refuse_faults(text: str, source: str) -> None:
 
 
 def refuse_loss(path: Path, otherwise: str) -> None:
-    """Raises ValueError if the file has a study that is kept nowhere else: it is neither the text
-    that a command wrote last, nor that of the last commit, nor a copy of one in ``studies/``.
+    """Raises ValueError if the file has a study that is kept nowhere else: its text is neither the
+    one that a command wrote last, nor that of the last commit, nor that of a file in ``studies/``.
     ``otherwise`` is the advice that ends the message."""
     if not path.exists():
         return

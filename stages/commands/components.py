@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def filled(text: str) -> str:
-    """Returns a text with every table between its marks made anew.
+    """Returns a text in which every table between marks is generated anew.
 
     Raises ValueError for a mark that names no table.
     """
@@ -77,7 +77,8 @@ def filled(text: str) -> str:
 
 
 def table(name: str) -> str:
-    """Returns the components of a folder, the settings of params.yaml or what fits what."""
+    """Returns the table ``name``: the components of a folder, the settings of params.yaml
+    (``params``), or which models, tasks and methods go together (``fits``)."""
     if name == PARAMS:
         return "\n".join(params_tables()).lstrip("\n") + "\n"
     lines = fits.lines() if name == FITS else _rows(FOLDERS[name])

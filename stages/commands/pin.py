@@ -29,7 +29,7 @@ REACHED_WITHIN_S = 10.0
 
 @dataclass(frozen=True)
 class Edit:
-    """Text that takes the place of what stands between two positions of a file."""
+    """Text that replaces the part of a file between two positions."""
 
     begin: int
     end: int
@@ -44,7 +44,7 @@ class Entry:
     kind: str  # MODEL or DATASET
     named: ScalarNode
     revision: ScalarNode | None
-    indent: int | None  # of the keys beside it; None in braces
+    indent: int | None  # of the entry's keys; None in braces
 
     @property
     def branch(self) -> str | None:
@@ -103,7 +103,7 @@ def pin(study: Path) -> None:
 
 
 def entries(node: Node, where: str = "", seen: set[int] | None = None) -> Iterator[Entry]:
-    """Yields the entries in the order of the file; an entry that others share (an alias) once."""
+    """Yields the entries in the order of the file, and each entry that aliases share once."""
     seen = set() if seen is None else seen
     if id(node) in seen:
         return
@@ -128,9 +128,10 @@ def entries(node: Node, where: str = "", seen: set[int] | None = None) -> Iterat
 
 
 def commit_of(entry: Entry) -> str:
-    """Returns what ``revision`` must be.
+    """Returns the commit, or the hash of a local folder, that ``revision`` must be.
 
-    Raises ValueError, from the setting on, for what the hub does not have or does not answer.
+    Raises ValueError, which begins with the setting, if the hub does not have the name or the
+    revision, or does not answer.
     """
     # Imports torch, which `--help` does not need.
     from stages.text.published import content_of
@@ -155,7 +156,7 @@ def commit_of(entry: Entry) -> str:
         raise ValueError(f"revision: {name} has no branch, tag or commit {branch!r}") from None
     except RepositoryNotFoundError:
         raise ValueError(f"{entry.kind}: {name} is not on the hub, or is not public") from None
-    except Exception as error:  # whatever a network can do
+    except Exception as error:  # a network fails in many ways
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"{entry.kind}: the hub was not reached for {name}: {reason}") from None
     if not commit or not COMMIT.fullmatch(commit):
@@ -164,8 +165,8 @@ def commit_of(entry: Entry) -> str:
 
 
 def _refuse_damage(text: str, commits: dict[str, str]) -> None:
-    """Raises ValueError if an edited study does not say the ``commits``: an anchor or an alias on a
-    single value, or a key without one."""
+    """Raises ValueError if an edited study does not state the ``commits``. The reason may be an
+    anchor or an alias on a single value, or a key without a value."""
     try:
         pinned = {entry.where: entry.branch for entry in entries(YAML().compose(text))}
     except YAMLError:

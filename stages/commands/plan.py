@@ -1,9 +1,9 @@
 """Show what `dvc repro` would run and what that costs, before anything runs.
 
-Nothing is written. The time of a training is its floating-point operations divided by a speed: that
-of earlier trainings of its kind, assumed to be of this machine, or that of a calibration, which
-trains for about a second per kind and reads some of each slow source. Memory is the peak measured
-before, else an estimate from the sizes of weights and activations.
+Nothing is written. The time of a training is its floating-point operations divided by a speed. The
+speed is known from earlier trainings of its kind, which are assumed to have run on this machine, or
+from a calibration, which trains for about a second per kind and reads some of each slow source.
+Memory is the peak measured before, else an estimate from the sizes of weights and activations.
 
 With --resolved it shows the study instead: every setting of every run and task, with defaults and
 under the matched budget.
@@ -79,7 +79,7 @@ def _print_resolved(study: Params) -> None:
 
 
 def checked(params: Params) -> Params:
-    """Raises ValueError with every fault of params.yaml."""
+    """Returns ``params``; raises ValueError with every fault of params.yaml."""
     if faults := list(find_faults(params)):
         raise ValueError("\n".join(faults))
     return params

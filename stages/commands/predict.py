@@ -63,11 +63,11 @@ def main() -> None:
 
 
 def _run_for_reader(options: argparse.Namespace) -> None:
-    """Runs the command, which ends well when the reader of its output has enough (`| head`)."""
+    """Runs the command, which ends without an error if the reader of its output ends (`| head`)."""
     try:
         run(options)
         sys.stdout.flush()
-    except BrokenPipeError:  # Python would flush again
+    except BrokenPipeError:  # Python flushes again at its end, which would fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

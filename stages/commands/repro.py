@@ -1,11 +1,12 @@
-"""Run the study of params.yaml, what changed of it.
+"""Run the stages of the study in params.yaml that have changed.
 
-With one job this is `dvc repro`. With more, what is ready runs side by side: stages, the seeds of a
-run, and trials. Results and dvc.lock are the same then, times apart. A worker that dies costs what
-it was doing, which is tried again, twice at most. What is interrupted goes on with the next call.
-`--jobs auto` is a job for each GPU, or for each compute.threads of the cores there are.
+With one job this is `dvc repro`. With more jobs, stages, the seeds of a run, and trials run side by
+side. Results and dvc.lock are then the same, except for measured times. If a worker dies, only the
+work that it was doing is lost, and is tried again, twice at most. The next call continues an
+interrupted one. `--jobs auto` starts a job for each GPU or, without GPUs, as many jobs of
+compute.threads threads as there are cores for.
 
-Another study than that of params.yaml is checked first, and then takes its place.
+A study that `--study` names is checked first, and then replaces params.yaml.
 """
 
 import argparse
@@ -101,7 +102,7 @@ def _main(options: argparse.Namespace) -> NoReturn:
     _lock()
     if options.study:
         _take(options.study)
-    load()  # before DVC reads the file, which has no limits
+    load()  # refuses files that are too large or too deep for DVC, which has no limits
     heal()
     if options.jobs is None and not options.scheduler:
         options.jobs = _most_jobs(load())
@@ -114,9 +115,10 @@ def _main(options: argparse.Namespace) -> NoReturn:
 
 
 def _lock() -> None:
-    """Lets no other call run in this folder, until the process ends that this one becomes.
+    """Lets no other call run in this folder until this process ends, also as the DVC that replaces
+    it.
 
-    Raises ValueError if another one runs.
+    Raises ValueError if another call runs.
     """
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(LOCK, os.O_RDWR | os.O_CREAT)  # stays open
@@ -133,7 +135,7 @@ def _lock() -> None:
 def _take(study: Path) -> None:
     """Puts a study in the place of params.yaml.
 
-    Raises ValueError if it is refused, or if the study of params.yaml would be lost.
+    Raises ValueError if the study has faults, or if the study in params.yaml would be lost.
     """
     try:
         text = study.read_text(encoding="utf-8")
@@ -169,7 +171,7 @@ def _side_by_side(options: argparse.Namespace) -> None:
 def _resolve() -> None:
     """Runs the root stage.
 
-    Raises SystemExit if it fails, and ValueError if another DVC is in its way.
+    Raises SystemExit if the stage fails, and ValueError if another DVC runs in this folder.
     """
 
     def run(*flags: str) -> subprocess.CompletedProcess[str]:
@@ -180,7 +182,7 @@ def _resolve() -> None:
             preexec_fn=partial(die_with_parent, os.getpid()),
         )
 
-    done = run("--quiet")  # which is silent about mistakes of which DVC itself would tell
+    done = run("--quiet")  # also hides DVC's own errors, so a silent failure runs again without it
     if done.returncode and not done.stderr:
         if pid := running_dvc():
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Screenshots of the page at three widths and in two themes: the first screen and the forest."""
+"""Take screenshots of the page's first screen and forest at three widths and in two themes."""
 
 import argparse
 import shutil
@@ -14,9 +14,9 @@ BROWSERS = ("chromium", "google-chrome")
 SIZES = {390: 844, 768: 1024, 1280: 800}  # pixels: width -> height
 PLACES = ("answer", "contrasts")
 THEMES = {"dark": 0, "light": 1}  # as Chromium numbers them
-DRAWN_MS = 20_000  # of the page's own time: for its charts
+DRAWN_MS = 20_000  # time for the page's charts, by the page's own clock
 
-# All charts are near the screen at once: observers wait for frames, which virtual time does not.
+# Reports all charts as near the screen: observers wait for frames, which virtual time does not.
 SEEN = """
 <script>
 window.IntersectionObserver = class {
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def browser_command(profile: Path) -> list[str]:
-    """The command of a browser without a screen, whose profile is a folder of its own.
+    """Returns the command of a browser without a screen, with its own folder ``profile``.
 
     Raises ValueError if there is no browser.
     """
@@ -52,7 +52,7 @@ def browser_command(profile: Path) -> list[str]:
 
 
 def take(page: Path, folder: Path) -> None:
-    """Write a PNG for each place, width and theme into ``folder``.
+    """Writes a PNG for each place, width and theme into ``folder``.
 
     Raises ValueError if there is no page or no browser.
     """
@@ -81,8 +81,9 @@ def take(page: Path, folder: Path) -> None:
 
 
 def alone(html: str, place: str) -> str:
-    """The page with one of its places alone. Chromium's picture of a page that it has scrolled is
-    empty, and what is hidden later than in the head was in the way when charts were drawn."""
+    """Returns the page with one of its places alone. Chromium's picture of a scrolled page is
+    empty. The other sections are hidden in the head, since charts would be drawn before anything
+    later could hide them."""
     hidden = f"<style>main > section:not(#{place}) {{ display: none }}</style>"
     return html.replace("</head>", f"{SEEN}{hidden}</head>", 1)
 

@@ -23,7 +23,7 @@ from stages.reporting.formats import DASH, cut, shown
 from stages.reporting.words.answer import price
 
 PIPED_WIDTH = 200
-MATTERED = "What mattered"  # how the part of comparison.md begins that is shown
+MATTERED = "What mattered"  # the first words of the part of comparison.md that is shown
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def show(console: Console) -> None:
-    """Raises ValueError if there is no report."""
+    """Prints the scores and the answers of the report. Raises ValueError if there is no report."""
     for name in ("metrics.json", "trials.csv", "answer.csv", "costs.csv", "comparison.md"):
         if not (paths.REPORTS / name).exists():
             raise ValueError(f"{paths.REPORTS / name}: no such file; `dvc repro` writes the report")
@@ -53,7 +53,7 @@ def show(console: Console) -> None:
 
 
 def _title() -> str:
-    """Returns the study of the report, and whether params.yaml declares another by now."""
+    """Returns the name of the report's study, and whether params.yaml now has another study."""
     reported, declared = reported_study(), str(read_yaml(PATH).get("study"))
     other = f"; params.yaml is {declared} and has no report yet" if declared != reported else ""
     return f"The study {reported}{other}\n"
@@ -65,7 +65,7 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 
 def mattered() -> Markdown:
-    """What mattered and why to believe it, as the first screen of comparison.md says it."""
+    """Returns what mattered and why to believe it, from the first screen of comparison.md."""
     text = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8")
     return Markdown(text[text.index(MATTERED) : text.index("\n![")])
 
@@ -77,7 +77,7 @@ def _answers() -> list[dict[str, str]]:
 
 
 def answer(row: Mapping[str, str]) -> Text:
-    """What to use for a task, what it is better than, what it takes, and how it is used."""
+    """Returns what to use for a task, what it is better than, what it costs, and how to use it."""
     text = Text(f"\n{row['task']}, {row['label_budget']} labels: use ", style="bold")
     text.append(f"{row['use']} {row['sure'].capitalize()}.", style="bold")
     costs = [
@@ -111,8 +111,8 @@ def _is_external(name: str) -> bool:
 
 
 def _chosen(row: Mapping[str, str], costs: Sequence[Mapping[str, str]]) -> str:
-    """Returns the arguments of `predict` for the best cell of a task, which is a baseline's if it
-    has no ``costs``."""
+    """Returns the arguments of `predict` for the best cell of a task. Without ``costs`` the cell
+    belongs to a baseline."""
     chosen = f"{row['run']} {row['task']} FILE --label-budget {row['label_budget']}"
     if not costs:
         return chosen
@@ -120,7 +120,8 @@ def _chosen(row: Mapping[str, str], costs: Sequence[Mapping[str, str]]) -> str:
 
 
 def show_scores(console: Console, task: str, runs: Settings, metric: str) -> None:
-    """Prints a task's means with their intervals; a baseline in every column of its budget."""
+    """Prints a task's means with their intervals. A baseline has its mean in every column of its
+    label budget."""
     methods = [m for m in dict.fromkeys(m for run in runs.values() for m in run) if m != CLASSICAL]
     budgets = list(dict.fromkeys(n for run in runs.values() for cell in run.values() for n in cell))
     columns = [(method, n) for n in budgets for method in methods]

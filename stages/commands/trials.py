@@ -66,7 +66,7 @@ def _show(entries: Sequence[Listed]) -> None:
 
 
 def _by_run_and_task(entries: Iterable[Listed]) -> dict[tuple[str, str], list[Listed]]:
-    """Returns the entries of each run, of all its seeds, and task. Unreadable entries are listed
+    """Returns the entries by run (with all its seeds) and task. Unreadable entries are listed
     together."""
     groups: dict[tuple[str, str], list[Listed]] = defaultdict(list)
     for entry in entries:
@@ -81,7 +81,7 @@ def _row(run: str, task: str, entries: Sequence[Listed]) -> Json:
 
 
 def _unused_days(entries: Iterable[Listed]) -> float:
-    """Returns the days since any of the entries was used."""
+    """Returns the days since the last use of any of the entries."""
     return round(min(entry.unused_s for entry in entries) / DAY_S, 3)
 
 

@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def end_by_signals() -> None:
-    """Makes each of ``SIGNALS`` end this process in order: what must be cleaned up is."""
+    """Makes each of ``SIGNALS`` raise SystemExit, so that this process cleans up before it ends."""
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _stop)
@@ -104,14 +104,17 @@ def _server(port: int) -> list[str]:
 
 
 def serve(command: list[str]) -> int:
-    """Runs a server until it ends; if anything else ends first, stops it and its children."""
-    # Its background jobs let language models judge: processes that nobody needs here.
+    """Runs a server until it ends. If this process ends first, stops the server and its children.
+
+    Returns the server's exit status.
+    """
+    # The server's background jobs evaluate with language models, which is not used here.
     settings = os.environ | {
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         # Not on the command line, which every user of the machine can read: it may have a password.
         "MLFLOW_BACKEND_STORE_URI": store.address(),
     }
-    # A group of its own: a signal reaches its children as well.
+    # The server has a process group of its own, so that a signal reaches its children as well.
     server = subprocess.Popen(
         command,
         env=settings,
@@ -125,7 +128,7 @@ def serve(command: list[str]) -> int:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """The server and its children: they have ``STOP_S`` to end by themselves."""
+    """Ends the server and its children, which have ``STOP_S`` seconds to end by themselves."""
     with suppress(ProcessLookupError):  # all have ended
         os.killpg(server.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):

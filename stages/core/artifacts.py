@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]  # an object of a JSON file
-CONTENTS = "contents.json"  # the hash of each file of a folder
-MOST_LISTED_BYTES = 2**20  # of that file
-MOST_FILE_BYTES = 2**37  # of a file that is listed
+CONTENTS = "contents.json"  # a file with the hashes of all other files in its folder
+MOST_LISTED_BYTES = 2**20  # largest contents.json that is read
+MOST_FILE_BYTES = 2**37  # largest file that contents.json may list
 
 
 @contextmanager
@@ -63,16 +63,16 @@ def read_jsonl(path: Path) -> list[Json]:
 
 
 def write_contents(folder: Path) -> None:
-    """Writes the hash of each file of a folder to a file in it, for ``whole_contents``."""
+    """Writes the hash of each file of a folder to its ``contents.json``, for ``whole_contents``."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     hashes = {file.relative_to(folder).as_posix(): sha256(file) for file in files}
     write_json(folder / CONTENTS, hashes)
 
 
 def whole_contents(folder: Path) -> list[str] | None:
-    """Returns the files that ``write_contents`` found, by their paths in the folder, or None if one
-    of them is missing or damaged. Others may have written the folder: nothing outside it is read,
-    and no file of more than ``MOST_FILE_BYTES``."""
+    """Returns the files that ``contents.json`` lists, by their paths in the folder, or None if one
+    of them is missing or damaged. The folder may come from someone else, so no file outside it is
+    read, and no file of more than ``MOST_FILE_BYTES``."""
     try:
         if not is_own_file(folder / CONTENTS, folder, MOST_LISTED_BYTES):
             return None
@@ -88,7 +88,7 @@ def whole_contents(folder: Path) -> list[str] | None:
 
 
 def is_own_file(file: Path, folder: Path, most_bytes: int = MOST_FILE_BYTES) -> bool:
-    """Whether ``file`` is a regular file of the folder with at most so many bytes."""
+    """Whether ``file`` is a regular file inside the folder with at most ``most_bytes`` bytes."""
     target = Path(os.path.realpath(file))
     is_own = target.is_relative_to(os.path.realpath(folder)) and target.is_file()
     return is_own and target.stat().st_size <= most_bytes

@@ -143,7 +143,10 @@ def _source(file: Path) -> _Source:
         return _Source(**read_json(stored))
     names = {name for name in _names(ast.parse(source)) if name.startswith("stages.")}
     parsed = _Source(syntax_hash(source), sorted(names))
-    with suppress(OSError), replacing(stored) as new:  # without the file, only slower
+    with (
+        suppress(OSError),
+        replacing(stored) as new,
+    ):  # a file that cannot be written only costs time
         write_json(new, asdict(parsed))
     return parsed
 

@@ -43,7 +43,7 @@ class Components(Generic[C]):
         """Returns the component ``stages/{folder}/{name}.py``.
 
         Raises ValueError with the path in params.yaml (``where``) if there is no such file, and
-        with the path of the file if that is no component.
+        with the path of the file if the file does not define one valid component.
         """
         if name not in self.names():
             raise ValueError(f"{where}.name: {unknown(name, self.names())}")
@@ -120,8 +120,8 @@ def file_of(cls: type) -> str:
 def _public_class(folder: str, name: str) -> type[Any]:
     """Returns the one public class of a file.
 
-    Raises ValueError, which names the file, unless the class has all methods of its contract, and a
-    type for each setting.
+    Raises ValueError, which names the file, if the file has no or several public classes, or if the
+    class lacks a method of its contract or the type of a setting.
     """
     module = importlib.import_module(f"stages.{folder}.{name}")
     classes = [

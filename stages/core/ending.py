@@ -32,26 +32,26 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def die_with_dvc() -> None:
-    """Does the same in a stage that DVC runs.
+    """Makes the kernel kill a stage when the DVC that runs it dies (on Linux).
 
     A stage does not know the pid of its DVC, but both are in one process group. The process that
     takes over the children of a dead DVC (init) is in another group.
     """
     if _prctl and "DVC_STAGE" in os.environ:  # DVC sets it; a stage that is run by hand lacks it
         die_with_parent()
-        with suppress(ProcessLookupError):  # it died just now, and so does this process
+        with suppress(ProcessLookupError):  # the parent died just now, which kills this process
             if os.getpgid(os.getppid()) != os.getpgrp():
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
 @contextmanager
 def held_signals(*, of_parent: bool = True) -> Iterator[list[int]]:
-    """Holds back the signals that end this process and, with ``of_parent``, the death of its
-    parent; yields the list of the signals that came.
+    """Delays the signals that end this process, and yields the list of the signals that came. With
+    ``of_parent``, the death of the parent process is delayed in the same way.
 
-    They take effect when the context ends, or after ``SAVE_S``. So there is time to save what was
-    computed. Signals that are ignored (by ``nohup``) stay ignored. Does nothing outside the main
-    thread, which alone can handle signals.
+    The signals take effect when the context ends, at the latest ``SAVE_S`` seconds after the first
+    of them, so that there is time to save what was computed. Signals that are ignored (by
+    ``nohup``) stay ignored. Does nothing outside the main thread, which alone can handle signals.
     """
     came = list[int]()
 

@@ -1,6 +1,6 @@
-"""Ends a fork server with the process that started it; to be preloaded by each.
+"""Ends a fork server with the process that started it. Every fork server preloads this module.
 
-A fork server notices that its starter is dead by the end of a pipe, but its forks hold that pipe
+A fork server learns that its starter is dead when a pipe closes, but its own forks keep that pipe
 open. Without this module a training in a fork would go on until it is done.
 """
 

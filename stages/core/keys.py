@@ -1,4 +1,4 @@
-"""The three keys of a study, used from the trial to the report."""
+"""Keys of the checkpoints, cells and trials of a study, used from the trial to the report."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ class RunKey(NamedTuple):
 
 
 class CellKey(NamedTuple):
-    """A cell: the trials that are averaged, of all seeds of a run or of a baseline."""
+    """A cell: the trials of all seeds of a run or a baseline, whose scores are averaged."""
 
     run: str
     task: str

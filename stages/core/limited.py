@@ -1,4 +1,4 @@
-"""Work on files that others made, in a process of its own with limits of time and memory."""
+"""Runs work on files that others made in a separate process with limits of time and memory."""
 
 import json
 import os
@@ -17,8 +17,8 @@ T = TypeVar("T", int, str)
 
 def limited(work: Callable[[], T], *, seconds: float, num_bytes: int, what: str) -> T:
     """Returns ``work()``, a number or a text, computed in a forked process that may run for
-    ``seconds`` and take ``num_bytes`` more memory than this process has. Systems other than Linux
-    run it here, without limits.
+    ``seconds`` and use ``num_bytes`` more memory than this process. On systems other than Linux,
+    ``work`` runs in this process without limits.
 
     Raises the ValueErrors of ``work``, and ValueError with ``what`` for any other error and for
     work that exceeds a limit.
@@ -57,7 +57,7 @@ def _child(work: Callable[[], T], writer: int, parent: int, num_bytes: int, what
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (1, 2):  # libraries print what they think of the files
+        for stream in (1, 2):  # hides what libraries print about the files
             os.dup2(nowhere, stream)
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + num_bytes
@@ -69,7 +69,7 @@ def _child(work: Callable[[], T], writer: int, parent: int, num_bytes: int, what
             answer = {"error": str(error)}
         except MemoryError:
             answer = {"error": f"{what} took more than {num_bytes / 2**30:.0f} GB of memory"}
-        except BaseException as error:  # what damaged files make libraries raise
+        except BaseException as error:  # libraries raise many kinds for damaged files
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             answer = {"error": f"{what} failed: {reason}"}
         with open(writer, "w", encoding="utf-8") as pipe:

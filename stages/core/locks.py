@@ -10,11 +10,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 WAIT_S = 30.0  # a killed process may take some seconds to end
-SILENT_S = 1.0  # waited before a word is said
+SILENT_S = 1.0  # time to wait before printing a message
 
 
 class LockHeld(ValueError):
-    """Another process holds a lock for longer than one waits."""
+    """Another process still holds a lock after the time to wait for it."""
 
 
 def write_holder(file: Path) -> None:
@@ -23,7 +23,7 @@ def write_holder(file: Path) -> None:
 
 
 def _holder(file: Path) -> str:
-    """Returns what holds the lock; a process may not have written its name yet."""
+    """Returns the holder of the lock, ``another process`` if it has not written its name yet."""
     return file.read_text(encoding="utf-8") or "another process"
 
 

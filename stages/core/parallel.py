@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from stages.core.ending import die_with_parent
 
 PART_BYTES = 2**20  # size of a part: some tenths of a second of work
-HERE_BYTES = 2**23  # some seconds of work; processes pay off for more
+HERE_BYTES = 2**23  # some seconds of work in this process; other processes pay off beyond that
 LARGE_BYTES = 2**26  # a larger part is not sent to a process, which would double its memory
-WAITING_BYTES = 2**21  # for each process: parts in work or waiting, and their results
+WAITING_BYTES = 2**21  # per process: parts in work, or whose result is not yet yielded
 MOST_PROCESSES = 16  # more would wait for the process that reads and writes
 P = TypeVar("P")
 R = TypeVar("R")
@@ -53,8 +53,8 @@ def in_order(
 ) -> Generator[R, None, None]:
     """Yields ``work(part)`` for each part, in the order of the parts for any number of processes.
 
-    ``size`` returns the bytes of a part. The first ``HERE_BYTES`` are processed here. For more, one
-    process per core is started, and enough parts are read ahead to keep the processes busy.
+    ``size`` returns the bytes of a part. This process works on the first ``HERE_BYTES``. For more,
+    one process per core is started, and enough parts are read ahead to keep the processes busy.
     (``Executor.map`` and ``multiprocessing.Pool.imap`` read all parts at once.)
 
     Raises the error of ``work`` at the first part that fails, and ValueError if a process was

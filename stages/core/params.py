@@ -24,14 +24,14 @@ from stages.core.keys import RunKey
 
 T = TypeVar("T")
 NONE = "none"  # the corpus, tokenizer or parent of a run that has none
-MAX_VOCAB_SIZE = 10_000_000  # a larger one is a mistake, and takes gigabytes to check
+MAX_VOCAB_SIZE = 10_000_000  # more is a mistake, and would need gigabytes to check
 HUB = "hub"  # the model of a public checkpoint, and the algorithm of its tokenizer
 
-Section = Literal["tasks", "corpora", "methods", "baselines"]  # what may have an ``about``
+Section = Literal["tasks", "corpora", "methods", "baselines"]  # whose entries may have ``about``
 NAME = r"[a-z][a-z0-9_]*"
 # The initial weights of a run from scratch: ``as_pretrained`` draws the weights that its
-# pretraining would start from, with the model's ``locality``; ``usual`` draws them without it, as
-# BERT and GPT-2.
+# pretraining would start from, with the model's ``locality``; ``usual`` draws the weights without
+# ``locality``, as BERT and GPT-2 do.
 InitialWeights = Literal["as_pretrained", "usual"]
 Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
 Sentence = Annotated[str, StringConstraints(min_length=1, max_length=160, pattern=r"^\S[^\n]*$")]
@@ -109,8 +109,8 @@ class Compute(Strict):
 
 
 class Distributed(Strict):
-    """The processes of one pretraining, one for each device. Another number of processes changes
-    the last bits of weights."""
+    """The processes of one pretraining, one for each device. The last bits of the weights depend on
+    the number of processes."""
 
     devices: Positive = 1
     """Devices of each node; on a CPU, processes that share ``compute.threads``."""
@@ -165,8 +165,8 @@ class PublishedTokenizer(Strict):
 
 
 def _of_its_kind(entry: Any) -> Any:
-    """Types an entry of ``tokenizers:`` by its algorithm, so that faults are those of the one
-    type."""
+    """Validates an entry of ``tokenizers:`` as the one type that its algorithm requires, so that
+    messages list no faults of the other type."""
     if isinstance(entry, BaseModel):
         return entry
     is_published = isinstance(entry, Mapping) and entry.get("algorithm") == HUB
@@ -192,7 +192,7 @@ class PackagedCheckpoint(Strict):
 
 
 class Schedule(Strict):
-    """An optimizer with linear warm-up, then the decay."""
+    """An optimizer, and its learning rate: a linear warm-up, then the decay."""
 
     optimizer: Component = {"name": "adamw"}
     """Component of ``stages/optimizers``."""
@@ -207,15 +207,14 @@ class Schedule(Strict):
 
 
 class Optimisation(Schedule):
-    """A schedule at one learning rate."""
+    """A schedule with one learning rate."""
 
     lr: Annotated[Real, Field(gt=0)]
     """Highest learning rate, reached at the end of the warm-up."""
 
 
 class Tuned(Schedule):
-    """A schedule at one learning rate, or once at each of several, from which validation
-    chooses."""
+    """A schedule with one learning rate, or with several, of which validation chooses one."""
 
     lr: Annotated[float | list[float], BeforeValidator(_rates)]
     """Highest learning rate, or a list of rates to try."""
@@ -242,7 +241,7 @@ class Training(Tuned):
     batch_rows: Rows
     """Rows of ``max_tokens`` tokens in one step."""
     micro_batch_rows: Rows
-    """Rows in memory at once, all of a step by default; without dropout no weight depends on it."""
+    """Rows in memory at once, by default all of a step; affects weights only through dropout."""
     max_tokens: Positive
     """Tokens of one row."""
     num_validations: Positive = 4
@@ -259,8 +258,8 @@ class Training(Tuned):
 class Run(Strict):
     """A run of ``pretrain.runs`` or ``pretrain.continued`` with all of its settings.
 
-    ``model_fields_set``, here and in ``training``, has the settings that its entry states; the run
-    takes over the others from the reference and from ``pretrain.training``.
+    ``model_fields_set``, here and in ``training``, holds the settings that the run's entry states.
+    The run takes over its other settings from the first run and from ``pretrain.training``.
     """
 
     corpus: Name
@@ -276,8 +275,8 @@ class Run(Strict):
     training: Training
     """Pretraining schedule and batches."""
     seeds: list[int]
-    """Pretraining seeds, one checkpoint for each: of initial weights, order of rows, masks and
-    dropout."""
+    """Pretraining seeds, one checkpoint for each. A seed determines the initial weights, the order
+    of rows, masks and dropout."""
 
     def where(self, name: str) -> str:
         """Returns the path of the run in params.yaml, for messages."""
@@ -285,8 +284,8 @@ class Run(Strict):
 
     @property
     def is_public(self) -> bool:
-        """Whether the run is a public checkpoint, pretrained by others and perhaps further by its
-        own objective."""
+        """Whether the run starts from a public checkpoint, which others pretrained. The run may
+        pretrain it further with its own objective."""
         return self.model.get("name") == HUB
 
     @property
@@ -335,7 +334,8 @@ class Task(Strict):
     num_test: NumberOrAll
     """Test rows to sample, or ``all``."""
     min_rows_per_class: Positive = 1
-    """Labels of fewer rows, over all splits, are left out; of tags their sentences."""
+    """Fewest rows of a label over all splits. Rarer labels are left out, as are sentences with
+    rarer tags."""
     seed: int
     """Seed of the samples."""
     about: Sentence | None = None
@@ -376,7 +376,7 @@ class Method(Strict):
     method: Component
     """Component of ``stages/methods``, named as its entry by default."""
     text_to_text: bool = False
-    """Whether the task is one of writing: no head, and the answers are texts."""
+    """Whether the model writes its answers as text, without a head for the task."""
     training: Adaptation | None = None
     """Training of a trial; required for methods that train, and refused for others."""
     runs: dict[Name, AdaptationChanges] = {}  # type: ignore[valid-type]
@@ -405,7 +405,7 @@ class Screen(Strict):
 
 
 def _with_method(methods: Any) -> Any:
-    """Adds the component to entries of ``finetune.methods`` that are named as it is."""
+    """Adds ``method`` to entries of ``finetune.methods`` without it: the entry's own name."""
     if not isinstance(methods, Mapping):
         return methods
     return {
@@ -464,11 +464,11 @@ class Params(Strict):
 
     @property
     def pretrain_seeds(self) -> list[int]:
-        """The seeds of the runs, each once."""
+        """The distinct seeds of all runs, sorted."""
         return sorted({seed for run in self.runs.values() for seed in run.seeds})
 
     def about(self, section: Section, name: str) -> str | None:
-        """Returns what params.yaml says of an entry, for the report."""
+        """Returns the entry's ``about``, a sentence for the report, or None."""
         if section == "baselines":
             return self.baselines[name].get("about")
         entries: Any = self.finetune.methods if section == "methods" else getattr(self, section)

@@ -25,7 +25,7 @@ SCRATCH = Path(".scratch")  # outside DVC: locks, states of interrupted processe
 
 
 def pretrained(checkpoint: RunKey) -> Path:
-    """The folder with the weights, the tokenizer and the record of a checkpoint."""
+    """Returns the folder with the weights, the tokenizer and the record of a checkpoint."""
     return PRETRAINED / checkpoint.run / str(checkpoint.pretrain_seed)
 
 
@@ -34,13 +34,13 @@ def pretraining_time(checkpoint: RunKey) -> Path:
 
 
 def progress(checkpoint: RunKey, kind: str) -> Path:
-    """The file with the ``history``, the ``rates`` or the ``samples`` of a pretraining."""
+    """Returns the file with the ``history``, the ``rates`` or the ``samples`` of a pretraining."""
     suffix = ".jsonl" if kind == "samples" else ".csv"
     return PROGRESS / kind / checkpoint.run / f"{checkpoint.pretrain_seed}{suffix}"
 
 
 def examples(task: str) -> Path:
-    """The folder with a task's rows, without the labels of test, and its task.json."""
+    """Returns the folder with a task's rows, without the labels of test, and its task.json."""
     return TASKS / task / "examples"
 
 
@@ -49,5 +49,6 @@ def test_labels(task: str) -> Path:
 
 
 def test_originals(task: str) -> Path:
-    """The original texts of test rows, where a task changed them."""
+    """Returns the file with the original texts of test rows whose texts the task's source
+    changed."""
     return TASKS / task / "test_originals.jsonl"

@@ -44,7 +44,7 @@ class CorpusPlan(Plan):
 
     corpus: Corpus
     packages: str
-    """Hash of requirements.lock: other versions of packages may read other texts."""
+    """Hash of requirements.lock, since the texts may depend on the versions of packages."""
     decontaminated_against: dict[Name, Task]
     """Tasks whose test texts are removed from the corpus."""
 
@@ -95,7 +95,8 @@ class RunInputs(Strict):
 
     @property
     def folders(self) -> list[Path]:
-        """What the run reads, or the files that stand for an entry that it has not."""
+        """The folders that the run reads. For a run without a tokenizer this includes the
+        placeholder file ``data/tokenizers/none``."""
         folders = [paths.TOKENIZERS / self.tokenizer]
         if self.corpus != NONE:
             folders.append(paths.ENCODED / self.corpus / self.tokenizer)
@@ -129,9 +130,9 @@ class BaselinePlan(Plan):
     baselines: dict[Name, Component]
     """The baselines that are fitted to the task; ``path`` is the user's file for the task."""
     files: dict[str, str] = {}
-    """Hashes of these files, by their paths."""
+    """Hashes of the files that ``path`` settings of baselines name, by their paths."""
     reading: dict[str, Any] = {}
-    """How the task's source reads cells, if there are such files."""
+    """Settings with which the task's source reads cells, if ``files`` is not empty."""
     label_budgets: list[NumberOrAll]
     pretrain_seeds: list[int]
     """Seeds of all runs. Together with the fine-tuning seeds they draw the labelled rows."""
@@ -183,5 +184,5 @@ def read_plan(kind: type[P], stage: str, *keys: str) -> P:
 
 
 def without_texts(entries: dict[str, Any]) -> dict[str, Any]:
-    """Returns entries without what the report says of them, on which no result depends."""
+    """Returns entries without ``about``, a text for the report on which no result depends."""
     return {key: entry.model_copy(update={"about": None}) for key, entry in entries.items()}

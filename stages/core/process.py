@@ -37,10 +37,11 @@ def run_stage(
 ) -> None:
     """Runs a stage file: parses its positional ``names``, reads its plan, which is of ``kind``,
     calls ``main(plan, *keys)`` and exits with 2 on a user's mistake. ``number`` is the name and the
-    help of an option with a whole number, which ``main`` gets as a keyword, or None.
+    help of an option with a whole number. ``main`` gets the number as a keyword argument, None if
+    the option is not given.
 
     ``rank(plan)`` returns the rank of this process among the processes of the stage, or None if
-    others have done its work. The first process takes the lock for all.
+    others have done its work. The process of rank 0 takes the lock for all.
     """
     stage, parser = _parser(main, names)
     if number:
@@ -85,9 +86,9 @@ def _parser(
 
 
 def _locked(main: Callable[[], None], stage: str, keys: list[str]) -> None:
-    """Runs a stage while no other process does.
+    """Runs a stage while it holds the stage's lock, and records the duration.
 
-    Raises ValueError if another one goes on for too long.
+    Raises ValueError if another process holds the lock for too long.
     """
     with hold(LOCKS / f"{'-'.join([stage, *keys])}.lock"):
         begin = time.monotonic()
@@ -104,14 +105,14 @@ def _run(main: Callable[[], None]) -> None:
         os.kill(os.getpid(), signal.SIGINT)
     # Skips Python's teardown, which takes half a second once torch is loaded.
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):  # of a pipe without reader: all work is done
+        with suppress(OSError):  # the pipe's reader has ended, but all work is done
             stream.flush()
     os._exit(0)
 
 
 def _write_time(stage: str, keys: list[str], seconds: float) -> None:
-    """Writes the stage's duration for `make plan`. It is no result, so it is no output of the
-    stage."""
+    """Writes the stage's duration for `make plan`. The duration is not a result, so its file is not
+    an output of the stage."""
     name = "@".join([stage, *(["-".join(keys)] if keys else [])])
     with replacing(TIMES / f"{name}.json") as path:
         write_json(path, {"wall_time_s": round(seconds, 3)})
@@ -156,8 +157,8 @@ def _shortened(line: str) -> str:
 
 
 def _number_of(error: Exception) -> int | None:
-    """Returns the system's number of an error that a user can mend, or None. Libraries in Rust,
-    such as safetensors, raise errors of their own with the number in the message."""
+    """Returns the errno of an error that a user can remedy, or None. Libraries in Rust, such as
+    safetensors, raise errors of their own with the errno in the message."""
     if isinstance(error, FileNotFoundError) and error.filename is None:
         return errno.ENOSPC  # tempfile could write into no folder
     if isinstance(error, OSError):

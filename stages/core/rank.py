@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rank:
-    """The rank of a process among those of one training, in the terms of ``torch.distributed``."""
+    """The rank of a process in one training, in the terms of ``torch.distributed``."""
 
     rank: int
     num_ranks: int

@@ -7,7 +7,7 @@ from torch import Tensor
 
 @runtime_checkable
 class Sharded(Protocol):
-    """A DTensor, of which each rank holds a part (its module takes seconds to import)."""
+    """A DTensor, of which each rank holds a part. DTensor itself takes seconds to import."""
 
     def full_tensor(self) -> Tensor: ...
 

@@ -49,14 +49,14 @@ MOST_DEPTH = 40
 MOST_VALUES = 300_000
 MOST_NUMBER = 10**12
 
-# The training of runs that do not train, in a study where no run does.
+# Placeholder for the training of a run that does not train, in a study without pretrain.training.
 UNTRAINED = Training(
     lr=1.0, num_steps=1, batch_rows=1, micro_batch_rows=1, max_tokens=1, num_validations=1
 )
 
 
 def _with_name(baselines: Any) -> Any:
-    """Turns a list of names into entries, and names entries that are named as their component."""
+    """Turns a list of names into entries, and adds ``name`` to entries without it: their key."""
     if isinstance(baselines, list):
         if not all(isinstance(name, str) for name in baselines):
             raise ValueError("must be a list of names, or entries with settings: `NAME: {...}`")
@@ -72,7 +72,7 @@ def _with_name(baselines: Any) -> Any:
 
 
 class Samples(Strict):
-    """The section ``samples:``, the rows that are drawn for each task that does not say its own."""
+    """The section ``samples:``, the numbers of rows of every task that does not state its own."""
 
     num_train: NumberOrAll | None = None
     """Training rows to sample, or ``all``."""
@@ -92,20 +92,24 @@ class TaskEntry(Strict):
     source: Component
     """Component of ``stages/sources`` that the labelled rows come from."""
     num_train: NumberOrAll | None = None
-    """Training rows to sample, or ``all``; that of ``samples:`` by default."""
+    """Training rows to sample, or ``all``; by default the number in ``samples:``."""
     num_validation: NumberOrAll | None = None
     """Validation rows to sample, or ``all``."""
     num_test: NumberOrAll | None = None
     """Test rows to sample, or ``all``."""
     min_rows_per_class: Positive = 1
-    """Labels of fewer rows, over all splits, are left out; of tags their sentences."""
+    """Fewest rows of a label over all splits. Rarer labels are left out, as are sentences with
+    rarer tags."""
     seed: int | None = None
     """Seed of the samples."""
     about: Sentence | None = None
     """What the task is, for the report."""
 
     def resolved(self, samples: Samples, where: str) -> Task:
-        """Raises ValueError if neither the entry nor ``samples`` has a number of rows."""
+        """Returns the task, with numbers of rows and a seed from ``samples`` where it states none.
+
+        Raises ValueError if neither the entry nor ``samples`` has a number of rows.
+        """
         own = {key: getattr(self, key) for key in Samples.model_fields}
         drawn = {k: getattr(samples, k) if value is None else value for k, value in own.items()}
         if missing := [key for key, value in drawn.items() if value is None]:
@@ -158,8 +162,8 @@ class Pretraining(Strict):
     training: Training | None = None
     """Schedule and batches of every run; left out only if no run trains."""
     matched: Literal["none", "tokens", "flops", "parameters"] = "tokens"
-    """What every run that trains has in common with the reference: ``tokens`` or ``flops``, by its
-    number of steps, ``parameters``, by its sizes as well, or ``none``."""
+    """What every run that trains has in common with the reference: ``tokens`` or ``flops``, which
+    set its number of steps, ``parameters``, which also sets its sizes, or ``none``."""
     reference: Name | None = None
     """Run whose budget the others match, the first by default."""
     runs: dict[Name, RunEntry]
@@ -242,7 +246,7 @@ class StudyFile(Strict):
         )
 
     def _run(self, entry: RunEntry, where: str) -> Run:
-        """Returns a run with what it takes over from the reference."""
+        """Returns a run, with settings of the first run where its entry states none."""
         first = next(iter(self.pretrain.runs.values()))
         model = entry.model or first.model
         if model is None:
@@ -285,7 +289,9 @@ class StudyFile(Strict):
             raise ValueError(f"pretrain.training: missing; {where} trains")
         settings = shared.model_dump()
         if settings["micro_batch_rows"] == settings["batch_rows"]:
-            del settings["micro_batch_rows"]  # all rows of a step, however many these are here
+            del settings[
+                "micro_batch_rows"
+            ]  # again all rows of a step, also if `changes` sets their number
         training = Training.model_validate(settings | changes)
         return Training.model_construct(_fields_set={*changes}, **dict(training))
 
@@ -342,7 +348,7 @@ def read_yaml(path: Path) -> Json:
 def _refuse_unsafe(events: Iterable[Any], path: Path) -> None:
     """Raises ValueError for tags and merge keys, and for YAML that is nested too deeply or whose
     aliases expand to too much. The parser's events show this before any value is made: making
-    them recurs as deep as they are nested, and DVC and the checks walk all of them."""
+    values recurs as deep as they are nested, and DVC and the checks walk all values."""
     known: dict[str, _Part] = {}
     parts = [_Part()]
     for event in events:
@@ -391,8 +397,8 @@ class _Part:
 
 
 def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> Iterator[str]:
-    """Yields the faults of keys and values anywhere below a node that DVC cannot handle, and of
-    numbers that no setting can have."""
+    """Yields the faults anywhere below a node: keys and values that DVC cannot handle, and numbers
+    that no setting can have."""
     is_mapping = isinstance(node, Mapping)
     for key, value in node.items() if is_mapping else enumerate(node):
         path = f"{where}.{key}".lstrip(".")

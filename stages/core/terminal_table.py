@@ -1,4 +1,4 @@
-"""Tables in a terminal, none of whose numbers and names is cut."""
+"""Prints tables in a terminal without cutting numbers or names."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -28,8 +28,8 @@ def print_table(
     rows: Iterable[TableRow],
 ) -> None:
     """Prints a table whose columns are named ``texts`` and ``numbers``. On a narrow console it
-    becomes several tables, one below the other: all have the texts, and each has as many of the
-    numbers as fit."""
+    becomes several tables, one below the other. Every table has all columns of texts and as many
+    columns of numbers as fit."""
     if title:
         console.print(Text(title, "bold"))
     rows, waiting = [*rows], [*range(len(numbers))]
@@ -48,7 +48,7 @@ def _table(
     rows: Iterable[TableRow],
     chosen: Sequence[int],
 ) -> Table:
-    """Returns the table with the ``chosen`` ones of the numbers."""
+    """Returns the table with all columns of texts and the ``chosen`` columns of numbers."""
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for name in texts:
         table.add_column(name, overflow="fold")

@@ -1,4 +1,4 @@
-"""The lines of text files in UTF-8, also as .gz, and what a file is that has none."""
+"""Reads the lines of text files in UTF-8, also as .gz, and names the kinds of other files."""
 
 import gzip
 import re
@@ -9,9 +9,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-ENCODING_BYTES = 100_000  # that show a file's encoding
+ENCODING_BYTES = 100_000  # beginning of a file from which its encoding is guessed
 MOST_LINE_BYTES = 2**29  # a longer line would need some gigabytes of memory
-CLOSE = 0.05  # difference of charset-normalizer's coherence that says little
+CLOSE = 0.05  # smaller differences of charset-normalizer's coherence do not decide
 NO_WHOLE_GZIP = gzip.BadGzipFile, EOFError, zlib.error
 OTHER_FILES = {
     b"PK\x03\x04": "an xlsx or zip file; save the sheet as csv UTF-8, or unpack it",
@@ -55,7 +55,7 @@ def error_of(fault: Fault, name: str) -> ValueError:
 
 
 class NotUtf8Error(ValueError):
-    """The file with this ``name`` is in another encoding."""
+    """The file ``name`` is in another encoding than UTF-8."""
 
     def __init__(self, name: str, fault: Exception) -> None:
         super().__init__(f"{name} {fault}")
@@ -68,7 +68,7 @@ def opened(file: Path) -> Any:
 
 
 def bounded_lines(file: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the lines of a file; raises Fault at one of more than ``MOST_LINE_BYTES``."""
+    """Yields the lines of a file; raises Fault at a line of more than ``MOST_LINE_BYTES``."""
     if not isinstance(file, IOBase):
         yield from file  # lines that were read before
         return
@@ -91,7 +91,7 @@ def numbered_lines(file: Iterable[bytes], first: int = 1) -> Iterator[tuple[int,
                     if line.startswith(mark):
                         raise Fault("line 1", f"this is {what}")
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            del line  # which may be a whole book
+            del line  # a line may be a whole book
             yield number, text
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
@@ -107,8 +107,8 @@ def cut_off(number: int, error: Exception) -> Fault:
 
 
 def text_lines(file: Path) -> Iterator[str]:
-    """Yields each line, empty lines included; raises ValueError with its place for bytes that are
-    no text."""
+    """Yields each line, empty lines included. Raises ValueError with the file and the line for
+    bytes that are no text."""
     with opened(file) as binary:
         try:
             yield from (line for _, line in numbered_lines(binary))
@@ -117,8 +117,8 @@ def text_lines(file: Path) -> Iterator[str]:
 
 
 def encoding_of(file: Path) -> str:
-    """The encoding that the file's bytes suggest, as ``iconv`` calls it."""
-    from charset_normalizer import from_bytes  # imports for a tenth of a second
+    """Returns the encoding that the file's bytes suggest, by its name in ``iconv``."""
+    from charset_normalizer import from_bytes  # the import takes a tenth of a second
 
     with opened(file) as binary:
         matches = from_bytes(binary.read(ENCODING_BYTES))
@@ -136,7 +136,8 @@ def encoding_of(file: Path) -> str:
 
 
 def sep_line(texts: Iterable[str]) -> tuple[str | None, Iterator[str]]:
-    """Returns the sign in the line ``sep=;`` that a file begins with, and the other lines."""
+    """Returns the delimiter that a first line such as ``sep=;`` states, and the other lines.
+    Without such a line, returns None and all lines."""
     texts = iter(texts)
     first = next(texts, "")
     if sep := re.fullmatch(r"(?i)\"?sep=(.)\"?[;,\s]*", first):
@@ -151,7 +152,7 @@ def repeats_header(cells: list[str], columns: list[str]) -> bool:
 
 
 def advice_on(row: str) -> str:
-    """Returns what helps against a sign in a row that csv does not have."""
+    """Returns how to repair a row with an escape or a line end that is not csv, or ``""``."""
     if '\\"' in row:
         return r"""; the row has \" for "", a quotation mark of csv: sed 's/\\"/""/g' FILE > NEW"""
     if "\r" in row.replace("\r\n", ""):
@@ -161,6 +162,7 @@ def advice_on(row: str) -> str:
 
 
 def is_comment(line: str, cells: list[str], columns: list[str] | None) -> bool:
-    """Whether a line before a sentence is no word: `#` is one, too, if its line has all columns."""
+    """Whether a line before a sentence is a comment. The word `#` in a line with all columns is not
+    a comment."""
     is_word = columns is not None and len(cells) == len(columns) and " " not in cells[0]
     return bool(_COMMENT.match(line)) or (line.startswith("# ") and not is_word)

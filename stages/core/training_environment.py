@@ -9,7 +9,7 @@ PIPELINE = Path("dvc.yaml")
 
 def training_environment() -> dict[str, str]:
     """Returns the variables that determine how memory is allocated and how threads wait. A process
-    reads them when it starts. Empty without a dvc.yaml."""
+    reads them when it starts. Without a dvc.yaml there are none."""
     if not PIPELINE.is_file():
         return {}
     [command] = [var["torch"] for var in read_yaml(PIPELINE)["vars"] if "torch" in var]

@@ -26,8 +26,8 @@ NOTE = """\
 def export_baseline(trial: TrialKey, out: Path, *, force: bool = False) -> str:
     """Writes the folder of a trial of a baseline; returns where it is and how to use it.
 
-    Raises ValueError if the baseline can no longer be fitted as it was, or ``out`` holds something
-    else.
+    Raises ValueError if the baseline can no longer be fitted as it was, or if ``out`` must not be
+    written (``check_place``).
     """
     check_place(out, force=force)
     record, examples = _kept.path_of(trial), paths.examples(trial.task)

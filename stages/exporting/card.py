@@ -13,7 +13,7 @@ from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL
 from stages.tracking.records import Row, rows, trial_of
 
-MOST = 12  # scores of a run that is not fine-tuned
+MOST = 12  # scores in a card; a run that is not fine-tuned may have many
 CARD = """\
 ---
 {metadata}
@@ -158,7 +158,7 @@ def _result(row: Row, pipeline: str | None) -> EvalResult:
 
 
 def _corpus(run: str) -> list[str]:
-    """What the report says of the text that a run was pretrained on."""
+    """Returns what the report says about a run's pretraining text; empty if it says nothing."""
     for row in rows(paths.REPORTS / "corpora.csv"):
         if row["run"] == run:
             words, documents = int(row["corpus_words"]), int(row["corpus_documents"])
@@ -178,7 +178,7 @@ def _task(task: str, record: Settings) -> str:
 
 
 def _finetuning(key: TrialKey) -> list[str]:
-    """What the report says of the training of a trial, and its own score."""
+    """Returns what the report says about the training of a trial; empty for a baseline."""
     for row in rows(paths.REPORTS / "trials.csv"):
         if trial_of(row) == key and key.method != CLASSICAL:
             return [

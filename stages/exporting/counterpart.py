@@ -16,7 +16,7 @@ from stages.models._transformer import TransformerBackbone
 from stages.text.batch import PADDING, Batch
 from stages.text.tokenizer import NUM_SPECIAL, PAD_ID
 
-# The class that a user loads an export by.
+# The auto class with which a user loads an export.
 STATES, MASKED_LM = "AutoModel", "AutoModelForMaskedLM"
 CAUSAL_LM, SEQ2SEQ_LM = "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"
 TOKEN_LABELS = "AutoModelForTokenClassification"
@@ -31,8 +31,8 @@ def counterpart(
 ) -> tuple[str, Any]:
     """Returns the name of the auto class, and the model of ``transformers`` with our weights.
 
-    ``max_tokens`` is the maximum length in its configuration unless positions are learned;
-    ``labels`` are those of a head. Raises ValueError if ``transformers`` has no such model.
+    ``max_tokens`` is the maximum length in its configuration unless positions are learned.
+    ``labels`` are the labels of a head. Raises ValueError if ``transformers`` has no such model.
     """
     dims, weights = _dims(model), dict(model.backbone.state_dict())
     weights |= {f"head.{name}": weight for name, weight in model.head.state_dict().items()}
@@ -63,8 +63,8 @@ def _dims(model: ModelWithHead) -> Dimensions:
 
 
 def _auto_class(model: ModelWithHead, family: Family) -> str:
-    """Texts are classified by the logits of their tokens where ``transformers`` has another layer
-    before the classifier of texts, or pools other states."""
+    """Returns the name of the auto class. Texts are classified by the logits of their tokens if
+    ``transformers`` has another layer before its classifier of texts, or pools other states."""
     if isinstance(model.head, PooledHead) and family.classifies_texts:
         return TEXT_LABELS if model.head.pooling == "last" else TOKEN_LABELS
     if isinstance(model.head, LinearHead):
@@ -75,8 +75,8 @@ def _auto_class(model: ModelWithHead, family: Family) -> str:
 
 
 def without_output_bias(weights: Weights) -> Weights:
-    """Returns weights with the same logits from an output embedding without a bias, since decoders
-    of ``transformers`` have none.
+    """Returns weights without an output bias that compute the same logits, since decoders of
+    ``transformers`` have no output bias.
 
     The last norm's outputs are h = g n + b, where n sums to 0 over the d dimensions. So c h with
     c = 1 / g is s = sum(b / g) for every token. With W + v c in place of the output embedding W,
@@ -96,11 +96,11 @@ def without_output_bias(weights: Weights) -> Weights:
 
 
 def without_head_bias(weights: Weights) -> Weights:
-    """Returns weights with the same logits from a head without a bias, since classifiers of texts
-    on decoders of ``transformers`` have none.
+    """Returns weights without a head's bias that compute the same logits, since classifiers of
+    texts on decoders of ``transformers`` have no bias.
 
     The final norm's bias b becomes b + W^+ c, so that W b includes the head's bias c. Raises
-    ValueError if there is no such b, which may be so with more labels than dimensions.
+    ValueError if no bias b does so, which can happen with more labels than dimensions.
     """
     weights = dict(weights)
     head, bias = weights["head.linear.weight"].double(), weights.pop("head.linear.bias").double()
@@ -136,7 +136,7 @@ def check(folder: Path, auto_class: str, model: ModelWithHead) -> None:
 
 
 def _sample(model: ModelWithHead, auto_class: str) -> Batch:
-    """Two rows of random text, the second with padding, and the input of a decoder."""
+    """Returns two rows of random text, the second with padding, and the input of a decoder."""
     backbone = model.backbone
     length = min(SAMPLE_TOKENS, backbone.max_positions or SAMPLE_TOKENS)
     generator = torch_stream(0, "export")
@@ -155,7 +155,7 @@ def _sample(model: ModelWithHead, auto_class: str) -> Batch:
 
 
 def outputs(model: ModelWithHead, batch: Batch, auto_class: str) -> Tensor:
-    """Returns what our model computes for that class: logits, or states of tokens."""
+    """Returns the outputs of our model that the auto class has: logits, or states of tokens."""
     backbone = model.backbone
     if auto_class == TEXT_LABELS:
         return model.head(backbone(batch), batch.document_ids)

@@ -36,7 +36,7 @@ from stages.trials.kept import path_of
 from stages.trials.lookup import opened
 
 RECORD = "export.json"  # marks a folder as an export, and describes it
-RECORDS = "*/*/run.json"  # of checkpoints
+RECORDS = "*/*/run.json"  # the records of checkpoints
 
 LOAD = """\
 import transformers
@@ -70,8 +70,8 @@ TEXTS_BY_TOKENS = {  # a mean of logits is the logits of the mean
 
 
 def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool = False) -> str:
-    """Writes the folder of a checkpoint or of a trial of it; returns where it is and how to load
-    it.
+    """Writes a checkpoint, or a trial of it, to the folder ``out``. Returns a text that says where
+    the model is and how to load it.
 
     Raises ValueError for a run or trial that does not exist or has no counterpart in
     ``transformers``.
@@ -158,7 +158,8 @@ def _save_tokenizer(
 
 
 def check_place(out: Path, *, force: bool) -> None:
-    """Raises ValueError unless the folder is new, or an earlier export that may be replaced."""
+    """Raises ValueError unless the folder is new or empty, or an earlier export that ``force``
+    replaces."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / RECORD).is_file():
@@ -168,9 +169,9 @@ def check_place(out: Path, *, force: bool) -> None:
 
 
 def first_checkpoint(run: str) -> RunKey:
-    """Returns the checkpoint of a run with the lowest seed that is there.
+    """Returns the existing checkpoint of a run with the lowest seed.
 
-    Raises ValueError with the valid runs if there is none.
+    Raises ValueError with the valid runs if the run has no checkpoint.
     """
     seeds = _seeds(run)
     if not seeds:
@@ -190,7 +191,7 @@ def _seeds(run: str) -> list[int]:
 def _record(checkpoint: RunKey) -> Json:
     """Returns the record of a checkpoint.
 
-    Raises ValueError with the valid runs or seeds if it is not there.
+    Raises ValueError with the valid runs or seeds if the checkpoint does not exist.
     """
     first_checkpoint(checkpoint.run)
     path = paths.pretrained(checkpoint) / "run.json"
@@ -224,7 +225,7 @@ def _pretrained(checkpoint: RunKey, record: Settings) -> ModelWithHead:
     backbone = MODELS.build(record["settings"]["model"], vocab_size, where=where)
     try:
         load_weights(backbone, folder / WEIGHTS)
-    except ValueError:  # which would name every weight
+    except ValueError:  # its message would name every weight
         raise ValueError(
             f"{folder}: belongs to another version of this code; run `dvc repro`"
         ) from None

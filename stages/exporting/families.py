@@ -236,13 +236,14 @@ LLAMA = Family(  # Touvron et al. 2023
 
 
 def attention_scale(dims: Dimensions) -> float:
-    """T5 does not divide the logits of attention by the root of a head's width."""
+    """Returns the factor of T5's queries: T5 does not divide the logits of attention by the root of
+    a head's width."""
     return (dims.d_model // dims.num_heads) ** -0.5
 
 
 def tied_scale(dims: Dimensions) -> float:
-    """T5 divides states by the root of ``d_model`` before it multiplies them with tied
-    embeddings."""
+    """Returns the factor of T5's final norm: T5 divides states by the root of ``d_model`` before it
+    multiplies them with tied embeddings."""
     return dims.d_model**0.5 if dims.tied else 1.0
 
 

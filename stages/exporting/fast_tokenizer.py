@@ -96,11 +96,11 @@ def _converted(model: Any) -> FastTokenizer:
 
 
 def _pieces(model: Any) -> tuple[Any, list[tuple[str, str]] | None]:
-    """Returns the vocabulary and the merges of BPE, or the log probabilities of unigrams, which
-    ``char`` is as well.
+    """Returns the ids of pieces and the merges of a BPE model, or, for a unigram or char model, the
+    log probabilities of pieces and None.
 
-    Sentencepiece never reads special tokens and bytes from text; here they are part of no merge, or
-    improbable.
+    Sentencepiece never reads special tokens and bytes from text. So no merge here contains them, or
+    they are improbable.
     """
     if model.trainer_spec.model_type == BPE:
         ids = {piece.piece: i for i, piece in enumerate(model.pieces)}
@@ -131,7 +131,7 @@ def _add_special(fast: FastTokenizer, special: list[str], *, has_end: bool) -> N
 
 
 def _check(fast: FastTokenizer, ours: Tokenizer, text_ids: list[int]) -> None:
-    """Raises ValueError unless both give the same ids for texts made of random pieces.
+    """Raises ValueError unless both tokenizers give the same ids for texts of random pieces.
 
     Two segmentations that are equally probable (of a repeated character, for example) count as the
     same.

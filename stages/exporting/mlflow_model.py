@@ -49,7 +49,8 @@ class KeptModel:
         self._columns = Columns.of(examples)
 
     def _run(self, folder: Path) -> tuple[Path, Predictions]:
-        """Returns the folder of the task, and what predicts rows, for the trial of a run."""
+        """Returns the folder of the task, and the function that predicts rows, for the trial of a
+        run."""
         from stages.trials import kept
         from stages.trials.new_rows import device_for, predictions
 
@@ -96,7 +97,8 @@ class KeptModel:
 
 
 def _baseline(folder: Path, record: Path) -> tuple[Path, Predictions]:
-    """Returns the folder of the task, and what predicts rows, for the trial of a baseline."""
+    """Returns the folder of the task, and the function that predicts rows, for the trial of a
+    baseline."""
     from stages.trials.new_rows import baseline_predictions
 
     examples = folder / paths.examples(_kept.read(record).task)

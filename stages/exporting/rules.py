@@ -24,8 +24,8 @@ SIZES = {  # settings of every configuration
 class Rule(NamedTuple):
     """Modules or parameters of our model and of theirs that hold the same numbers.
 
-    ``*`` stands for the number of a block. Several modules, separated by blanks, correspond to the
-    others by their concatenated rows. A rule applies if both models have what it names.
+    ``*`` stands for the number of a block. Several modules, separated by blanks, are concatenated
+    by rows. A rule applies if both models have the modules or parameters that it names.
     """
 
     ours: str
@@ -71,7 +71,7 @@ class Family:
     constants: Json  # their other settings
     rules: tuple[Rule, ...]
     zeros: tuple[str, ...] = ()  # modules and parameters that are 0 unless a rule fills them
-    classifies_texts: bool = False  # a class has one linear layer on the state of the last token
+    classifies_texts: bool = False  # its class has one linear layer on the last token's state
 
     def refused(self, dims: Dimensions) -> list[str]:
         """Returns the names of the settings whose values the family does not accept."""
@@ -128,7 +128,7 @@ class Family:
         return converted
 
     def fill(self, theirs: nn.Module, ours: Mapping[str, Tensor], dims: Dimensions) -> None:
-        """Sets the weights of the model ``theirs``."""
+        """Sets the weights of the model ``theirs`` to those of ``ours``."""
         base = f"{theirs.base_model_prefix}."
         with torch.no_grad():
             for name, weight in theirs.named_parameters():

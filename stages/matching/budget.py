@@ -34,7 +34,7 @@ from stages.training.flops import FlopsByBatch, of_outline
 from stages.training.pretraining import objective_for
 
 SHORTEST = 8  # tokens of a row whose operations are counted
-_STEP_FLOPS = dict[str, int]()  # by settings: runs with the same work have equal ones
+_STEP_FLOPS = dict[str, int]()  # by the settings that determine them, which runs may share
 
 
 class AnyWords(Tokenizer):
@@ -106,7 +106,7 @@ def with_sizes(model: Settings, backbone: Backbone) -> Json:
 
 def matched_model(params: Params, run: Run, backbone: Backbone) -> Json:
     """Returns an entry ``model:`` with sizes at which the study's tasks use as many parameters as
-    those of an encoder.
+    an encoder has.
 
     Raises ValueError if no sizes match, and if the sizes would differ between tasks with a head and
     tasks whose answers are texts.
@@ -152,8 +152,8 @@ def _step_flops_of_tries(params: Params, run: Run) -> int:
 
 
 def step_flops(params: Params, run: Run) -> int:
-    """FLOPs of one step on rows of one document each, in sentences of 16 tokens: an estimate for
-    an objective that reads other rows."""
+    """Returns the FLOPs of one step on rows of one document each, in sentences of 16 tokens. For an
+    objective that reads other rows this is an estimate."""
     parent, training = params.runs.get(run.parent), run.training
     entries = [run.model, run.objective, parent and parent.model, run.tokenizer]
     shape = [training.batch_rows, training.max_tokens]
@@ -181,7 +181,7 @@ def _counted(params: Params, run: Run) -> int:
         return _batch(objective, vocabulary, rows=training.batch_rows, length=length)
 
     known, batch = FlopsByBatch(), batch_of(training.max_tokens)
-    if not backbone.is_transformer:  # token by token, which takes long: short rows determine it
+    if not backbone.is_transformer:  # long rows are slow to count, and short rows determine them
         for length in range(SHORTEST, training.max_tokens, SHORTEST):
             if (found := known.known([batch])) is not None:
                 return found
@@ -195,7 +195,7 @@ def _sum(terms: Terms) -> Tensor:
 
 
 def _batch(objective: Objective, vocabulary: Vocabulary, *, rows: int, length: int) -> Batch:
-    """A batch of rows of one document each, in sentences of 16 tokens."""
+    """Returns a batch of rows of one document each, in sentences of 16 tokens."""
     cycle = vocabulary.regular_ids[np.arange(length) % 64]
     tokens = stream(0, "budget", 0).permutation(cycle)
     tokens[: len(vocabulary.before)] = vocabulary.before

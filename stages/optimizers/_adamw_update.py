@@ -8,11 +8,11 @@ from torch.optim.adamw import adamw
 
 from stages.core.sharded import Sharded, local
 
-BETAS, EPSILON = (0.9, 0.999), 1e-8  # torch's and the paper's
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # defaults of torch and of the paper
 
 
 class AdamWUpdate:
-    """torch's functional AdamW for ``weights``. Of sharded weights each process updates its part.
+    """torch's functional AdamW for ``weights``. Each process updates its part of sharded weights.
 
     ``torch.optim.AdamW`` computes the same, but loads torch's compiler for it: 1.6 s in every
     process, of which a study has dozens.

@@ -1,4 +1,4 @@
-"""What an optimizer is."""
+"""The interface of optimizers."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -21,7 +21,7 @@ class Optimizer(ABC):
     """Whether each process can update its part of a weight (``distributed.strategy: fsdp``)."""
 
     trains_all_weights: ClassVar[bool] = True
-    """Whether it can train any weights; one that cannot raises ValueError for a model."""
+    """Whether it can train any weights; if not, its constructor raises ValueError for a model."""
 
     state: dict[str, dict[str, Tensor]]
     """What the optimizer remembers of each weight, by the weight's name: checkpoints store it."""

@@ -24,12 +24,12 @@ class Muon(Optimizer):
     about equal, so that rare directions are learnt as fast as frequent ones.
 
     The hidden matrices are those of the linear layers in the model's blocks. Embeddings, output
-    layers, heads, norms and biases get AdamW's update at the same learning rate: an update of
-    Muon has the root mean square ``update_rms`` times the learning rate, as an update of AdamW has
-    about 0.2 times.
+    layers, heads, norms and biases get AdamW's update at the same learning rate: the root mean
+    square of Muon's update is ``update_rms`` times the learning rate, that of AdamW's update about
+    0.2 times.
 
-    torch.optim.Muon computes the same matrix by matrix. It takes a third of a step of a small model
-    on a CPU; here matrices of one shape are multiplied together.
+    torch.optim.Muon computes the same, but matrix by matrix, which takes a third of a step of a
+    small model on a CPU. Here matrices of one shape are multiplied together.
 
     Raises ValueError if no hidden matrix requires a gradient.
     """

@@ -1,8 +1,8 @@
-"""The kind of task that data are of, and which of their columns each column of a row is.
+"""Finds the kind of task in a user's data, and the column of the data for each column of a row.
 
-What is clear in one way is found: a text and a column with few values, lists of words and of tags.
-Where two columns may be the text or the label, nothing is guessed: the error lists the columns and
-names the flags.
+Only clear cases are found, such as a text and a column with few values, or lists of words and of
+tags. If two columns may be the text or the label, nothing is guessed: the error lists the columns
+and names the flags.
 """
 
 import re
@@ -19,10 +19,10 @@ from stages.sources._columns import NONE
 from stages.sources._formats import Record
 
 MOST_RATINGS = 20  # different whole numbers that may be classes
-RATINGS = 4  # so many that they may be a scale
-MOST_JOINED = 1 / 3  # share of labels with a sign that may stand between several
-NUM_HOT = 3  # columns of 0 and 1 that are labels, not one label and features
-SEPARATORS = ("|", ";", ",")  # of several labels in a cell; the source takes the last unasked
+RATINGS = 4  # fewest different whole numbers that may be a scale
+MOST_JOINED = 1 / 3  # share of values with a separator, above which a cell may have several labels
+NUM_HOT = 3  # fewest columns of 0 and 1 that are labels, not one label and features
+SEPARATORS = ("|", ";", ",")  # between the labels of a cell; the last is the source's default
 TARGETS = {"target", "tgt", "summary", "translation", "highlights", "output", "answer"}
 SPLITTING = {"split", "splits", "fold", "folds", "subset", "partition", "set", "usage"}
 SPLITTING |= {f"is_{split}" for split in ("train", "dev", "valid", "test")}
@@ -37,8 +37,8 @@ CHOICES = r"(choice|option|ending|answer|solution|sol|opt|candidate|alternative)
 
 @dataclass
 class Guess:
-    """``columns`` of the data by those of a row, and further ``settings`` of the source and of the
-    ``task``."""
+    """The kind of rows, the data's ``columns`` by the columns of a row, and further settings: of
+    the source (``settings``) and of the task (``task``)."""
 
     kind: str
     columns: dict[str, str | list[str]]
@@ -51,14 +51,18 @@ Names = dict[str, str | list[str]]  # of columns of the data, by the column of a
 
 
 def profile(records: Iterable[Record]) -> dict[str, Column]:
-    """The columns of records by their names; those in objects are ``translation.de``."""
+    """Returns the columns of records by their names. A field of an object is a column with a name
+    such as ``translation.de``."""
     table = pandas.DataFrame([_flat(record.cells) for record in records], dtype=object)
     return {str(name): Column(str(name), table[name]) for name in table}
 
 
 def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Guess:
-    """Raises ValueError, which begins with ``place``, where the columns and the flags do not say
-    what is predicted from what."""
+    """Returns the kind of task and its columns, and adds what was decided to ``notes``.
+
+    Raises ValueError, which begins with ``place``, if the columns and the flags do not show what is
+    predicted from what.
+    """
     given = [name for names in flags.columns.values() for name in _list(names)]
     for name in given:
         if name not in columns:
@@ -98,7 +102,10 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
 def _settings(
     kind: str, target: Column, num: int, flags: Flags, columns: Columns, notes: list[str]
 ) -> Json:
-    """How the cells of the target are read."""
+    """Returns the settings with which the cells of the target are read.
+
+    Raises ValueError for classes that hardly recur, and for numbers that can be read in two ways.
+    """
     settings: Json = {}
     if kind == "classification":
         few = target.distinct < 0.9 * target.filled or target.filled < 10
@@ -137,7 +144,8 @@ def _settings(
 
 
 def _split_column(free: Columns, flags: Flags, place: str) -> str | None:
-    """The column that names splits. Raises ValueError for one that is called so and names none."""
+    """Returns the column that names splits, or None. Raises ValueError if several columns may do
+    so, or one has the name of such a column and other cells."""
     if flags.split is not None or flags.splits:
         return None if flags.split in (None, NONE) else flags.split
     columns = [c for c in free.values() if "train" in c.splits and len(c.splits) > 1]
@@ -158,7 +166,8 @@ def _split_column(free: Columns, flags: Flags, place: str) -> str | None:
 
 
 def _kind(free: Columns, columns: Columns, flags: Flags, place: str) -> str:
-    """The kind that the flags or else the columns say; ``free`` are those that no flag names."""
+    """Returns the kind of task that the flags or else the columns show. ``free`` are the columns
+    that no flag names. Raises ValueError if the kind is not clear."""
     kinds = {"answers": "span_qa", "choices": "multiple_choice", "tags": "tagging"}
     for role, kind in (kinds | {"labels": "multi_label"}).items():
         if role in flags.columns:
@@ -218,14 +227,16 @@ def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
 
 
 def _targets(free: Columns) -> list[Column]:
-    """The columns that may be predicted: those named so, else those with classes or lists of
-    labels, else those with numbers."""
+    """Returns the columns that may be predicted: columns with the name of a label, else columns
+    with classes or lists of labels, else columns with numbers."""
     others = [column for column in free.values() if not column.is_id]
     labels = [column for column in others if column.is_label]
     numbers = [column for column in others if column.are_numbers and column.distinct > 1]
     named = [column for column in others if column.is_named_label and column in labels + numbers]
     if not named and len(labels) > 1 and all(column.is_hot for column in labels):
-        return [column for column in others if column.is_hot]  # with those of all rows or none
+        return [
+            column for column in others if column.is_hot
+        ]  # also if all or no rows have the label
     return named or labels or numbers
 
 
@@ -233,7 +244,7 @@ def _targets(free: Columns) -> list[Column]:
 
 
 def _labelled(free: Columns, kind: Kind) -> Names:
-    """A text or a pair of texts, and what is predicted."""
+    """Returns the columns of a text or a pair of texts, and of what is predicted."""
     names: Names = {}
     targets = _targets(free)
     if kind.name == "regression":
@@ -254,7 +265,7 @@ def _labelled(free: Columns, kind: Kind) -> Names:
 
 
 def _texts(free: Columns) -> Names:
-    """A text that is written from a text."""
+    """Returns the columns of a text and of the text that is written from it."""
     texts = [column for column in free.values() if column.is_text]
     target = _sole("target", _with_words(texts, TARGETS))
     return _sole("text", [c for c in texts if c.name not in target.values()]) | target
@@ -285,7 +296,7 @@ def _choices(free: Columns) -> Names:
 
 
 def _choices_of(free: Columns) -> list[str] | str:
-    """Columns such as choice1 and choice2, or one with a list of choices."""
+    """Returns columns such as choice1 and choice2, or one column with lists of choices."""
     several = [c.name for c in free.values() if re.fullmatch(CHOICES, c.name.lower())]
     lists = [c.name for c in free.values() if c.are_lists and "choices" in c.name.lower()]
     return several if len(several) > 1 else lists[0] if len(lists) == 1 else []
@@ -298,7 +309,7 @@ def _first_choice(label: Column) -> str:
 
 
 def _tags(free: Columns) -> Names:
-    """Lists of words, and lists of as many tags."""
+    """Returns the columns with lists of words and with lists of as many tags."""
     lists = [column for column in free.values() if column.are_lists]
     words = _with_words(lists, WORDS)
     if len(words) != 1:
@@ -309,7 +320,7 @@ def _tags(free: Columns) -> Names:
 
 
 def are_a_pair(first: str, second: str) -> bool:
-    """Names such as premise and hypothesis, sentence1 and sentence2."""
+    """Whether two columns have names such as premise and hypothesis, or sentence1 and sentence2."""
     one, other = first.lower(), second.lower()
     by_words = any(a in one and b in other for a, b in map(str.split, PAIRS))
     ends = (one[-1:], other[-1:])
@@ -318,7 +329,7 @@ def are_a_pair(first: str, second: str) -> bool:
 
 
 def _with_words(columns: Iterable[Column], words: set[str]) -> list[Column]:
-    """The columns whose names have one of the words."""
+    """Returns the columns whose names contain one of the words."""
     return [column for column in columns if words_of_name(column.name) & words]
 
 
@@ -327,7 +338,7 @@ def _sole(role: str, columns: list[Column]) -> Names:
 
 
 def _read(names: Names) -> list[str]:
-    """The columns of the data among those of a row."""
+    """Returns all columns of the data that are read as a column of a row."""
     return [name for chosen in names.values() for name in _list(chosen)]
 
 

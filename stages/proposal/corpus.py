@@ -12,25 +12,25 @@ from stages.proposal.examples import SPACELESS, TOKENS_PER_WORD, Examples
 from stages.sources._source import SOURCES, Source
 from stages.text import tokenizer
 
-ENOUGH_WORDS = 400_000  # of the labelled texts themselves
-MOST_WORDS = 3_000_000  # counted of a folder
+ENOUGH_WORDS = 400_000  # fewest words of labelled texts to pretrain on
+MOST_WORDS = 3_000_000  # words of a folder after which counting stops
 LATIN = 0.8  # share of letters above which English documentation may help
 DOCS = ["numpy", "pandas", "scikit-learn", "scipy"]
-DOCS_WORDS = 700_000  # about as many
-# Columns of a row that are read as text of a corpus; of questions each context would recur.
+DOCS_WORDS = 700_000  # approximate number of words of DOCS
+# Columns of a row that are read as text of a corpus. Contexts of questions would recur.
 TEXT_OF = dict.fromkeys(("classification", "multi_label", "regression", "seq2seq"), "text")
 OF_ANSWERS = {"text_pair", "label", "labels", "tags"} | {
     key for kind in KINDS.values() for key in settings_of(type(kind))
 }
 VOCABULARIES = (4096, 2048, 1024, 512)
-SPARE = 1.1  # a text must fill so much more, since sentences of test rows leave it
-FILLING_WORDS = 200_000  # so many fill the largest, whatever they are
+SPARE = 1.1  # a text must fill a vocabulary larger by this factor: sentences of test rows leave it
+FILLING_WORDS = 200_000  # any text with this many words fills the largest vocabulary
 Algorithm = Literal["unigram", "char"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """Its entry in ``corpora:``, and whether models are pretrained on it."""
+    """A corpus, its entry in ``corpora:``, and whether models are pretrained on it."""
 
     key: str
     source: Json
@@ -49,8 +49,8 @@ class Corpus:
 def choose_corpus(
     examples: Examples, kind: str, text: Path | None, task: str, notes: list[str]
 ) -> Corpus:
-    """One's own text, the labelled texts if there are enough, else documentation in English; texts
-    in another script have nothing to be pretrained on.
+    """Returns the user's own text, or the labelled texts if they are enough, else documentation in
+    English. Too few labelled texts in another script than Latin are used for the tokenizer alone.
 
     Raises ValueError for a folder without text.
     """
@@ -102,8 +102,9 @@ def choose_corpus(
 
 
 def vocabulary_of(sentences: Iterable[str], *, has_blanks: bool) -> tuple[Algorithm, int]:
-    """The largest vocabulary that a text fills, found by training tokenizers on a small one; one of
-    letters, which need not be filled, where there are no words or too few."""
+    """Returns the algorithm and the size of the largest vocabulary that a text fills, found by
+    training tokenizers if the text is small. Without blanks between words, or with too few words,
+    it is a vocabulary of letters, which need not be filled."""
     if has_blanks:
         some, words = list[str](), 0
         for sentence in sentences:
@@ -133,7 +134,8 @@ def _fills(sentences: list[str], vocab_size: int) -> bool:
 
 
 def _labelled_texts(examples: Examples, kind: str) -> Json | None:
-    """The source of the task as one of text; test texts are held out of it as of the task."""
+    """Returns the task's source as a source of text, or None if its texts cannot be a corpus. The
+    test texts of the task are held out, too."""
     settings = {key: value for key, value in examples.source.items() if key not in OF_ANSWERS}
     if kind == "tagging":
         return settings if settings.get("format") == "conll" or "words" not in settings else None

@@ -1,4 +1,4 @@
-"""How many seeds, labels and steps a study has, so that it takes the time that there is."""
+"""Chooses how many seeds, labels and steps a study has, so that it fits into the time allowed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,9 +9,9 @@ from stages.core.params import HUB
 
 Budget = int | Literal["all"]
 STEP_TOKENS = 16 * 128  # of pretraining: rows and their length
-WIDTHS = (128, 256)  # of a model; where all else fits, a wide one
+WIDTHS = (128, 256)  # of a model; the second if there is time after all else
 LEAST_STEPS, USUAL_STEPS = 130, 260  # of pretraining
-MOST_EPOCHS = 4  # of the corpus (Muennighoff et al. 2023: repeated so often it is nearly as good)
+MOST_EPOCHS = 4  # Muennighoff et al. 2023: four epochs of a corpus are nearly as good as new text
 MOST_SEEDS = 5
 FINETUNING_SEEDS = 3  # where a study has one pretraining seed
 FEW_LABELS, MANY_LABELS, MOST_LABELS = 100, 1000, 20_000
@@ -43,10 +43,11 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Seconds here, by architecture."""
+    """Seconds of training on this machine, by architecture."""
 
     step_s: Mapping[str, float]  # of a step of pretraining
-    # Of a trial in full at one learning rate, as run side by side.
+    # Seconds of a trial of full fine-tuning at one learning rate, divided by the trials that run
+    # side by side.
     trials_s: Mapping[tuple[str, Budget], float]
 
     def seconds(self, design: Design) -> float:
@@ -73,7 +74,7 @@ class Pace:
 
 
 def label_budgets(num_train: int, num_labels: int) -> list[Budget]:
-    """The main one first, then a small one, then every row."""
+    """Returns the label budgets: the main one first, then a small one, then all rows."""
     main: Budget = MANY_LABELS if num_train > MANY_LABELS else "all"
     few = max(FEW_LABELS, FEW_PER_CLASS * num_labels)
     budgets: list[Budget] = [main]
@@ -85,7 +86,7 @@ def label_budgets(num_train: int, num_labels: int) -> list[Budget]:
 
 
 def least(architectures: tuple[str, ...], budget: Budget, *, pretrains: bool) -> Design:
-    """The smallest study that compares anything."""
+    """Returns the smallest study that compares anything."""
     return Design(
         architectures=architectures[:1],
         pretrains=pretrains,
@@ -108,13 +109,14 @@ def fitted(
     is_probed: bool = False,
     must_pretrain: bool = False,
 ) -> Design:
-    """The largest study that takes at most ``seconds``: what tells most is added first.
+    """Returns the largest study that takes at most ``seconds``. The most informative parts are
+    added first.
 
-    ``published`` says whether there is a published checkpoint, ``is_probed`` whether the task can
-    have a linear probe; both are added if the time allows. Where the time does not allow both the
+    ``published`` is whether there is a published checkpoint, ``is_probed`` whether the task can
+    have a linear probe; both are added if the time allows. If the time does not allow both the
     checkpoint and pretraining, the checkpoint is kept, since it is more likely to be the best,
     unless the study ``must_pretrain`` on text that the user gave. With ``keep_budgets`` every study
-    has all label budgets. The smallest study is returned if even that takes longer.
+    has all label budgets. If even the smallest study takes longer, it is returned.
     """
     start = least(architectures, budgets[0], pretrains=pretrains)
     design = replace(start, budgets=tuple(budgets)) if keep_budgets else start
@@ -134,7 +136,7 @@ def fitted(
     changes: list[Json] = [
         {"published": published},
         {"architectures": architectures},
-        {"pretraining_seeds": 2},  # or of the weights from scratch where nothing is pretrained
+        {"pretraining_seeds": 2},  # without pretraining, seeds of the weights from scratch
         steps(USUAL_STEPS),
         {"pretraining_seeds": 3},
         {"is_probed": is_probed},

@@ -1,4 +1,4 @@
-"""The labelled rows as the pipeline will read them, and what there is to know of them."""
+"""Reads the labelled rows as the pipeline will read them, and counts what they hold."""
 
 import unicodedata
 from collections import Counter, defaultdict
@@ -20,9 +20,9 @@ from stages.sources._source import Labelled
 
 TOKENS_PER_WORD = 1.5  # of a vocabulary of some thousand pieces
 SPACELESS = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}  # scripts
-LETTERS = 20_000  # looked at
+LETTERS = 20_000  # of the texts, from which the script is seen
 LENGTHS = (32, 64, 128, 256)  # of which one is max_tokens: longer texts cost minutes
-MOST_CUT = 0.05  # of the texts
+MOST_CUT = 0.05  # largest share of texts that are longer than max_tokens
 MANY_OUTSIDE = 1 / 3  # share of words outside of spans, if there are spans
 
 
@@ -33,12 +33,12 @@ class Examples:
     kind: Kind
     source: Json  # settings
     by_split: dict[Split, list[Labelled]]
-    num_read: int  # rows of all splits, with those that are removed
-    removed: dict[str, int]  # inputs that a later split has
+    num_read: int  # rows of all splits, removed rows included
+    removed: dict[str, int]  # rows of a split whose input a later split has
     repeated: int  # rows of train whose input train has already
-    contradicting: int  # of them with another answer
-    tokens: np.ndarray  # of train's inputs, about
-    words: int  # of train's inputs, in all
+    contradicting: int  # repeated rows with another answer
+    tokens: np.ndarray  # approximate length of each input of train
+    words: int  # total of all inputs of train
     scripts: Counter[str]
 
     @property
@@ -57,13 +57,15 @@ class Examples:
         return float((self.tokens > max_tokens).mean())
 
     def fitting_tokens(self) -> int:
-        """The least length that cuts few texts; the largest there is if all cut more."""
+        """Returns the smallest of LENGTHS that cuts at most MOST_CUT of the texts, else the
+        largest."""
         fitting = [n for n in LENGTHS if self.share_cut(n) <= MOST_CUT]
         return fitting[0] if fitting else LENGTHS[-1]
 
 
 def with_columns(source: Json, guess: Guess) -> Json:
-    """The settings of the source, with the columns that are named otherwise than by default."""
+    """Returns the settings of the source with the guessed columns and settings that differ from the
+    defaults."""
     form = source.get("format") or files_of(source)[0].format
     defaults = {"words": "FORM", "tags": "UPOS"} if form == "conllu" else {}
     kind = KINDS[guess.kind]
@@ -78,8 +80,11 @@ def with_columns(source: Json, guess: Guess) -> Json:
 
 
 def read_examples(source: Json, kind: Kind, notes: list[str], min_rows: int) -> Examples:
-    """Raises ValueError for rows that the pipeline would refuse, with their file and line. Rows
-    whose label is certainly a sign for none are left out, and counted in ``notes``."""
+    """Returns the rows of the source. Rows whose label is certainly a sign for no label are left
+    out, and their number is added to ``notes``.
+
+    Raises ValueError for rows that the pipeline would refuse, with their file and line.
+    """
     labelled = [example for file in files_of(source) for example in file.examples(kind)]
     check_kind(labelled, kind, where="data")
     num_read, counts = len(labelled), count_labels(labelled, kind)
@@ -112,7 +117,8 @@ def read_examples(source: Json, kind: Kind, notes: list[str], min_rows: int) -> 
 
 
 def _repeated(train: list[Labelled], kind: Kind) -> tuple[int, int]:
-    """How many rows have the input of an earlier row, and how many of them another answer."""
+    """Returns how many rows have the input of an earlier row, and how many of these rows have
+    another answer."""
     answers: dict[str, set[str]] = defaultdict(set)
     repeated = contradicting = 0
     for example in train:
@@ -124,10 +130,10 @@ def _repeated(train: list[Labelled], kind: Kind) -> tuple[int, int]:
 
 
 def tag_settings(tagged: dict[str, list[str]], flags: Flags, file: str) -> tuple[Json, Json, str]:
-    """The settings of the source and of the task for the tags of sentences by their places, and
-    why.
+    """Returns the settings of the source and of the task for tags, and why they are so. ``tagged``
+    has the tags of sentences by their places.
 
-    Raises ValueError, which begins with ``file``, where the tags can be read in two ways.
+    Raises ValueError, which begins with ``file`` or a place, if the tags can be read in two ways.
     """
     sentences = [*tagged.values()]
     names, settings = flags.tag_names, Json()
@@ -170,13 +176,13 @@ def tag_settings(tagged: dict[str, list[str]], flags: Flags, file: str) -> tuple
 
 
 def _scripts(texts: list[str]) -> Counter[str]:
-    """How many letters are of each script."""
+    """Returns the number of letters of each script."""
     letters = islice((c for text in texts for c in text if c.isalpha()), LETTERS)
     return Counter(unicodedata.name(c, "OTHER").replace("-", " ").split()[0] for c in letters)
 
 
 def _num_words(text: str, scripts: Counter[str]) -> int:
-    """Letters, in a script that writes no blanks between words."""
+    """Returns the number of words, or of letters in a script without blanks between words."""
     top = scripts.most_common(1)
     if top and top[0][0] in SPACELESS:
         return len(text.replace(" ", ""))

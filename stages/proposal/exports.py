@@ -1,4 +1,4 @@
-"""Files of annotation tools that hold more than rows: the tool, and how to convert them."""
+"""Recognises files of annotation tools that hold more than rows, and says how to convert them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ PRODIGY = (
     "Prodigy; keep the accepted rows: jq -c 'select(.answer == \"accept\") | {text, label}' FILE > "
     "NEW ({text, labels: .accept} of choices; `prodigy data-to-spacy` of spans)"
 )
-# The keys of an object; the first holds a structure.
+# Keys of an object that show the tool. The first key must hold a list or an object.
 EXPORTS: dict[tuple[str, ...], str] = {
     ("annotations", "data"): LABEL_STUDIO,
     ("fields", "responses"): ARGILLA,

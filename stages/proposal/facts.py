@@ -11,9 +11,9 @@ from stages.proposal.examples import TOKENS_PER_WORD, Examples
 SHOWN_LABELS = 8
 UNEVEN = 5  # times as many rows of the largest class as of the smallest
 FEW_TEST_ROWS = 400
-FEW_TEST_SCORES = 100  # rows whose score is no share of right ones
+FEW_TEST_SCORES = 100  # test rows, for metrics other than a share of right answers
 MANY_CUT = 0.01
-ODD_LINES = 10  # of a text
+ODD_LINES = 10  # fewest lines of a text that is suspicious
 NORMAL_95 = 1.96
 
 
@@ -72,8 +72,8 @@ def _lengths(examples: Examples, max_tokens: int) -> Iterator[str]:
 
 
 def _swallowed(examples: Examples) -> Iterator[str]:
-    """Texts of many lines where most have one: a quotation mark that does not close goes on up to
-    the next mark, over the rows between."""
+    """Yields a sentence about texts of many lines if most texts have one line. A quotation mark
+    that does not close includes all rows up to the next mark in its text."""
     if examples.kind.lists:
         return
     rows = [example for split in SPLITS for example in examples.by_split[split]]

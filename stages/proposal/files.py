@@ -1,4 +1,4 @@
-"""Which files a path has, of which split, and how each is read: settings of the source `files`."""
+"""Finds the files of a path, their splits and their form, as settings of the source `files`."""
 
 import csv
 import math
@@ -20,16 +20,15 @@ from stages.sources.files import PARALLEL, Files
 
 LABELLED_FORMATS = tuple(form for form in FORMATS if form != "txt")
 LOOKED_AT = 500  # rows that indicate the delimiter and the header
-LONG_WORDS, LONG_LETTERS = 8, 60  # no name of a column is as long
-SENTENCES = 50  # that show which columns of a conll file hold a sign alone
+LONG_WORDS, LONG_LETTERS = 8, 60  # a longer cell is not the name of a column
+SENTENCES = 50  # of a conll file, to see which of its columns hold only a sign
 
 
 def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
-    """The settings of the source, without its columns.
+    """Returns the settings of the source, without its columns.
 
-    Raises ValueError for missing and empty files, and where the names or the contents of files do
-    not say which split, format, delimiter or header they have; the message names the flag that
-    does.
+    Raises ValueError for missing and empty files, and if the names or the contents of files do not
+    show their split, format, delimiter or header. The message names the flag that states it.
     """
     if not path.exists():
         raise ValueError(f"{path}: no such file or folder")
@@ -54,7 +53,7 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
         if not file.is_file() or not file.stat().st_size:
             raise ValueError(f"{file}: the file is {'empty' if file.exists() else 'missing'}")
         if flags.format == "auto" and format_of(file) not in LABELLED_FORMATS:
-            next(text_lines(file), None)  # which says what the files of other programs are
+            next(text_lines(file), None)  # raises ValueError that names other programs' files
             raise ValueError(
                 f"{file}: the name does not say the format; --format NAME says which of "
                 f"{', '.join(LABELLED_FORMATS)} it is (text without labels is --corpus FOLDER)"
@@ -63,7 +62,7 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
 
 
 def files_of(settings: Json) -> list[SourceFile]:
-    """The files of a source with these settings."""
+    """Returns the files of a source with these settings."""
     source = SOURCES.build(settings, where="DATA")
     assert isinstance(source, Files)
     return list(source.each_file())
@@ -73,7 +72,7 @@ def files_of(settings: Json) -> list[SourceFile]:
 
 
 def _folder(folder: Path, flags: Flags, notes: list[str]) -> Json:
-    """The files of each split, or the only file."""
+    """Returns the settings with the files of each split, or with the only file."""
     settings: Json = {"name": "files", "path": folder.as_posix()}
     if flags.splits:
         return settings | {split: _one(names) for split, names in flags.splits.items()}
@@ -131,7 +130,7 @@ def _one(names: list[str]) -> str | list[str]:
 
 
 def _form(file: SourceFile, flags: Flags, notes: list[str]) -> Json:
-    """The delimiter and the names of the columns, where they are not the usual ones."""
+    """Returns the settings for a delimiter and names of columns that are not the usual ones."""
     settings: Json = {}
     if file.format in ("csv", "tsv"):
         usual: Delimiter = "tab" if file.format == "tsv" else "comma"
@@ -158,7 +157,8 @@ def _form(file: SourceFile, flags: Flags, notes: list[str]) -> Json:
 
 
 def _conll_columns(file: SourceFile, notes: list[str]) -> list[str]:
-    """The words and the tags, if no other column of the file holds more than a sign."""
+    """Returns the names of a file's columns. The two that hold more than a sign are the words and
+    the tags. Raises ValueError if not exactly two do."""
     lines = read(file.path, "conll", columns=None, unit="paragraph", languages=[])
     records = [record.cells for record in islice(lines, SENTENCES)]
     if not records:
@@ -182,15 +182,16 @@ def _conll_columns(file: SourceFile, notes: list[str]) -> list[str]:
 
 
 def _delimiter(file: SourceFile, usual: Delimiter) -> Delimiter:
-    """The usual delimiter, unless another one alone gives every row the same number of cells."""
+    """Returns the usual delimiter, unless exactly one delimiter gives every row the same number of
+    cells, more than one."""
     tables = {delimiter: _rows(file, delimiter) for delimiter in DELIMITERS}
     even = [d for d, rows in tables.items() if rows and len({*map(len, rows)}) == 1 < len(rows[0])]
     return even[0] if len(even) == 1 else usual
 
 
 def _rows(file: SourceFile, delimiter: Delimiter) -> list[list[str]]:
-    """The first rows of a table; the line ``sep=;`` goes before the delimiter. Rows that repeat the
-    header are left out."""
+    """Returns the first rows of a table, without rows that repeat the header. A first line such as
+    ``sep=;`` overrides ``delimiter``."""
     sign, texts = sep_line(text_lines(file.path))
     quoting = csv.QUOTE_NONE if file.format == "tsv" else csv.QUOTE_MINIMAL
     rows: list[list[str]] = []
@@ -201,7 +202,7 @@ def _rows(file: SourceFile, delimiter: Delimiter) -> list[list[str]]:
 
 
 def _why_no_header(header: list[str], rows: list[list[str]]) -> str:
-    """Why the first row may be no header; empty if it looks like one."""
+    """Returns why the first row may not be a header; empty if it looks like a header."""
     if header == [str(i) for i in range(len(header))]:  # as pandas numbers columns
         return ""
     for place, name in enumerate(header):

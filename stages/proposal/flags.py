@@ -23,7 +23,7 @@ KINDS_OF_STUDIES = (
 
 
 def roles_of(kind: Kind) -> tuple[str, ...]:
-    """The columns of a row of the kind."""
+    """Returns the columns of a row of the kind."""
     return (*kind.inputs, *kind.optional, kind.target)
 
 
@@ -32,7 +32,7 @@ ROLES = tuple(dict.fromkeys(role for kind in KINDS_OF_STUDIES for role in roles_
 
 @dataclass(frozen=True, kw_only=True)
 class Flags:
-    """The flags that say how the files are read. What they leave open is seen in the files."""
+    """The flags that say how files are read. Settings without a flag are found in the files."""
 
     task: str | None = None  # a kind of rows
     columns: Mapping[str, str | list[str]] = field(default_factory=dict)  # of the data, by role
@@ -42,7 +42,7 @@ class Flags:
     delimiter: Delimiter = "auto"
     tag_scheme: Scheme | Literal["words"] | None = None
     tag_names: list[str] | None = None  # of tags that are numbers
-    no_label: list[str] | None = None  # signs for none
+    no_label: list[str] | None = None  # signs that mean no label
     label_case: LabelCase | None = None
     min_rows: int = 1  # of a class
     decimal: Decimal | None = None
@@ -50,10 +50,10 @@ class Flags:
     first_choice: Literal["0", "1", "A"] | None = None
     splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files of the folder
     max_tokens: int | None = None
-    published: bool | None = False  # a candidate; None is for one that can be fetched
+    published: bool | None = False  # whether it must be a candidate; None: if it can be fetched
     budgets: list[int | Literal["all"]] = field(default_factory=list)
 
 
 def flag_of(role: str) -> str:
-    """``--text-pair`` of ``text_pair``."""
+    """Returns the flag of a role: ``--text-pair`` for ``text_pair``."""
     return f"--{role.replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""How fast the models of a study train here, from a few steps of one of them."""
+"""Measures how fast the models of a study train on this machine, with a few steps of one model."""
 
 from collections.abc import Sequence
 
@@ -14,8 +14,8 @@ from stages.training.device import side_by_side
 
 
 def measured(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
-    """Measures with the calibration of `make plan` the pretraining and the full fine-tuning of the
-    first run. Other runs are assumed to take as many seconds for an operation.
+    """Measures the pretraining and the full fine-tuning of the first run, with the calibration of
+    `make plan`. Other runs are assumed to take as many seconds for an operation.
 
     ``raw`` is a study with one run of each architecture and one seed, whose tasks state their
     number of rows. The texts of the tasks have ``text_tokens``.
@@ -49,6 +49,6 @@ def _at(study: Params, budget: Budget) -> Params:
 
 
 def _seconds_per_operation(calibration: Calibration, cost: Pretraining | Finetuning) -> float:
-    """Returns 0 for a run that trains nothing."""
+    """Returns the measured seconds per operation, 0 for a run that trains nothing."""
     seconds = calibration.seconds(cost) if cost.flops else None
     return seconds / operations(cost) if seconds else 0.0

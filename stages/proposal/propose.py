@@ -36,7 +36,7 @@ from stages.sources.files import PARALLEL
 MOST_ROWS: dict[Split, int] = {"train": 20_000, "validation": 400, "test": 2_000}
 LEAST_QA_TOKENS = 128  # a question, and a window of its context
 SHOWN_ROWS = 3
-MOST_THREADS = 8  # more do not make models so small faster
+MOST_THREADS = 8  # more threads do not make such small models faster
 Measure = Callable[[Json, Sequence[Budget], int], Pace]
 
 
@@ -54,8 +54,11 @@ class Proposal:
 def propose(
     data: Path, flags: Flags, *, corpus: Path | None, seconds: float, measure: Measure
 ) -> Proposal:
-    """Raises ValueError for data that no study can be made of, and for a published checkpoint that
-    is asked for and cannot be fetched."""
+    """Returns the study of the data that fits into ``seconds``, or the smallest one.
+
+    Raises ValueError for data that no study can be made of, and for a published checkpoint that the
+    flags require and that cannot be fetched.
+    """
     notes = list[str]()
     guessed, examples = _read(data, flags, notes)
     name = _name_of(data)
@@ -123,8 +126,8 @@ def propose(
 
 
 def _fetched(candidate: Candidate, flags: Flags, notes: list[str]) -> bool:
-    """Returns whether the checkpoint is there; raises ValueError if it must be and cannot be
-    fetched."""
+    """Fetches the checkpoint and returns whether it is there. Raises ValueError if the flags
+    require it and it cannot be fetched."""
     try:
         fetch_candidate(candidate)
     except ValueError as error:
@@ -155,9 +158,9 @@ def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure:
 
 
 def _read(data: Path, flags: Flags, notes: list[str]) -> tuple[Guess, Examples]:
-    """Returns what the files were taken for, and their rows.
+    """Returns the guessed kind and columns of the files, and their rows.
 
-    Raises ValueError for files that cannot be read, and where it is not clear what they hold.
+    Raises ValueError for files that cannot be read, and if it is not clear what they hold.
     """
     try:
         source = source_of(data, flags, notes)
@@ -204,7 +207,8 @@ def _guess(source: Json, flags: Flags, notes: list[str]) -> Guess:
 
 
 def _examples(source: Json, guessed: Guess, flags: Flags, notes: list[str]) -> Examples:
-    """The rows; if cells are empty, those that have none, and how many were left out."""
+    """Returns the rows. Rows with an empty cell are left out, and their number is added to
+    ``notes``."""
     kind = KINDS[guessed.kind]
     signs = NONE if flags.no_label == [] else flags.no_label
     said: Json = {NO_LABEL_SIGNS: signs, LABEL_CASE: flags.label_case}
@@ -223,9 +227,9 @@ def _examples(source: Json, guessed: Guess, flags: Flags, notes: list[str]) -> E
 
 
 def _task(guessed: Guess, examples: Examples, notes: list[str]) -> Json:
-    """The entry of the task, with the settings that the rows decide.
+    """Returns the entry of the task, with the settings that follow from its rows.
 
-    Raises ValueError for rows that do not go with them.
+    Raises ValueError for rows that these settings do not allow.
     """
     task: Json = {"name": guessed.kind} | guessed.task
     rows = [(e.id, e.row) for split in SPLITS for e in examples.by_split[split]]
@@ -242,7 +246,10 @@ def _task(guessed: Guess, examples: Examples, notes: list[str]) -> Json:
 
 
 def _numbers(examples: Examples, flags: Flags) -> dict[Split, int | Literal["all"]]:
-    """How many rows of each split: all, or what a study of minutes can use."""
+    """Returns the number of rows of each split: all, or as many as a study of minutes can use.
+
+    Raises ValueError if a label budget of the flags is larger than train.
+    """
     largest = max([0, *(budget for budget in flags.budgets if budget != "all")])
     if largest > (rows := examples.num["train"]):
         raise ValueError(f"--label-budgets: {largest} labels, but train has {rows:,} rows")
@@ -251,7 +258,8 @@ def _numbers(examples: Examples, flags: Flags) -> dict[Split, int | Literal["all
 
 
 def _check(examples: Examples, task: Json, num: dict[Split, int | Literal["all"]]) -> None:
-    """Raises ValueError for too few rows and for labels that train lacks, as `prepare_task`."""
+    """Raises ValueError for too few rows and for labels that train lacks, as `prepare_task`
+    does."""
     kind = examples.kind
     if few := [split for split in SPLITS if not examples.by_split[split]]:
         total = sum(examples.num.values())
@@ -268,7 +276,7 @@ def _check(examples: Examples, task: Json, num: dict[Split, int | Literal["all"]
 
 
 def _name_of(data: Path) -> str:
-    """A name for the study and its task: reviews of reviews.csv.gz."""
+    """Returns a name for the study and its task: ``reviews`` for ``reviews.csv.gz``."""
     name = data.name.removesuffix(".gz")
     stem = name.removesuffix(f".{format_of(data)}") if data.is_file() else name
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_")

@@ -43,8 +43,8 @@ def fetch_candidate(candidate: Candidate) -> None:
 
 
 def about_published(candidate: Candidate, design: Design, least_s: float) -> str:
-    """Returns a sentence on whether the checkpoint is in the study, and what would add it;
-    ``least_s`` are the seconds of the smallest study with it."""
+    """Returns a sentence that says whether the checkpoint is in the study, or what would add it.
+    ``least_s`` is the duration, in seconds, of the smallest study with the checkpoint."""
     name = f"{candidate.hub_name} ({candidate.size})"
     if design.published:
         return f"A published checkpoint is a candidate: {name}. {candidate.about}"

@@ -56,7 +56,7 @@ COMMENTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """The content of the file."""
+    """The content of params.yaml."""
 
     name: str  # of the study and of its task
     kind: str
@@ -90,7 +90,7 @@ def written(study: Study, comments: list[str]) -> str:
 
 
 def entries(study: Study) -> Json:
-    """Returns the parsed file."""
+    """Returns the content of params.yaml as parsed YAML."""
     design, corpus = study.design, study.corpus
     runs = _runs(study)
     sections: Json = {

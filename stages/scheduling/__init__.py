@@ -1,3 +1,3 @@
-"""The stages of a study and the trials within them, on several workers at once. Only here Dask is
-imported.
+"""Runs the stages of a study and their trials on several workers at once. Only this folder imports
+Dask.
 """

@@ -29,9 +29,9 @@ NO_DAEMON = "export DASK_DISTRIBUTED__WORKER__DAEMON=False"
 
 @contextmanager
 def local(num_workers: int) -> Iterator[Client]:
-    """Yields a client of workers on this machine; each worker sees one GPU, if there are any.
+    """Yields a client of workers on this machine. If the machine has GPUs, each worker sees one.
 
-    Raises ValueError if they do not start.
+    Raises ValueError if the workers do not start.
     """
     gpus = visible_gpus()
     workers = {}
@@ -42,8 +42,8 @@ def local(num_workers: int) -> Iterator[Client]:
     options = {"dashboard": False, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
     scheduler = {"cls": Scheduler, "options": options}
     with _settings(), ExitStack() as stack:
-        # Ctrl-C reaches this process alone, which ends the others: they inherit what is blocked.
-        # The tracker would unblock it when it starts.
+        # Only this process handles Ctrl-C, and it ends the others, which inherit the blocked
+        # signal. The tracker must run before, since it would unblock the signal when it starts.
         resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
@@ -55,8 +55,8 @@ def local(num_workers: int) -> Iterator[Client]:
         try:
             yield stack.enter_context(Client(cluster))
         except KeyboardInterrupt:
-            # Dask would wait for their units, and start workers anew that are killed. The processes
-            # of a worker end with it.
+            # Dask would wait for the workers' units and restart killed workers. The processes of a
+            # worker end with it.
             for nanny in cluster.workers.values():
                 nanny.close_gracefully()
             for worker in multiprocessing.active_children():
@@ -66,8 +66,8 @@ def local(num_workers: int) -> Iterator[Client]:
 
 @contextmanager
 def batch(system: str, num_workers: int) -> Iterator[Client]:
-    """Yields a client of workers that are jobs of a batch system, one process each. Dask's own
-    files have the settings (``jobqueue.slurm.queue``, ...).
+    """Yields a client of workers that are jobs of a batch system, one process each. Their settings
+    (``jobqueue.slurm.queue``, ...) come from Dask's configuration files.
 
     Raises ValueError for an unknown batch system, and if its commands or settings are missing.
     """

@@ -24,8 +24,8 @@ def complete(
     *,
     mend: Callable[[], None],
 ) -> None:
-    """Runs units. If something kills one, ``mend`` removes what the kill left, and the units that
-    are ``left`` run again.
+    """Runs units. If something kills a unit, ``mend`` removes what the kill left, and the units
+    that ``left`` returns are run.
 
     Raises ValueError if units fail, because they would fail again, or are killed MAX_ATTEMPTS
     times.
@@ -82,7 +82,8 @@ def run_units(
 
 
 def _wait(futures: set[Future]) -> tuple[set[Future], set[Future]]:
-    """Returns the futures that have ended, as soon as there is one, and the others."""
+    """Waits until a future ends, at most ``LOOK_EVERY_S`` seconds. Returns the futures that have
+    ended and the other futures."""
     try:
         ended: Any = wait(futures, timeout=LOOK_EVERY_S, return_when="FIRST_COMPLETED")
     except TimeoutError:

@@ -1,7 +1,7 @@
 """The units of work for workers: the stages that DVC would run, and parts of their work.
 
-A stage pretrains all seeds of a run, one after the other. A unit for each seed that the store of
-checkpoints lacks puts its checkpoint there, where the stage finds it.
+A stage pretrains all seeds of a run, one after the other. So each seed that the store of
+checkpoints lacks is a unit, which puts its checkpoint into the store, where the stage finds it.
 
 A stage ``finetune@TASK`` waits for every checkpoint. A group of its trials needs one run and the
 task: the group runs as soon as both exist and puts its trials into the store of trials.
@@ -66,8 +66,8 @@ def _trials(study: Params, pending: Collection[str], stores: Stores) -> list[Uni
     """Returns the trials that the store lacks, the longest groups first, so that all workers end at
     about the same time.
 
-    A study that screens has only the trials of runs from scratch here: the stage itself chooses the
-    others once all estimates are known.
+    If the study screens runs, only trials of runs from scratch are returned: the stage itself
+    chooses the other runs once all estimates are known.
     """
     stored, finetune = stores.trials(), study.finetune
     groups = list[Group]()

@@ -83,8 +83,9 @@ def _trials(unit: Unit) -> Status:
 
 
 def in_fork(function: Callable[..., object], *arguments: object) -> int | None:
-    """Calls ``function`` in a fork of a process that has imported the modules of trials, once for
-    each worker; returns its exit status. The fork and that process end with this process."""
+    """Calls ``function`` in a fork of a server process, which imports the modules of trials once
+    for each worker. Returns the fork's exit status. The fork and its server end with this
+    process."""
     context = get_context("forkserver")
     modules = ["stages.core.fork_server", "stages.trials.groups", *IMPORTED_BY_TRIALS]
     context.set_forkserver_preload(modules)
@@ -95,7 +96,7 @@ def in_fork(function: Callable[..., object], *arguments: object) -> int | None:
 
 
 def _forked(function: Callable[..., object], *arguments: object) -> None:
-    die_with_parent()  # the fork server
+    die_with_parent()  # the parent is the fork server
     worker = parent_process()
     if worker is not None and worker.is_alive():
         function(*arguments)

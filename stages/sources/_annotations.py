@@ -55,8 +55,8 @@ def parameter_types(files: Iterable[File], packages: list[str]) -> Iterator[Anno
 def sections(files: Iterable[File], packages: list[str]) -> Iterator[Annotated]:
     """Labels a sentence with the section of the docstring that it is in.
 
-    Sentences have at least five words. They come from docstrings with sections, because in others
-    the body holds what belongs into a section.
+    Sentences have at least five words. They come from docstrings with sections, because without
+    sections the body also describes parameters, return values and errors.
     """
     for file in files:
         number = 0
@@ -103,7 +103,8 @@ _CHUNK = re.compile(r"\S+")
 
 
 def words(text: str) -> list[tuple[int, int]]:
-    """Returns the (begin, end) of words: split at blanks, then punctuation off both ends.
+    """Returns the (begin, end) of each word: chunks between blanks, without the punctuation at both
+    ends, which forms words of its own.
 
     Code markup plays no part, so that the split reveals no tag: ``f(x),`` is ``f(x)`` and ``,``
     whether or not it is marked up. A closing bracket stays with a word that has the opening one.
@@ -159,7 +160,7 @@ _TYPE_NAMES = {
     " longtensor floattensor booltensor",
 }
 _LABEL_OF = {name: label for label, row in _TYPE_NAMES.items() for name in row.split()}
-# A word of a description is masked if one of its parts is a name of a type, or holds a long one.
+# A word is masked if one of its parts is a short name of a type, or if it contains a long name.
 _SHORT = re.compile(r"(bool|int|float|double|str|dict|list|func|fn)s?\d*|u?int\d*|nd")
 _LONG = re.compile(
     r"boolean|integer|floating|string|callable|function|dictionar|mapping|tuple|sequence|iterable"
@@ -215,7 +216,8 @@ _ALIASES = {
 
 
 def _package_names(packages: list[str]) -> re.Pattern[str]:
-    """Matches words that contain the name of a package, and short aliases that are whole words."""
+    """Returns a pattern that matches words with the name of a package in them. A name of at most
+    three letters must be the whole word."""
     names = {n.lower() for p in packages for n in [p, *_ALIASES.get(p, "").split()]}
     long = "|".join(re.escape(n) for n in sorted(names) if len(n) > 3)
     short = "|".join(re.escape(n) for n in sorted(names) if len(n) <= 3) or r"(?!)"

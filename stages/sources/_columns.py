@@ -1,4 +1,4 @@
-"""Rows of a kind from records of data, by the columns that hold their parts."""
+"""Makes rows of a kind from records of data, by the names of the data's columns."""
 
 from collections.abc import Mapping
 from dataclasses import field, make_dataclass, replace
@@ -37,12 +37,12 @@ class Columns:
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Makes the object picklable: pickle would look for the class under the name that its
-        module has for it."""
+        """Makes the object picklable: the name of its class, ``SCHEMA``, is ``Columns``, by which
+        pickle would find the base class instead."""
         return _of_settings, (vars(self),)
 
     def name_of(self, column: str) -> str:
-        """Returns the column of the data that is this ``column`` of a row."""
+        """Returns the column of the data that the ``column`` of a row is read from."""
         return getattr(self, column)
 
     def renamed(self, names: Mapping[str, str]) -> "Columns":
@@ -51,11 +51,13 @@ class Columns:
         return replace(changed, **names)
 
     def of(self, kind: Kind) -> list[tuple[str, str | list[str]]]:
-        """Returns (column of a row of this kind, column of the data or list of columns)."""
+        """Returns each column of a row of this kind with the data's column, or list of columns,
+        that it is read from."""
         optional = [column for column in kind.optional if self.name_of(column) != NONE]
         columns = dict.fromkeys([*kind.inputs, *optional, kind.target])
         names = {column: getattr(self, column) for column in columns if column}
-        # A column that is optional in another kind has the default NONE; here it has its own name.
+        # A column that is optional in another kind has the default NONE. If this kind requires it,
+        # its default is its own name.
         return [(column, column if name == NONE else name) for column, name in names.items()]
 
     def names(self, kind: Kind) -> list[str]:
@@ -118,11 +120,14 @@ def _of_settings(settings: Mapping[str, Any]) -> Columns:
 
 
 class MissingColumnError(ValueError):
-    """A record lacks the column of a requested name."""
+    """A record lacks a requested column."""
 
 
 def cell(cells: Cells, name: str, place: str) -> Any:
-    """Returns the value in a column, or in a field of the column's objects."""
+    """Returns the value in a column, or in a field of the column's objects (``column.field``).
+
+    Raises MissingColumnError.
+    """
     value: Any = cells
     for key in [name] if name in cells else name.split("."):
         if not isinstance(value, Mapping) or key not in value:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 _DOCUMENTING = re.compile(r"add_?(new)?doc(str)?")  # numpy's add_newdoc, torch's add_docstr
-_SHORTEST = 15  # characters; what is shorter is a name
+_SHORTEST = 15  # characters; a shorter string is a name
 
 
 def docstrings(source: bytes) -> list[str]:

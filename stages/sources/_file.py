@@ -34,8 +34,8 @@ _PACKED = 3  # size of a text divided by the size of its .gz file, roughly
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A data file and how it is read. ``columns`` are the settings of rows; ``names`` are the
-    column names of a file without a header."""
+    """A data file and how it is read. ``columns`` are the settings that map the file's columns to
+    rows. ``names`` are the column names of a file without a header."""
 
     path: Path
     name: str  # the file's name in ids of documents
@@ -134,7 +134,8 @@ class SourceFile:
             raise ValueError(f"{error}; {hint}") from None
 
     def split_of(self, record: Record) -> Split:
-        """Returns the split of a record before any is drawn: that of the file, or of a column."""
+        """Returns the split that the file or its ``split_column`` states, before splits are
+        drawn."""
         if self.split_column is None:
             return self.split
         place = f"{self.path} {record.place}"

@@ -104,8 +104,8 @@ def records(
     """Yields the records of a text file from its lines; ``first`` is the number of the first line.
 
     ``columns`` names the columns of csv, tsv and conll files without a header; ``unit`` applies to
-    txt; ``delimiter``, for csv and tsv, is that of the format if it is auto. Raises ValueError with
-    the file's ``name`` and the place.
+    txt; ``delimiter`` applies to csv and tsv, where auto is the comma or the tab. Raises ValueError
+    with the file's ``name`` and the place.
     """
     parse: dict[str, Callable[[Lines], Iterator[Record]]] = {
         "txt": {"paragraph": _paragraphs, "line": _each_line, "file": _whole}[unit],
@@ -142,7 +142,7 @@ def line_groups(
             number += 1
             num_bytes += len(line)
             if num_bytes >= parallel.PART_BYTES and not (ends_at_blank and line.strip()):
-                del line  # which may be a whole book
+                del line  # a line may be a whole book
                 yield first, lines
                 lines, first, num_bytes = [], number + 1, 0
     except NO_WHOLE_GZIP as error:
@@ -235,7 +235,8 @@ def _table(
 
 
 def _names(cells: list[str], line: int) -> list[str]:
-    """Returns the names of the columns; those without one are called as by pandas."""
+    """Returns the names of the columns. A column without a name gets the one that pandas gives it,
+    ``Unnamed: 0``. Raises Fault for a repeated name or a wrong delimiter."""
     names = [cell if cell.strip() else f"Unnamed: {i}" for i, cell in enumerate(cells)]
     for name in names:
         if names.count(name) > 1:
@@ -294,8 +295,9 @@ def _json_lines(lines: Lines) -> Iterator[Record]:
 
 
 def _json(lines: Lines) -> Iterator[Record]:
-    """Yields the objects of a list, whose lines are unknown, those of lines, or the questions of a
-    file in SQuAD's form or of a list of its articles or contexts."""
+    """Yields the records of a json file: the objects of one list (placed by their number, since
+    their lines are unknown), the objects of lines as in jsonl, or the questions of a file in
+    SQuAD's form, which may also be a list of SQuAD's articles or contexts."""
     numbered = [*lines]
     try:
         whole = json.loads("".join(line for _, line in numbered))
@@ -325,7 +327,8 @@ def _json(lines: Lines) -> Iterator[Record]:
 
 
 def _encodable(cells: Json, text: str, place: str) -> Json:
-    """Returns the cells of an object in ``text``. Raises Fault if one is no text of UTF-8."""
+    """Returns the cells of an object in ``text``. Raises Fault for half a surrogate pair, which
+    UTF-8 cannot encode."""
     if "\\ud" in text.lower():
         try:
             json.dumps(cells, ensure_ascii=False).encode()
@@ -380,11 +383,11 @@ def _object(item: Any, place: str) -> Json:
 
 
 def _conll(lines: Lines, columns: list[str] | None) -> Iterator[Record]:
-    """Yields sentences between blank lines, with a word on each line; without ``columns`` the
-    columns are 1, 2, ...
+    """Yields sentences between blank lines, with a word on each line. Without ``columns`` the
+    columns are called 1, 2, ...
 
-    Comments before a sentence are skipped, and in CoNLL-U multiword tokens (``2-3``) and empty
-    nodes (``8.1``).
+    Comments before a sentence are skipped. In CoNLL-U, multiword tokens (``2-3``) and empty nodes
+    (``8.1``) are skipped, too.
     """
     begin, words = 0, []
 

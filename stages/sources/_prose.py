@@ -49,7 +49,7 @@ def prose(docstring: str) -> Prose:
         if paragraph.type and paragraph_sentences:
             description = " ".join(s.text for s in paragraph_sentences[:2])
             parameters.append(Parameter(_bare(_inline(paragraph.type)), description))
-        opens = not prose_sentences and paragraph.section == "body"  # a signature may precede
+        opens = not prose_sentences and paragraph.section == "body"  # after a signature, too
         if opens and paragraph_sentences and _bare(text).startswith(paragraph_sentences[0].text):
             paragraph_sentences[0] = paragraph_sentences[0]._replace(section="summary")
         prose_sentences += paragraph_sentences
@@ -116,7 +116,8 @@ def _uncode(lines: list[str]) -> list[str]:
 
 
 def _end_of_block(lines: list[str], start: int) -> int:
-    """Returns the last line of the block that is indented deeper than line ``start``."""
+    """Returns the index of the last line of the block that is indented deeper than line
+    ``start``."""
     last = start
     for i in range(start + 1, len(lines)):
         if lines[i].strip():
@@ -174,10 +175,10 @@ class _Reader:
         self.paragraphs: list[_Paragraph] = []
         self.section, self.title, self.style, self.margin = "body", "", "", 0
         self.text: list[str] = []  # the lines of the current paragraph
-        self.type = ""  # the type of the parameter that it describes
-        self.item = -1  # its indent if it is an item of a list
-        self.indent = 0  # the indent of its last line
-        fields = filter(None, map(_FIELD.match, lines))  # Sphinx fields with the types of others
+        self.type = ""  # the type of the parameter that the paragraph describes
+        self.item = -1  # the paragraph's indent if it is an item of a list
+        self.indent = 0  # the indent of the paragraph's last line
+        fields = filter(None, map(_FIELD.match, lines))  # `:type name:` has the type of `name`
         self.types = {m[2].strip(): m[3] or "" for m in fields if m[1] == "type"}
         for line, following in zip(lines, [*lines[1:], ""], strict=True):
             self._read(line, following)
@@ -206,8 +207,8 @@ class _Reader:
             self.indent = indent
 
     def _read_text(self, line: str, indent: int, *, deeper: bool) -> None:
-        """Reads a line of text; ``deeper`` says whether the next line is indented more, as below a
-        name."""
+        """Reads a line of text. ``deeper`` is whether the next line is indented more, as a
+        description below a name is."""
         listed = self.section in ("params", "returns", "raises") or self.title == "attributes"
         if (listed or deeper) and self.item < 0 and (match := _TYPED.match(line)):
             if not listed and not self.style:  # Hugging Face's entries without a heading

@@ -51,8 +51,8 @@ class Source(ABC):
     decides what is read (the data, or the lock file that pins it). dvc.yaml makes the stages that
     read the source depend on ``${item.source.path}``.
 
-    Both iterators repeat the same order. A source that has only one of the two refuses the other in
-    ``check``.
+    ``documents`` and ``examples`` have the same order in every call. A source that has only one of
+    the two refuses the other in ``check``.
     """
 
     # Whether the sentences of a document form one text; otherwise each is a text by itself.
@@ -65,8 +65,8 @@ class Source(ABC):
     is_local: ClassVar[bool] = False
 
     def check(self, kind: Kind | None) -> None:  # noqa: B027 (most sources read anything)
-        """Raises ValueError for faults that show without reading everything, of the source of a
-        task of this kind or (None) of a corpus."""
+        """Raises ValueError for faults that can be found without reading everything. ``kind`` is
+        the kind of the task that the source is for, or None for a corpus."""
 
     def corpus_faults(self, tasks: Mapping[str, Kind], *, decontaminated: bool) -> Iterator[str]:
         """Yields the faults of the source as a corpus of a study with these ``tasks`` (by their
@@ -82,8 +82,8 @@ class Source(ABC):
     def documents(self) -> Iterator[Document]: ...
 
     def parts(self) -> Iterator[Part]:
-        """Yields the same documents in the same order. A source of texts of any size overrides
-        this, so that no document is read in advance."""
+        """Yields the documents in parts, in the order of ``documents``. A source whose texts may be
+        large overrides this, so that no document is read in advance."""
         for group in grouped(self.documents(), _size):
             yield Part(sum(map(_size, group)), partial(list, group))
 
@@ -126,14 +126,14 @@ def _drawn(pieces: Iterable[str]) -> Split:
 
 
 def drawn_from_train(split: Split, key: str, given: Collection[Split]) -> Split:
-    """Returns the split of an item of ``split``: splits that are not ``given`` are drawn from
-    train."""
+    """Returns the split of an item that the data has in ``split``. Splits that are not ``given``
+    are drawn from train by a hash of ``key``."""
     return _unless_given(split_of(key), split, given)
 
 
 def document_split(split: Split, text: str, given: Collection[Split]) -> Split:
-    """Returns the split of a document of any length, drawn by what ``Kind.same_input`` makes of its
-    text."""
+    """Returns the split as ``drawn_from_train`` does, for a document of any length. The key is what
+    ``Kind.same_input`` makes of its text."""
     return _unless_given(_drawn(map(str.casefold, one_spaced(text))), split, given)
 
 
@@ -150,10 +150,11 @@ def sentences_of(text: str) -> list[str]:
 
 
 def _sentences(pieces: Iterator[str]) -> Iterator[str]:
-    """Yields the sentences of a paragraph that comes in pieces. Whether the last sentence of some
-    pieces has ended depends on the next pieces.
+    """Yields the sentences of a paragraph that comes in pieces. The last sentence of a piece may
+    continue in the next piece.
 
-    Text is searched together with the blank before it, as it is in the paragraph.
+    The rest of a paragraph is searched together with the blank before it, since a boundary may
+    depend on that blank.
     """
     before, rest = "", next(pieces, "")
     more: list[str] = []

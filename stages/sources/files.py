@@ -22,25 +22,27 @@ class Files(Source):
     parallel text; all but parquet also as .gz.
 
     ``path`` is a file or a folder. ``train``, ``validation`` and ``test`` name files in the folder,
-    one or a list. A split without a file is drawn from train's files (from every file of the folder
-    if no split has one), by a hash of the input, which for questions is their context, or of the
-    file's name if ``unit`` is ``file``. ``format`` is for files whose names do not show it.
+    one or a list. A split without a file is drawn from the files of train, or from all files of the
+    folder if no split has one. The draw is a hash of the input (of the context for questions), or
+    of the file's name if ``unit`` is ``file``. ``format`` is needed if the files' names do not show
+    it.
 
-    A corpus is the text of txt files, in which a document is a ``unit`` (a paragraph ends at a
-    blank line), or the column ``text`` of the other formats, ``words`` of conll files.
+    The documents of a corpus are the units of txt files (``unit``; a paragraph ends at a blank
+    line), or the column ``text`` of the other formats, or the column ``words`` of conll files.
 
-    A task is the columns of its kind of rows: ``text`` and ``label``, perhaps ``text_pair``;
+    A task reads the columns of its kind of rows: ``text`` and ``label``, perhaps ``text_pair``;
     ``words`` and ``tags``; ``question``, ``context`` and ``answers``; ``text`` and ``target``;
-    ``text``, ``choices`` (one column or several) and ``label``, perhaps ``question``. A setting of
-    such a name gives the column's name in the files. ``columns`` names the columns of a file that
-    has no header; the default is ``[words, tags]`` for a conll file, and FORM and UPOS for a conllu
-    file. ``split`` is a column that names the split of each row. ``delimiter`` separates the
-    columns of csv and tsv files. Tags in ``tag_scheme`` become BIO. With ``empty_cells: skip`` a
-    row that lacks a text or a label is left out. A json file is a list of objects or has SQuAD's
-    form, for which ``unanswerable`` decides whether questions without an answer are kept.
+    ``text``, ``choices`` (one column or several) and ``label``, perhaps ``question``. A setting
+    with the name of such a column gives the column's name in the files. ``columns`` names the
+    columns of a file that has no header; the default is ``[words, tags]`` for a conll file, and
+    FORM and UPOS for a conllu file. ``split`` is a column that names the split of each row.
+    ``delimiter`` separates the columns of csv and tsv files. Tags in ``tag_scheme`` become BIO.
+    With ``empty_cells: skip`` a row that lacks a text or a label is left out. A json file is a list
+    of objects or has SQuAD's form, for which ``unanswerable`` decides whether questions without an
+    answer are kept.
 
-    ``format: parallel``: ``train: train, text: en, target: de`` are the files ``train.en`` and
-    ``train.de``, line by line.
+    ``format: parallel`` reads translations: ``train: train, text: en, target: de`` are the files
+    ``train.en`` and ``train.de``, line by line.
 
     Raises ValueError with the file and the line for a missing file or column, an empty text or
     label, and bytes that are not UTF-8.
@@ -114,7 +116,7 @@ class Files(Source):
             yield from file.examples(kind)
 
     def each_file(self) -> Iterator[SourceFile]:
-        """The files, with all that their readers need to know."""
+        """Yields the files with the settings for reading them and the splits that are given."""
         given = frozenset(self.splits or self._splits_of_column)
         return (replace(file, given=given) for file in self._files())
 
@@ -190,7 +192,7 @@ class Files(Source):
         return file.name if file == self.root else file.relative_to(self.root).as_posix()
 
     def _columns(self, file: Path) -> Columns:
-        """Returns the settings, in which columns at their defaults have the defaults of the file's
+        """Returns the settings for a file. Columns at their defaults get the defaults of the file's
         format."""
         of_format = {
             column: name

@@ -1,4 +1,4 @@
-"""A dataset of the Hugging Face hub, or a local folder in its layout, by ``datasets``.
+"""A dataset of the Hugging Face hub, or a local folder in its layout, read with ``datasets``.
 
 The hub's cache, HF_HOME and HF_HUB_OFFLINE are respected. Data in the cache is not requested again,
 and no code of a dataset runs.
@@ -135,7 +135,7 @@ class Hub(Source):
         import datasets  # the import takes seconds
 
         datasets.disable_progress_bars()
-        # Errors that are logged are raised, too.
+        # The library logs errors and raises them, too.
         datasets.logging.set_verbosity(datasets.logging.CRITICAL)
         configs = _configs(folder)
         chosen = self._chosen(configs)
@@ -206,7 +206,7 @@ class Hub(Source):
             # network.
             HfApi().dataset_info(self.dataset, revision=self.revision, timeout=REACHED_WITHIN_S)
             return Path(snapshot_download(self.dataset, **request))
-        except Exception as error:  # whatever a network can do
+        except Exception as error:  # a network fails in many ways
             raise ValueError(
                 f"dataset: {self.dataset} at revision {self.revision} is not in the cache nor can "
                 f"be downloaded: {_line(error)}\nWithout a network, fill the cache elsewhere (`hf "
@@ -270,7 +270,7 @@ def _configs(folder: Path) -> dict[str, Json]:
             for key in ("data_files", "data_dir")
             for name in _paths(config.get(key) or [])
         ]
-    except Exception as error:  # whatever YAML and its readers raise
+    except Exception as error:  # YAML and its readers raise many kinds
         raise ValueError(f"{card}: no card of a dataset: {_line(error)}") from None
     for name in named:
         _refuse_outside(name, f"{card}: its files")
@@ -287,8 +287,8 @@ def _refuse_outside(name: str, what: str) -> None:
 
 
 def _paths(files: Any) -> list[str]:
-    """Returns the paths in a configuration's ``data_files``: a path, a list, or one of these for
-    each split."""
+    """Returns the paths in a configuration's ``data_files``, which is a path, a list of paths, or a
+    path or a list for each split."""
     all_paths: list[str] = []
     for item in files if isinstance(files, list) else [files]:
         paths = item["path"] if isinstance(item, Mapping) else item
@@ -297,8 +297,8 @@ def _paths(files: Any) -> list[str]:
 
 
 def _named(cells: Settings, features: Settings | None, columns: list[str], place: str) -> Json:
-    """Returns ``cells`` with names of classes in these columns, or in the objects that these
-    columns are fields of."""
+    """Returns ``cells`` with the names of classes in place of their numbers, in these columns or
+    in the objects that these columns are fields of."""
     used = {column if column in cells else column.split(".")[0] for column in columns}
     named = {
         column: _by_name(cells[column], (features or {}).get(column), f"{place}: {column}")

@@ -1,4 +1,4 @@
-"""The documentation that is installed: real English on every machine, without a download."""
+"""The documentation of installed packages: real English on every machine, without a download."""
 
 import gc
 import hashlib
@@ -104,7 +104,7 @@ class InstalledDocs(Source):
                 yield Document(file.path, split_of(file.path), sentences)
 
     def examples(self, kind: Kind) -> Iterator[Labelled]:
-        """Yields the examples of the annotation, whatever kind is requested."""
+        """Returns the examples of ``annotation``; ``kind`` decides only which inputs are equal."""
         self.check(kind)
         annotated = ANNOTATIONS[self.annotation](self._files(), self.packages)
         examples = [
@@ -116,7 +116,8 @@ class InstalledDocs(Source):
         return iter(distinct if self.annotation == "code_spans" else _balanced(distinct))
 
     def reading_s(self, read: set[str]) -> float:
-        """Estimates the time from some files, drawn by size, that are parsed now."""
+        """Estimates the seconds from a sample of the files, which it parses. A file is drawn in
+        proportion to its size."""
         files = []
         for package in self.packages:
             path, package_files = _kept(package, self._versions[package])
@@ -266,8 +267,8 @@ def _parse_file(where: Where) -> str:
 
 
 def _write_once(path: Path, lines: list[str]) -> None:
-    """Writes to a unique temporary name and renames, since stages that race write the same
-    content."""
+    """Writes a file under a unique temporary name and renames it, since other stages may write the
+    same content at the same time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

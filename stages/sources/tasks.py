@@ -23,11 +23,11 @@ class Tasks(Source):
     A task's share of the documents is proportional to the number of its rows, of which no more than
     ``limit`` count, to the power of 1 / ``temperature`` (Raffel et al. 2020, section 3.5.2: at 1
     the mixture is proportional; higher values make it more equal). There are as many documents as
-    rows: the rows of a small task are repeated, and some of a large task are left out. The
-    documents for validation are each row once.
+    rows: the rows of a small task are repeated, and some of a large task are left out. Each
+    validation row is one document.
 
-    All of a task's train rows are mixed, whatever the label budgets are. A fair comparison in a
-    report is with rows of ``all`` labels.
+    All of a task's train rows are mixed, whatever the label budgets are. So a comparison with other
+    runs is fair only at the label budget ``all``.
     """
 
     running_text = False  # one sentence is read, the other is written
@@ -90,7 +90,7 @@ class Tasks(Source):
         self, key_of: Mapping[str, Callable[[Row], str]]
     ) -> tuple[dict[tuple[str, Split], list[Row]], dict[str, int]]:
         """Returns the rows of each task and split that a model may learn from, and the number of
-        train rows that it may not. Rows with equal keys belong in one split."""
+        train rows of each task that it may not. Rows with equal keys belong in one split."""
         all_rows = {
             (task, split): read_jsonl(self.folder / task / "examples" / f"{split}.jsonl")
             for task in self.tasks

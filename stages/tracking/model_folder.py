@@ -24,7 +24,7 @@ EXAMPLE_ROWS = 2
 
 def files_of(cell: CellKey) -> list[Path]:
     """Returns the files that predicting with a cell needs: first the record or the weights of its
-    kept trial with the lowest seeds, then the others; empty if some do not exist."""
+    kept trial with the lowest seeds, then the other files. Empty if a file is missing."""
     is_baseline = cell.method == CLASSICAL
     if is_baseline:
         folder = paths.BASELINES / cell.task / _kept.KEPT
@@ -46,14 +46,14 @@ def files_of(cell: CellKey) -> list[Path]:
 
 
 def seeds_of(trial: Path) -> tuple[int, int]:
-    """Returns the pretraining seed and the fine-tuning seed, with which the name of the file of a
-    kept trial ends."""
+    """Returns the pretraining seed and the fine-tuning seed at the end of the file name of a kept
+    trial."""
     *_, pretrain_seed, finetune_seed = trial.stem.split("-")
     return int(pretrain_seed), int(finetune_seed)
 
 
 def link(source: Path, place: Path) -> None:
-    """Makes a hard link, or a copy on another disk."""
+    """Makes a hard link, or a copy if ``place`` is on another disk."""
     try:
         os.link(source, place)
     except OSError:
@@ -94,7 +94,7 @@ def write_model(
 def _signature(
     kind: Kind, inputs: Sequence[Json], labelled: Sequence[Row], is_baseline: bool
 ) -> "ModelSignature":
-    """Returns the columns that a model takes and gives. Those that it gives are read off right
+    """Returns the input and output columns of a model. The output columns are inferred from right
     answers, so that no model is loaded."""
     import pandas as pd
     from mlflow.models import ModelSignature, infer_signature

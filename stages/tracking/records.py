@@ -1,6 +1,6 @@
 """Records: what MLflow shows of each run.
 
-The fingerprint of a run's inputs identifies it, wherever its files were computed.
+The fingerprint of a run's inputs identifies the run, wherever its files were computed.
 """
 
 import csv
@@ -24,8 +24,8 @@ Point = tuple[str, float, int]  # key, value, step
 Row = dict[str, str]
 K = TypeVar("K")
 
-# The form of this code's names and tags, and part of each fingerprint: a database that an older
-# form filled keeps its runs, which are not current, and gets new ones.
+# The version of the names and tags that this code writes, a part of each fingerprint. A database
+# that an older version filled keeps its runs, which are no longer current, and gets new runs.
 FORM = "4"
 DIGEST = 16  # hexadecimal digits of the hash that identifies data
 
@@ -98,17 +98,18 @@ def best_score(task: str) -> str:
 
 
 def train_metrics(values: Mapping[str, float]) -> dict[str, float]:
-    """Adds the prefix of training, by which MLflow sorts charts into sections."""
+    """Adds the prefix ``train/``, by which MLflow sorts charts into sections."""
     return {f"train/{key}": value for key, value in values.items()}
 
 
 def at_rate(measured: Mapping[str, float], rate: float) -> dict[str, float]:
-    """Names the curves of one of several learning rates that a run tries."""
+    """Adds ``_at_RATE`` to the names of curves, for one of several learning rates that a run tries.
+    Leaves out the curve ``lr``."""
     return {f"{key}_at_{rate}": value for key, value in measured.items() if key != "lr"}
 
 
 def cost_metrics(measured: Mapping[str, float]) -> dict[str, float]:
-    """Adds an estimate of energy to the measured costs, and the prefix of costs."""
+    """Adds an estimate of energy to the measured costs, and the prefix ``cost/``."""
     costs = dict(measured)
     energy = Energy.of(costs.get("processor_time_s", 0.0), costs.get("gpu_energy_j"))
     if energy is not None:
@@ -117,7 +118,8 @@ def cost_metrics(measured: Mapping[str, float]) -> dict[str, float]:
 
 
 def objective_tags(objective: str, corpus: str) -> dict[str, str]:
-    """``pretrained`` keeps an average over runs from mixing those from scratch with others."""
+    """Returns the tags of an objective. The tag ``pretrained`` keeps averages over runs from mixing
+    pretrained runs with runs from scratch."""
     pretrained = objective != NONE
     return {
         "objective": objective,
@@ -127,7 +129,7 @@ def objective_tags(objective: str, corpus: str) -> dict[str, str]:
 
 
 def corpus_data(name: str) -> list[Data]:
-    """The corpus ``name``; empty if its files do not exist."""
+    """Returns the corpus ``name`` as the input of a run; empty if its files do not exist."""
     path = paths.CORPORA / name / "corpus.json"
     if not path.exists():
         return []
@@ -137,7 +139,7 @@ def corpus_data(name: str) -> list[Data]:
 
 
 def flat(values: Settings, prefix: str = "") -> dict[str, str]:
-    """``{"training": {"lr": 0.1}}`` -> ``{"training.lr": "0.1"}``."""
+    """Returns ``{"training.lr": "0.1"}`` for ``{"training": {"lr": 0.1}}``."""
     pairs: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
@@ -156,7 +158,7 @@ def numbers(values: Settings) -> dict[str, float]:
 
 
 def rows(path: Path) -> list[Row]:
-    """The rows of a CSV file; empty if it does not exist."""
+    """Returns the rows of a CSV file; empty if it does not exist."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:

@@ -2,8 +2,8 @@
 under the alias ``best``.
 
 A version belongs to the run of its trials. Its files are hard links to those of the study where the
-disk allows that: DVC and the stages replace files and never write into one. Of the versions that
-are not the best, the latest is kept.
+disk allows that: DVC and the stages replace files and never write into one. Besides the best
+version, only the latest other version is kept.
 """
 
 import shutil
@@ -47,8 +47,8 @@ def register(
 ) -> None:
     """Registers the best model of each task and gives it the alias.
 
-    ``run_ids`` are MLflow's, by the names of the records; ``loader`` is the module that
-    ``mlflow.pyfunc`` loads models with.
+    ``run_ids`` are MLflow's ids of runs, by the names of the records. ``loader`` is the module with
+    which ``mlflow.pyfunc`` loads models.
     """
     ours = f"tags.study = '{params.study}'"
     models = client.search_registered_models(ours, max_results=MAX_NAMES)
@@ -67,8 +67,8 @@ def register(
 
 
 def best_cell(records: Sequence[RunRecord], task: str) -> RunRecord | None:
-    """The cell of a run or of a baseline that the report puts first at the most labels; None if the
-    report has not seen all trials of the task."""
+    """Returns the cell of a run or a baseline that the report puts first at the most labels, or
+    None if the report has not seen all trials of the task."""
     cells = [r for r in records if r.kind == "trials" and r.tags["task"] == task]
     if any("seeds" not in cell.tags for cell in cells):
         return None
@@ -79,7 +79,7 @@ def best_cell(records: Sequence[RunRecord], task: str) -> RunRecord | None:
 
 
 def _update(client: "MlflowClient", name: str, run_id: str, best: RunRecord, loader: str) -> None:
-    """Gives the version of a run the alias, and creates it if it does not exist."""
+    """Gives the alias to the version of a run, and creates the version if it does not exist."""
     files = files_of(_cell(best))
     versions = client.search_model_versions(f"name = '{name}'")
     own = next((version for version in versions if version.run_id == run_id), None)
@@ -113,7 +113,7 @@ def _tags(best: RunRecord, trial: Path) -> dict[str, str]:
 
 
 def _verdict(tags: Mapping[str, str]) -> str:
-    """The sentences of the report on a task."""
+    """Returns the sentences of the report on a task."""
     return "\n\n".join(
         f"The report: {row['use']} {row['against']} {row['runs']}"
         for row in rows(paths.REPORTS / "answer.csv")
@@ -140,6 +140,6 @@ def _save(
             client.log_artifacts(run_id, folder)
         return f"{client.get_run(run_id).info.artifact_uri}/model"
     folder = _folder(name, run_id)
-    shutil.rmtree(folder, ignore_errors=True)  # of an interruption
+    shutil.rmtree(folder, ignore_errors=True)  # left by an interruption
     write_model(folder, best.tags["task"], files, loader)
     return folder.resolve().as_uri()

@@ -12,7 +12,7 @@ from stages.core.params import Params
 from stages.evaluation.metrics import scale_of
 from stages.tracking.records import RunRecord, best_score
 
-LEADERBOARD = "leaderboard_"  # and a task
+LEADERBOARD = "leaderboard_"  # followed by the name of a task
 CURRENT = 'tags.current="true"'
 LEADERBOARD_METRICS = ("score", "score_low", "score_high")
 LEADERBOARD_METRICS += ("gain_over_scratch", "gain_over_scratch_low", "gain_over_scratch_high")
@@ -28,9 +28,10 @@ NAME_WIDTH, COLUMN_WIDTH = 330, 170  # pixels
 
 @dataclass(frozen=True)
 class SavedView:
-    """``filter`` and ``order`` are those of MLflow's search; each of ``charts`` shows a metric."""
+    """A view: ``filter`` and ``order`` in the form of MLflow's search, and a chart for each metric
+    in ``charts``."""
 
-    key: str  # of its link
+    key: str  # its name in its link
     title: str
     filter: str
     metrics: Sequence[str]
@@ -42,17 +43,18 @@ class SavedView:
 
     @property
     def query(self) -> str:
-        """The part of its link that names it."""
+        """The part of the view's link that names the view."""
         charts = "&compareRunsMode=CHART" if self.opens_charts else ""
         return f"viewStateShareKey={self.key}{charts}"
 
     def saved(self, place: int) -> str:
-        """The tag's value; the menu lists views with a higher ``place`` first."""
+        """Returns the value of the view's tag. The menu lists views with a higher ``place``
+        first."""
         times = {"createdAt": place, "updatedAt": place}
         return json.dumps({"name": self.title, **times, "state": json.dumps(self._state())})
 
     def _state(self) -> Json:
-        """The state of MLflow's page."""
+        """Returns the state of MLflow's page that shows the view."""
         columns = [f"metrics.`{key}`" for key in self.metrics]
         columns += [f"tags.`{key}`" for key in self.tags]
         shown = {"display": True, "isReordered": True, "deleted": False, "isGenerated": False}
@@ -70,17 +72,19 @@ class SavedView:
         }
 
     def _chart(self, metric: str) -> Json:
-        """A bar for each run; MLflow draws lines instead where a run has several steps."""
+        """Returns a chart with a bar for each run. If a run has several steps, MLflow draws
+        lines."""
         shown = {"runsCountToCompare": 20, "deleted": False, "isGenerated": True}
         names = {"metricKey": metric, "displayName": metric, "metricSectionId": self.key}
         return {"uuid": f"{self.key}/{metric}", "type": "BAR", **names, **shown}
 
 
 def saved_views(params: Params, records: Sequence[RunRecord]) -> list[SavedView]:
-    """The scores on all tasks, a leaderboard of each task, and the curves of pretrainings.
+    """Returns the views of the scores on all tasks, of a leaderboard for each task, and of the
+    curves of pretrainings.
 
-    MLflow hides the runs of a list that is in the order of time below their parents, so each list
-    is in the order of a metric.
+    In a list that is ordered by time, MLflow hides runs below their parents. So each list is
+    ordered by a metric.
     """
     parents = [record for record in records if record.kind in ("group", "baseline")]
     known = _metrics(parents)
@@ -108,8 +112,8 @@ def saved_views(params: Params, records: Sequence[RunRecord]) -> list[SavedView]
 
 
 def _by_first(best: Mapping[str, str], records: Sequence[RunRecord]) -> tuple[str, bool]:
-    """Returns the order by the score on the first task, the best run first, and whether it
-    ascends; that of time if no task has scores."""
+    """Returns the key that orders runs, and whether the order ascends: by the score on the first
+    task, the best run first, or by time if no task has scores."""
     for task, key in best.items():
         metric = next(r.tags["metric"] for r in records if r.tags.get("task") == task)
         return f"metrics.`{key}`", scale_of(metric).lower_is_better
@@ -132,5 +136,5 @@ def _leaderboard(task: str, cells: Sequence[RunRecord]) -> SavedView:
 
 
 def _metrics(records: Iterable[RunRecord]) -> dict[str, None]:
-    """All keys of metrics, in their order."""
+    """Returns all keys of metrics, in their order, as the keys of a dict."""
     return {key: None for r in records for key in (*(key for key, *_ in r.points), *r.costs)}

@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 def address() -> str:
-    """MLFLOW_TRACKING_URI, or an SQLite database in the project."""
+    """Returns MLFLOW_TRACKING_URI, or the address of an SQLite database in the project."""
     return os.environ.get("MLFLOW_TRACKING_URI") or _default_address()
 
 
@@ -51,7 +51,8 @@ def _default_address() -> str:
 
 
 def client() -> "mlflow.MlflowClient":
-    """Connect to the store; call it within ``exclusive``, because it creates a missing database."""
+    """Returns a client of the store. Call it within ``exclusive``, because it creates a missing
+    database."""
     for key, value in SETTINGS.items():
         os.environ.setdefault(key, value)
     if address().startswith(SQLITE):
@@ -65,10 +66,11 @@ def client() -> "mlflow.MlflowClient":
 
 
 def _prepare(database: Path) -> None:
-    """Let readers and a writer of the file not wait for each other (SQLite's write-ahead log).
+    """Switches the file to SQLite's write-ahead log, so that readers and a writer do not wait for
+    each other.
 
-    Raises sqlite3.Error for a file that is no database or cannot be written, with which MLflow
-    would try to connect for minutes.
+    Raises sqlite3.Error for a file that is no database or cannot be written, to which MLflow would
+    try to connect for minutes.
     """
     database.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(database)) as connection:
@@ -76,13 +78,14 @@ def _prepare(database: Path) -> None:
 
 
 def artifacts() -> str | None:
-    """The address of the experiment's files; None if MLFLOW_TRACKING_URI decides where they are."""
+    """Returns the address of the experiment's files, or None if MLFLOW_TRACKING_URI decides it."""
     return ARTIFACTS.resolve().as_uri() if address() == _default_address() else None
 
 
 def exclusive() -> AbstractContextManager[None]:
-    """A lock for one process at a time: two that create the database both fail, and both would add
-    the same run. Raises LockHeld after some time."""
+    """Returns a lock that one process holds at a time. Without it, two processes that create the
+    database would both fail, and two processes could add the same run. Raises LockHeld if another
+    process holds the lock for too long."""
     return hold(LOCK)
 
 

@@ -102,7 +102,8 @@ def _parent(
     """Returns the record of a run with all of its seeds or of a baseline, with the answers of its
     cells as ``score/TASK/METHOD/BUDGET_low``, and its best score on each task.
 
-    Its fingerprint covers them: MLflow cannot replace a metric, so other answers are another run.
+    Its fingerprint covers the answers. MLflow cannot replace a metric, so other answers are shown
+    as another run.
     """
     points = [
         (f"{answer}/{place}{key.removeprefix(answer)}", value, 0)
@@ -161,7 +162,7 @@ def _pretraining(checkpoint: RunKey, params: Params) -> RunRecord:
         curves = train_metrics(at_rate(_measured(row), float(row["rate"])))
         record.points.extend((key, value, int(row["step"])) for key, value in curves.items())
     if "lr" in summary:
-        summary["kept_lr"] = summary["lr"]  # the curve of that name falls and rises
+        summary["kept_lr"] = summary["lr"]  # `lr` is the name of the rate's curve
     ends = train_metrics(numbers(summary))
     record.points.extend((key, value, 0) for key, value in ends.items() if key not in drawn)
     record.inputs.extend(corpus_data(about["corpus"]))
@@ -172,13 +173,13 @@ def _pretraining(checkpoint: RunKey, params: Params) -> RunRecord:
 
 
 def _measured(row: Row) -> dict[str, float]:
-    """The finite numbers in a row of a history: a step that diverged has NaN."""
+    """Returns the finite numbers in a row of a history: a step that diverged has NaN."""
     named = {key: float(row[key]) for key in PRETRAINING_CURVES if row[key]}
     return {key: value for key, value in named.items() if math.isfinite(value)}
 
 
 def _comparison(study: str) -> RunRecord:
-    """The report with its tables and figures."""
+    """Returns the record of the report with its tables and figures."""
     files = sorted(path for path in paths.REPORTS.rglob("*") if path.is_file())
     return RunRecord(
         "comparison",

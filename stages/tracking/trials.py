@@ -72,7 +72,7 @@ class Results:
 
 
 def _task_data(name: str) -> list[Data]:
-    """The task ``name``; empty if its files do not exist."""
+    """Returns the task ``name`` as the input of a run; empty if its files do not exist."""
     path = paths.examples(name) / "task.json"
     if not path.exists():
         return []
@@ -91,8 +91,8 @@ def cell_records(
 ) -> list[RunRecord]:
     """Returns the cells of a run or of a baseline, each before its trials.
 
-    ``fingerprints`` are those of the checkpoints, by their seeds; ``tags`` and ``settings`` are
-    those that all seeds have in common.
+    ``fingerprints`` are the fingerprints of checkpoints, by their seeds. ``tags`` and ``settings``
+    are the tags and settings that all seeds have in common.
     """
     records: list[RunRecord] = []
     for key, trials in results.trials.items():
@@ -165,7 +165,7 @@ def _trial(
 
 
 def _amounts(trials: Sequence[Row]) -> list[Point]:
-    """The means of the columns that all trials fill."""
+    """Returns the means of the columns that all trials fill."""
     named = {f"train/{key}": key for key in TRAINED} | {f"cost/{key}": key for key in AMOUNTS}
     return [
         (name, mean(trials, key), 0)
@@ -175,7 +175,8 @@ def _amounts(trials: Sequence[Row]) -> list[Point]:
 
 
 def _mean_costs(trials: Iterable[RunRecord]) -> dict[str, float]:
-    """The mean of each cost over the trials that have it: only the first seed has a latency."""
+    """Returns the mean of each cost over the trials that have it: only the first seed has a
+    latency."""
     values: dict[str, list[float]] = {}
     for trial in trials:
         for key, value in trial.costs.items():

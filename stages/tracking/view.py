@@ -4,7 +4,7 @@
 training, nothing is logged twice, and superseded runs lose the tag ``current``. The timestamp of a
 point is its step, because MLflow drops a point that it already has.
 
-mlflow is imported late: that takes longer than a small stage.
+mlflow is imported late, because the import takes longer than a small stage.
 """
 
 import json
@@ -33,9 +33,9 @@ NOTE = "The rest is in `reports/index.html`, a page for the browser, and `report
 
 
 def reconcile(params: Params, *, loader: str | None = None) -> dict[str, str]:
-    """Makes MLflow show what the files of the study say; returns the paths of its pages by their
-    titles, that of the scores first. With ``loader``, the module that loads a model for MLflow, the
-    best models are registered.
+    """Makes MLflow show the results in the files of the study. Returns the paths of MLflow's pages
+    by their titles, the page of scores first. With ``loader``, the module that loads a model for
+    MLflow, the best models are registered.
 
     A failure prints one line of warning and returns no page. Raises LockHeld if another process
     keeps MLflow for itself.
@@ -86,8 +86,8 @@ class View:
         return experiment
 
     def begin(self, record: RunRecord, started: float) -> "Run":
-        """The run with this fingerprint, or a new one that began at ``started`` (seconds since the
-        epoch)."""
+        """Returns the run with the record's fingerprint, or a new one that began at ``started``
+        (seconds since the epoch)."""
         if record.fingerprint not in self._runs:
             self._runs[record.fingerprint] = self.client.create_run(
                 self.experiment.experiment_id,
@@ -100,7 +100,8 @@ class View:
         return self._runs[record.fingerprint]
 
     def show(self, record: RunRecord) -> None:
-        """Logs what MLflow lacks of a record, after its parent, and tags it as current."""
+        """Logs what MLflow lacks of a record, and tags its run as current. The record's parent must
+        be shown before."""
         run = self.begin(record, time.time() - record.costs.get("cost/wall_time_s", 0))
         self.run_ids[record.name] = run.info.run_id
         tags = record.tags | {"current": "true", "content": record.content}
@@ -164,15 +165,15 @@ class View:
             )
 
     def retire_others(self) -> None:
-        """Runs that are not shown lose the tag ``current``."""
+        """Sets the tag ``current`` of runs that are not shown to false."""
         shown = {*self.run_ids.values()}
         for run in self._runs.values():
             if run.info.run_id not in shown and run.data.tags.get("current") == "true":
                 self.client.set_tag(run.info.run_id, "current", "false")
 
     def arrange(self, views: Sequence[SavedView]) -> dict[str, str]:
-        """Saves views of the list of runs, and links them in the experiment's note; returns their
-        paths by their titles."""
+        """Saves views of the list of runs, and links them in the experiment's note. Returns the
+        paths of the views by their titles."""
         identity = self.experiment.experiment_id
         page = f"#/experiments/{identity}/runs?workflowType=machine_learning"
         pages = {view.title: f"{page}&{view.query}" for view in views}
@@ -191,6 +192,6 @@ class View:
 
 @cache
 def _commit() -> dict[str, str]:
-    """The tag with the commit that is checked out; empty outside of git."""
+    """Returns the tag with the commit that is checked out; empty outside of git."""
     git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
     return {} if git.returncode else {"mlflow.source.git.commit": git.stdout.strip()}
