@@ -28,7 +28,7 @@ new: setup ## write a study of your labelled files: DATA=reviews.csv [TEXT=folde
 	@python -m stages.commands.new $${TEXT:+"--corpus=$$TEXT"} \
 	    --minutes $(or $(MINUTES),10) $(if $(FORCE),--force) $(FLAGS) $${DATA:+-- "$$DATA"}
 
-repro: setup ## run the study of params.yaml (STUDY=FILE: put there first), what changed of it (JOBS=N: N jobs side by side, else as many as fit), and show the comparison
+repro: setup ## run what changed of the study in params.yaml (STUDY=FILE: put it there first; JOBS=N: N jobs side by side, else as many as fit), and show the comparison
 	@exec python -m stages.commands.repro --jobs $(or $(JOBS),auto) $${STUDY:+"--study=$$STUDY"} \
 	    $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 	@python -m stages.commands.summary
