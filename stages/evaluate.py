@@ -4,7 +4,7 @@ No other stage reads the test labels.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,11 +16,19 @@ from stages.core.artifacts import Json, read_json, read_jsonl, replacing, write_
 from stages.core.keys import CellKey, TrialKey
 from stages.core.plans import EvaluationPlan
 from stages.core.process import run_stage
-from stages.evaluation.calibration import ReliabilityRecord, calibration, reliability
+from stages.evaluation.calibration import (
+    Calibration,
+    CoverageRecord,
+    ReliabilityRecord,
+    calibration,
+    coverage,
+    reliability,
+)
 from stages.evaluation.confusion import ConfusionRecord, Pairs, has_confusion, pairs, records
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.examples import examples, shown_trials
 from stages.evaluation.metrics import score
+from stages.evaluation.rare_class import RareClass, rare_class
 from stages.evaluation.records import (
     EpochRecord,
     InputRecord,
@@ -32,6 +40,7 @@ from stages.evaluation.records import (
     TextBitsRecord,
     TrialRecord,
     TryRecord,
+    ValidationRecord,
     discard_unlisted,
     read,
     write,
@@ -62,8 +71,10 @@ def main(plan: EvaluationPlan, task: str) -> None:
     predictions: dict[str, Mapping[str, str]] = {}  # for the trials that examples show
     answered: list[tuple[CellKey, list[str], list[str], list[float | None]]] = []
     confused: list[tuple[CellKey, Pairs]] = []  # one for each trial, if the kind has classes
+    covered: list[CoverageRecord] = []
     for folder in tqdm([*runs, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
-        answers, probabilities = _answers(folder)
+        answers, probabilities, calibrated = _answers(folder)
+        validation = _validation(folder)
         unscored = read(folder / "trials.csv", TrialRecord)
         predictions |= {run: answers[trial.key] for run, trial in shown_trials(unscored).items()}
         for trial in unscored:
@@ -77,9 +88,14 @@ def main(plan: EvaluationPlan, task: str) -> None:
                 value=score(about["metric"], *pair),
                 other_metric=about["other_metric"],
                 other_value=score(about["other_metric"], *pair),
-                **_calibration(*pair, given),
+                **_fields(calibration(*pair, given)),
+                **_fields(rare_class(*pair, given, about["labels"])),
             )
             answered.append((key.cell, *pair, given))
+            at_temperature = [calibrated[key][id] for id in gold]
+            covered += coverage(
+                key, trial.temperature, validation[key], *pair, given, at_temperature
+            )
             trials.append(scored)
             by_row.append(row_scores(about["metric"], *pair))
             if has_confusion(kind):
@@ -100,17 +116,30 @@ def main(plan: EvaluationPlan, task: str) -> None:
         write_jsonl(folder / "examples.jsonl", shown)
         write(folder / "confusion.csv", ConfusionRecord, records(confused))
         write(folder / "reliability.csv", ReliabilityRecord, reliability(answered))
+        write(folder / "coverage.csv", CoverageRecord, covered)
 
 
-def _answers(
-    folder: Path,
-) -> tuple[Mapping[TrialKey, dict[str, str]], Mapping[TrialKey, dict[str, float | None]]]:
-    """Returns the predictions and their probabilities, both by trial and then by row id."""
+Numbers = Mapping[TrialKey, dict[str, float | None]]  # by trial and then by row id
+
+
+def _answers(folder: Path) -> tuple[Mapping[TrialKey, dict[str, str]], Numbers, Numbers]:
+    """Returns the predictions, their probabilities, and these at the temperature of the trial."""
     answers: dict[TrialKey, dict[str, str]] = defaultdict(dict)
     probabilities: dict[TrialKey, dict[str, float | None]] = defaultdict(dict)
+    calibrated: dict[TrialKey, dict[str, float | None]] = defaultdict(dict)
     for row in read(folder / "predictions.csv.gz", PredictionRecord):
         answers[row.key][row.id], probabilities[row.key][row.id] = row.prediction, row.probability
-    return answers, probabilities
+        calibrated[row.key][row.id] = row.calibrated
+    return answers, probabilities, calibrated
+
+
+def _validation(folder: Path) -> Mapping[TrialKey, list[ValidationRecord]]:
+    """Returns the predictions of validation rows by trial; baselines have none."""
+    by_trial: dict[TrialKey, list[ValidationRecord]] = defaultdict(list)
+    if (path := folder / "validation.csv.gz").exists():
+        for row in read(path, ValidationRecord):
+            by_trial[row.key].append(row)
+    return by_trial
 
 
 def _scored_tries(
@@ -131,11 +160,9 @@ def _scored_tries(
         yield ScoredTry(**asdict(tried), value=value)
 
 
-def _calibration(
-    gold: Sequence[str], predicted: Sequence[str], probabilities: Sequence[float | None]
-) -> Json:  # of ScoredTrial
-    calibrated = calibration(gold, predicted, probabilities)
-    return {} if calibrated is None else asdict(calibrated)
+def _fields(measured: Calibration | RareClass | None) -> Json:
+    """Returns the fields of ScoredTrial that are measured by probabilities."""
+    return {} if measured is None else asdict(measured)
 
 
 def _kept_curves(curves: Iterable[EpochRecord], trials: Iterable[TrialRecord]) -> list[EpochRecord]:

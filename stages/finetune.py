@@ -169,6 +169,8 @@ def _write(
     records.write(folder / "estimates.csv", EstimateRecord, estimates)
     predictions = [row for outcome in outcomes for row in outcome.predictions]
     records.write(folder / "predictions.csv.gz", records.PredictionRecord, predictions)
+    validation = [row for outcome in outcomes for row in outcome.validation]
+    records.write(folder / "validation.csv.gz", records.ValidationRecord, validation)
     tries = [row for outcome in outcomes for row in outcome.tries]
     records.write(folder / "tries.csv", records.TryRecord, tries)
     lost = [row for outcome in outcomes for row in outcome.lost_predictions]

@@ -120,7 +120,13 @@ def write_task(kind: str, rows: Sequence[Json], labels: Sequence[Json], metric: 
     examples = paths.examples("tag")
     examples.mkdir(parents=True, exist_ok=True)
     other = "word_accuracy" if kind == "tagging" else "macro_f1"
-    about = {"task": {"name": kind}, "kind": kind, "metric": metric, "other_metric": other}
+    about = {
+        "task": {"name": kind},
+        "kind": kind,
+        "metric": metric,
+        "other_metric": other,
+        "labels": [],
+    }
     write_json(examples / "task.json", about)
     with_ids = [[{"id": f"id{i}", **row} for i, row in enumerate(part)] for part in (rows, labels)]
     write_jsonl(examples / "test.jsonl", with_ids[0])

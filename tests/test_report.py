@@ -28,7 +28,8 @@ COLUMNS = (
     "lineage_tokens,lineage_flops,finetune_flops,lr,"
     "num_pretrained_params,used_architecture,lineage_bytes,"
     "best_epoch,num_epochs,num_steps,last_train_loss,best_is_last,chosen_in_warmup,"
-    "still_improving,converged,C,num_tries,at_edge,metric,value,calibration_error"
+    "still_improving,converged,C,num_tries,at_edge,metric,value,calibration_error,"
+    "rare_class,average_precision,recall_at_precision"
 )
 SOME = {name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")}
 
@@ -150,7 +151,7 @@ def test_report_has_the_same_bytes_in_another_process(reported: Path, tmp_path: 
     written = {path.relative_to(reported) for path in reported.rglob("*") if path.is_file()}
     again = tmp_path / "reports"
     assert {path.relative_to(again) for path in again.rglob("*") if path.is_file()} == written
-    assert len(written) == 18 + 2 * 8  # a picture is an SVG and a PNG
+    assert len(written) == 19 + 2 * 8  # a picture is an SVG and a PNG
     for path in written:
         assert (again / path).read_bytes() == (reported / path).read_bytes(), path
 

@@ -1,8 +1,10 @@
 """The stages that train, one after the other, on a little text."""
 
 import csv
+import math
 import shutil
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from sklearn.metrics import average_precision_score
 
 from stages import encode_corpus, evaluate, finetune, fit_baseline, pretrain, train_tokenizer
 from stages.checking.faults import find_faults
@@ -20,6 +23,7 @@ from stages.core.params import Budget, Method, Params, PublishedTokenizer, Run
 from stages.core.seeding import torch_stream
 from stages.core.study_file import load
 from stages.evaluation import records
+from stages.evaluation.calibration import CoverageRecord, at_temperature
 from stages.kinds._kind import KINDS, SPLITS
 from stages.models._backbone import MODELS, Backbone
 from stages.models._heads import gather
@@ -33,9 +37,9 @@ from stages.training.device import resolve
 from stages.training.loop import mean_loss
 from stages.training.pretraining import PretrainingData, validation_batches
 from stages.trials import kept
-from stages.trials.no_answer import best_threshold
 from stages.trials.prediction import predict
 from stages.trials.setup import TrialSetup
+from stages.trials.thresholds import best_threshold
 from tests.small import VOCAB_SIZE, documents, headless, small_tokenizer, with_encoder_decoder
 from tests.small_hub import checkpoint, revision_of
 from tests.small_study import finetune_plan, run_stage, write_corpus, write_inputs
@@ -253,6 +257,75 @@ def test_questions_about_contexts_of_several_windows(params: Params) -> None:
             assert trial.threshold == best_threshold("squad_f1", gold, answers_of[split])
     given = [p.prediction for p in predictions if p.method == "full"]
     assert given == [answer.at(trial.threshold) for answer in answers_of["test"]]
+
+
+def test_rare_class_with_weights_and_a_threshold(params: Params) -> None:
+    """From prepared rows to coverage. Each trial tries both losses, its threshold is the best on
+    validation, and its test probabilities at its temperature are those of a kept trial."""
+    lines = [line for document in documents() for line in document if len(line) > 30]
+    rows = [{"text": line, "label": "rare" if "class" in line else "usual"} for line in lines]
+    assert 0.02 < sum(row["label"] == "rare" for row in rows[:400]) / 400 < 0.2
+    settings = {"class_weights": ["none", "balanced"], "threshold": "validation"}
+    settings |= {"pooling": "mean", "dropout": 0.0}
+    metrics = ("macro_f1", "accuracy")
+    write_task("rare", "classification", rows[:400], (200, 100, 100), metrics, **settings)
+    runs = {"encoder_scratch": params.runs["encoder_scratch"]}
+    study = study_of(params, runs, "rare", label_budgets=["all"], seeds=[1])
+    pretrained(study)
+    for stage in (finetune, evaluate):
+        run_stage(study, stage, "rare")
+    folder = Path("data/finetuned/rare/encoder_scratch")
+    tries = records.read(folder / "tries.csv", records.TryRecord)
+    assert {(t.method, t.settings["class_weights"]) for t in tries} == {
+        *product(("full", "linear_probe"), ("none", "balanced"))
+    }
+    losses = {
+        (t.method, t.initial_weights, t.settings["class_weights"]): t.validation_loss for t in tries
+    }
+    assert len({*losses.values()}) == len(losses), "weights change what is learnt"
+    predictions = records.read(folder / "predictions.csv.gz", records.PredictionRecord)
+    on_validation = records.read(folder / "validation.csv.gz", records.ValidationRecord)
+    covered = records.read(paths.EVALUATED / "rare/coverage.csv", CoverageRecord)
+    device = resolve(params.compute, threads=1)
+    test = read_jsonl(paths.test_labels("rare"))
+    is_rare = {row["id"]: row["label"] == "rare" for row in test}
+    for trial in scores("rare"):
+        path = folder / f"weights/{trial.method}-all-1-1.safetensors"
+        about = kept.read(path)
+        setup = kept.setup_of(about, path)
+        model, answers_of = kept.rebuilt(about, setup, path), {}
+        gold = [row["label"] for row in read_jsonl(paths.examples("rare") / "validation.jsonl")]
+        for split in ("validation", "test"):
+            some = read_jsonl(paths.examples("rare") / f"{split}.jsonl")
+            answers_of[split] = predict(setup.task, model, some, setup.task.encode(some), device)
+            if split == "validation":
+                best = best_threshold("macro_f1", gold, answers_of[split])
+                assert about.threshold == pytest.approx(best, abs=1e-4)
+        of_trial = [p for p in predictions if p.method == trial.method]
+        for written, answer in zip(of_trial, answers_of["test"], strict=True):
+            assert answer.scores is not None and trial.temperature is not None
+            assert written.prediction == answer.at(about.threshold)
+            assert written.probability == pytest.approx(answer.scores[written.prediction], abs=1e-4)
+            scaled = at_temperature(answer.scores, trial.temperature)
+            assert written.calibrated == pytest.approx(scaled[written.prediction], abs=1e-3)
+        by_id = {
+            row["id"]: answer.scores["rare"]
+            for row, answer in zip(some, answers_of["test"], strict=True)
+            if answer.scores is not None
+        }
+        expected = average_precision_score([*is_rare.values()], [by_id[id] for id in is_rare])
+        assert (trial.rare_class, trial.average_precision) == (
+            "rare",
+            pytest.approx(expected, abs=1e-3),
+        )
+        right = sum(row.right for row in on_validation if row.method == trial.method)
+        chosen = [answer.at(about.threshold) for answer in answers_of["validation"]]
+        assert right == sum(a == b for a, b in zip(gold, chosen, strict=True))
+        for row in (row for row in covered if row.method == trial.method):
+            least = math.inf if row.min_confidence is None else row.min_confidence
+            answered = [p for p in of_trial if p.probability is not None and p.probability >= least]
+            assert (row.num_answered, row.num_test) == (len(answered), 100)
+            assert row.calibration_error == pytest.approx(trial.calibration_error)
 
 
 def test_finetune_stores_the_weights_that_ever_train(params: Params) -> None:

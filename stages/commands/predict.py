@@ -12,7 +12,8 @@ Rows are read from FILE or from the standard input:
   conll, conllu a word per line, in the first column (FORM); blank lines between sentences
 
 The columns are the inputs of the task: text (and text_pair if the task has pairs), words, ... The
-output has for each row its "id", or else its "line", and the prediction.
+output has for each row its "id", or else its "line", the prediction, and the probability of each
+label ("scores"), where there are any; a baseline has the "probability" of its prediction.
 """
 
 import argparse
@@ -39,7 +40,13 @@ from stages.sources._formats import FORMATS, Record, format_of, read, records
 from stages.training.device import Device
 from stages.trials.kept import KeptTrial, path_of, rebuilt
 from stages.trials.lookup import opened
-from stages.trials.new_rows import NewRow, baseline_predictions, device_for, predictions
+from stages.trials.new_rows import (
+    Abstention,
+    NewRow,
+    baseline_predictions,
+    device_for,
+    predictions,
+)
 
 BAR_AFTER_S = 3.0  # short inputs need no progress bar
 # The column of words in formats whose columns have no names.
@@ -92,37 +99,59 @@ def _parser() -> argparse.ArgumentParser:
         metavar="INPUT=COLUMN",
         help="the column of an input, if it has another name; can be repeated",
     )
+    parser.add_argument(
+        "--min-confidence",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="predictions of a lower probability are left empty",
+    )
     parser.add_argument("--output", type=Path, help="a file to write, whole or not at all")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     return parser
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the predictions; raises ValueError for a trial that was not kept and for input that
-    cannot be read."""
-    trial = chosen_trial(options)
+    """Writes the predictions, and to stderr the share of rows that ``--min-confidence`` leaves
+    without one; raises ValueError for a trial that was not kept and for input that cannot be
+    read."""
+    if not 0 <= options.min_confidence <= 1:
+        raise ValueError(f"--min-confidence: must be from 0 to 1, not {options.min_confidence:g}")
+    trial, abstention = chosen_trial(options), Abstention(options.min_confidence)
     predicted = _by_baseline if trial.method == CLASSICAL else _by_model
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in predicted(trial, options))
+    rows = predicted(trial, options, abstention)
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if options.output is None:
         _write(lines, sys.stdout.write, bar=not sys.stdout.isatty())
     elif options.output.is_dir():
         raise ValueError(f"--output: {options.output} is a folder")
     else:
         _write_file(lines, options.output)
+    if abstention.min_confidence and abstention.num_rows:
+        number, total = abstention.num_unanswered, abstention.num_rows
+        print(
+            f"{number:,} of {total:,} rows ({number / total:.1%}) have no prediction: their "
+            f"probability is below {abstention.min_confidence:g}",
+            file=sys.stderr,
+        )
 
 
-def _by_model(trial: TrialKey, options: argparse.Namespace) -> Iterator[Json]:
+def _by_model(
+    trial: TrialKey, options: argparse.Namespace, abstention: Abstention
+) -> Iterator[Json]:
     kept, setup = opened(trial)
     rows = _rows(options, setup.examples)  # before the model is loaded
     device = _device(options.device, kept)
     model = rebuilt(kept, setup, path_of(trial)).to(device.torch)
-    return predictions(kept, setup, model, rows, device)
+    return predictions(kept, setup, model, rows, device, abstention)
 
 
-def _by_baseline(trial: TrialKey, options: argparse.Namespace) -> Iterator[Json]:
+def _by_baseline(
+    trial: TrialKey, options: argparse.Namespace, abstention: Abstention
+) -> Iterator[Json]:
     examples = paths.examples(trial.task)
     rows = _rows(options, examples)
-    return baseline_predictions(*_kept.refit(_kept.path_of(trial), examples), rows)
+    return baseline_predictions(*_kept.refit(_kept.path_of(trial), examples), rows, abstention)
 
 
 # What is read ------------------------------------------------------------------------------------

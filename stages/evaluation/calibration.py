@@ -1,15 +1,24 @@
-"""Calibration: how close the probabilities of a model's predictions are to its accuracy."""
+"""Calibration: how close the probabilities of a model's predictions are to its accuracy, and what
+can be answered at a stated accuracy."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from stages.core.keys import CellKey
+from stages.core.keys import CellKey, TrialKey
+from stages.evaluation.records import TrialRow, ValidationRecord
 
 NUM_BINS = 15
+LEAST_FITTED = 50  # validation rows for a temperature
+MOST_LOG_TEMPERATURE = 3.0  # temperatures from 1/20 to 20
+AT_BOUND = 0.01
+TINY = 1e-30  # a probability that was rounded to 0
+STATED_ACCURACIES = (0.8, 0.9, 0.95, 0.99)
+LEAST_ANSWERED = 20  # validation rows whose accuracy chooses a threshold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +88,112 @@ def reliability(
                 mean_probability=probability / number,
                 accuracy=right / number,
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoverageRecord(TrialRow):
+    """The test rows that a trial answers at a stated accuracy, by the probability of the prediction
+    from which validation rows reach it; and its calibration error before and after temperature
+    scaling."""
+
+    num_validation: int
+    num_test: int
+    temperature: float | None  # None: not fitted, so that probabilities are as they are
+    calibration_error: float
+    calibrated_error: float | None  # at the temperature
+    stated_accuracy: float
+    min_confidence: float | None  # None if validation rows do not reach the accuracy
+    num_answered: int  # test rows with at least this probability
+    num_right: int  # of these
+
+
+def fitted_temperature(scores: Sequence[Mapping[str, float]], gold: Sequence[str]) -> float | None:
+    """Returns the temperature T at which softmax(log p / T) of the probabilities in ``scores`` has
+    the lowest log loss (Guo et al. 2017, section 4.2).
+
+    Returns None for fewer than ``LEAST_FITTED`` rows, and if the loss has no minimum between a
+    twentieth and 20, as when every prediction is right.
+    """
+    # Imported here, since evaluation without probabilities does not need it.
+    from scipy.optimize import minimize_scalar
+
+    if len(gold) < LEAST_FITTED:
+        return None
+    # Rows of multiple choice may have different numbers of choices: minus infinity fills them up.
+    columns = zip_longest(*(np.log(_floored(row)) for row in scores), fillvalue=-np.inf)
+    logs = np.array([*columns]).T
+    right = np.array([[*row].index(label) for row, label in zip(scores, gold, strict=True)])
+    rows = np.arange(len(right))
+
+    def loss(log_temperature: float) -> float:
+        scaled = logs / np.exp(log_temperature)
+        scaled -= scaled.max(axis=1, keepdims=True)
+        return float((np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, right]).mean())
+
+    bounds = (-MOST_LOG_TEMPERATURE, MOST_LOG_TEMPERATURE)
+    minimum = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6})
+    if not minimum.success or abs(minimum.x) > MOST_LOG_TEMPERATURE - AT_BOUND:
+        return None
+    return float(np.exp(minimum.x))
+
+
+def at_temperature(scores: Mapping[str, float], temperature: float) -> dict[str, float]:
+    """Returns the probabilities softmax(log p / T)."""
+    logs = np.log(_floored(scores)) / temperature
+    shares = np.exp(logs - logs.max())
+    return dict(zip(scores, (shares / shares.sum()).tolist(), strict=True))
+
+
+def coverage(
+    key: TrialKey,
+    temperature: float | None,
+    validation: Sequence[ValidationRecord],
+    gold: Sequence[str],
+    predicted: Sequence[str],
+    probabilities: Sequence[float | None],
+    calibrated: Sequence[float | None],
+) -> Iterator[CoverageRecord]:
+    """Yields a record for each of ``STATED_ACCURACIES``, none for a trial without probabilities.
+    ``calibrated`` are the probabilities of test rows at the temperature."""
+    before = calibration(gold, predicted, probabilities)
+    if before is None or not validation:
+        return
+    after = calibration(gold, predicted, calibrated)
+    known = np.array([row.probability for row in validation])
+    known_right = np.array([row.right for row in validation], dtype=float)
+    p, right = np.array(probabilities, dtype=float), _right(gold, predicted)
+    for stated in STATED_ACCURACIES:
+        least = lowest_confidence(known, known_right, stated)
+        answered = np.zeros(len(p), dtype=bool) if least is None else p >= least
+        yield CoverageRecord(
+            **key._asdict(),
+            num_validation=len(validation),
+            num_test=len(gold),
+            temperature=temperature,
+            calibration_error=before.calibration_error,
+            calibrated_error=None if after is None else after.calibration_error,
+            stated_accuracy=stated,
+            min_confidence=least,
+            num_answered=int(answered.sum()),
+            num_right=int(right[answered].sum()),
+        )
+
+
+def lowest_confidence(
+    p: Float[np.ndarray, " n"], right: Float[np.ndarray, " n"], stated: float
+) -> float | None:
+    """Returns the lowest probability such that the predictions with at least this one reach the
+    stated accuracy and are at least ``LEAST_ANSWERED``; None if there is none."""
+    order = np.argsort(-p, kind="stable")
+    ordered, number = p[order], np.arange(1, len(p) + 1)
+    is_last = np.append(ordered[1:] < ordered[:-1], True)  # of equal probabilities
+    accuracy = np.cumsum(right[order]) / number
+    reached = np.flatnonzero(is_last & (accuracy >= stated) & (number >= LEAST_ANSWERED))
+    return float(ordered[reached[-1]]) if len(reached) else None
+
+
+def _floored(scores: Mapping[str, float]) -> Float[np.ndarray, " K"]:
+    return np.maximum(np.array([*scores.values()]), TINY)
 
 
 def _right(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, " n"]:

@@ -111,6 +111,7 @@ class TrialRecord(VariantRow):
     C: float | None  # the inverse strength of a solved probe's penalty
     num_tries: int  # candidates for validation: variants times learning rates or values of C
     at_edge: int | None  # 1 if the best rate or C is the smallest or largest of several
+    temperature: float | None = None  # of its probabilities, fitted on validation if it can be
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +126,10 @@ class ScoredTrial(TrialRecord):
     accuracy: float | None = None
     mean_probability: float | None = None
     calibration_error: float | None = None
+    # None unless there are two labels as well; see ``rare_class.RareClass``.
+    rare_class: str | None = None
+    average_precision: float | None = None
+    recall_at_precision: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +176,15 @@ class PredictionRecord(TrialRow):
     id: str  # of the row
     prediction: str
     probability: float | None = None  # that the prediction is right, if the model gives one
+    calibrated: float | None = None  # the same at the trial's temperature, if it has one
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationRecord(TrialRow):
+    """A prediction of a trial for a validation row, if predictions have probabilities."""
+
+    probability: float  # of the prediction
+    right: int  # 1 if it is the row's answer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,6 +52,10 @@ CAUSAL_ONLY = (
     "causal: the exported model reads a prompt from left to right, computes other states and "
     "logits of it than the run does here, and was not trained for that."
 )
+CHOSEN_THRESHOLD = (
+    "The scores are of a threshold that was chosen on validation: {second} is predicted where "
+    "logits[:, 1] - logits[:, 0] is at least {threshold:.6g}, not where its logit is larger."
+)
 PIPELINES = {
     CAUSAL_LM: "text-generation",
     MASKED_LM: "fill-mask",
@@ -82,13 +86,13 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     labels: list[str] = []
-    setup = read_at = None
+    setup, read_at, threshold = None, None, 0.0
     if trial is None:
         model = _pretrained(checkpoint, record)
     else:
         kept, setup = opened(trial)
         model, labels = finetuned(kept, setup, path_of(trial))
-        read_at = kept.read_at
+        read_at, threshold = kept.read_at, kept.threshold
     with replacing(out) as folder:
         folder.mkdir()
         if setup is not None and isinstance(model.backbone, Hub):
@@ -105,6 +109,8 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
             notes.append(CAUSAL_ONLY)
         if isinstance(model.head, PooledHead) and auto_class == TOKEN_LABELS:
             notes.append(TEXTS_BY_TOKENS[model.head.pooling])
+        if threshold:
+            notes.append(CHOSEN_THRESHOLD.format(second=labels[1], threshold=threshold))
         note = " ".join(filter(None, notes))
         about: Json = {
             **checkpoint._asdict(),

@@ -52,7 +52,7 @@ class KeptModel:
         """Returns the folder of the task, and the function that predicts rows, for the trial of a
         run."""
         from stages.trials import kept
-        from stages.trials.new_rows import device_for, predictions
+        from stages.trials.new_rows import Abstention, device_for, predictions
 
         (weights,) = (folder / paths.FINETUNED).glob("*/*/weights/*.safetensors")
         trial = kept.read(weights)
@@ -62,7 +62,8 @@ class KeptModel:
             setup = kept.setup_of(trial, weights)
         device = device_for(trial, "auto")
         model = kept.rebuilt(trial, setup, weights).to(device.torch)
-        return setup.examples, lambda rows: predictions(trial, setup, model, rows, device)
+        every = Abstention()
+        return setup.examples, lambda rows: predictions(trial, setup, model, rows, device, every)
 
     def predict(self, model_input: "pd.DataFrame") -> "pd.DataFrame":
         """Returns the prediction of each row, in the columns that `stages.commands.predict` writes.
@@ -99,11 +100,11 @@ class KeptModel:
 def _baseline(folder: Path, record: Path) -> tuple[Path, Predictions]:
     """Returns the folder of the task, and the function that predicts rows, for the trial of a
     baseline."""
-    from stages.trials.new_rows import baseline_predictions
+    from stages.trials.new_rows import Abstention, baseline_predictions
 
     examples = folder / paths.examples(_kept.read(record).task)
     baseline, kind = _kept.refit(record, examples)
-    return examples, lambda rows: baseline_predictions(baseline, kind, rows)
+    return examples, lambda rows: baseline_predictions(baseline, kind, rows, Abstention())
 
 
 def _runs(runs: Path, checkpoint: RunKey, renamed: Path) -> Path:

@@ -12,7 +12,7 @@ from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import NONE, Params
-from stages.evaluation.calibration import ReliabilityRecord
+from stages.evaluation.calibration import CoverageRecord, ReliabilityRecord
 from stages.evaluation.confusion import ConfusionRecord
 from stages.evaluation.estimates import Estimates
 from stages.evaluation.moderation import Moderation
@@ -61,6 +61,7 @@ class Results:
     examples: dict[str, list[Json]]  # of each task; see ``evaluation.examples``
     confusion: dict[str, list[ConfusionRecord]]  # of each task
     reliability: dict[str, list[ReliabilityRecord]]  # of each task
+    coverage: dict[str, list[CoverageRecord]]  # of each task
     progress: dict[RunKey, Progress]
     contamination: dict[tuple[str, str], Json]  # by corpus and tokenizer that a run was trained on
     likeness: dict[tuple[str, str], Json]  # by the same
@@ -149,6 +150,13 @@ class Results:
         of_all = best_runs(self.scores, self.moderation, methods)
         by_method: dict[str | None, BestRuns] = {None: of_all}
         return by_method | {m: best_runs(self.scores, self.moderation, [m]) for m in methods}
+
+    @property
+    def best_of_tasks(self) -> list[Cell]:
+        """The best run of each task with the most labels."""
+        budget, of_all = self.scores.label_budgets[-1], self.best_runs[None]
+        places = ((task, budget) for task in self.scores.tasks)
+        return [of_all[place].run for place in places if place in of_all]
 
     @cached_property
     def rankings(self) -> list[Ranking]:
@@ -249,6 +257,10 @@ def load(params: Params) -> Results:
         },
         reliability={
             task: read(paths.EVALUATED / task / "reliability.csv", ReliabilityRecord)
+            for task in params.tasks
+        },
+        coverage={
+            task: read(paths.EVALUATED / task / "coverage.csv", CoverageRecord)
             for task in params.tasks
         },
         progress=read_progress(params),

@@ -13,6 +13,7 @@ from stages.kinds._plain_text import folded, plain_text
 from stages.kinds._text_form import NO_LABEL, TextForm, label_words
 
 POSITIVE_F1 = "positive_f1"
+BY_VALIDATION = "validation"  # the threshold of two classes is chosen by the metric on validation
 
 
 class _AsText(TextForm):
@@ -69,6 +70,8 @@ class LabelledText(Kind):
         positive = settings.get("positive", NO_LABEL)
         if settings.get("metric") == POSITIVE_F1 and positive not in labels:
             raise ValueError(f"positive: {unknown(positive, labels)}")
+        if settings.get("threshold") == BY_VALIDATION and len(labels) != 2:
+            raise ValueError(f"threshold: {BY_VALIDATION} is for two labels, not {len(labels)}")
         if verbalisers := settings.get("verbalisers"):
             label_words(labels, verbalisers)
 

@@ -36,6 +36,7 @@ from stages.sources.files import PARALLEL
 MOST_ROWS: dict[Split, int] = {"train": 20_000, "validation": 400, "test": 2_000}
 LEAST_QA_TOKENS = 128  # a question, and a window of its context
 SHOWN_ROWS = 3
+RARE, RARE_OF_EVEN = 0.1, 0.5  # a rare class has a smaller share, and less of an even share
 MOST_THREADS = 8  # more threads do not make such small models faster
 Measure = Callable[[Json, Sequence[Budget], int], Pace]
 
@@ -241,8 +242,23 @@ def _task(guessed: Guess, examples: Examples, notes: list[str]) -> Json:
         words = [1.5 * len(row["target"].split()) + 2 for _, row in rows]
         most = float(np.quantile(words, 0.95))
         task["max_target_tokens"] = next((n for n in (16, 32, 64, 128) if n >= most), 128)
+    if guessed.kind == "classification" and (rare := _rare_class(examples)):
+        task["class_weights"] = "balanced"
+        notes.append(rare)
     examples.kind.check_rows(rows, task)
     return task
+
+
+def _rare_class(examples: Examples) -> str | None:
+    """Returns why classes should be weighted, or None if no class is rare."""
+    label, number = min(examples.labels.items(), key=lambda item: item[1], default=("", 0))
+    share = number / max(sum(examples.labels.values()), 1)
+    if not 0 < share < min(RARE, RARE_OF_EVEN / len(examples.labels)):
+        return None
+    return (
+        f"The class {short(label)} has {100 * share:.0f} % of the rows of train: class_weights is "
+        "balanced, since the loss of so few rows would hardly count."
+    )
 
 
 def _numbers(examples: Examples, flags: Flags) -> dict[Split, int | Literal["all"]]:

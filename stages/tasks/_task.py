@@ -2,11 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.core.artifacts import Json
@@ -15,7 +17,7 @@ from stages.kinds._cells import Row
 from stages.kinds._kind import Kind
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
-from stages.text.batch import PADDING, Batch, pad
+from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
 from stages.text.tokenizer import TaskTokenizer, Wrapped
 
 
@@ -32,6 +34,7 @@ class Example:
     offsets: np.ndarray | None = None  # int64 [T, 2]: the (begin, end) of each token's characters
     window: int = 0  # number of the example among the examples of its row, from 0
     num_cut: int = 0  # number of the row's tokens that are in no example
+    weights: np.ndarray | None = None  # float64: of the labels in the loss; None: all 1
 
     @property
     def key(self) -> str:
@@ -40,12 +43,13 @@ class Example:
 
 
 class Predicted(NamedTuple):
-    """A prediction, the probability of each label if the task has any, and the margin if a row may
-    have no answer."""
+    """A prediction, the probability of each label if the task has any, and the margin if a
+    threshold decides between the prediction and another one."""
 
     prediction: Any
     scores: dict[str, float] | None = None
     margin: float | None = None
+    otherwise: Any = ""  # the prediction below the threshold; "": no answer
 
     @property
     def probability(self) -> float | None:
@@ -53,8 +57,9 @@ class Predicted(NamedTuple):
         return None if self.scores is None else self.scores.get(self.prediction)
 
     def at(self, threshold: float) -> Any:
-        """Returns the prediction, or "" if its margin is below the threshold."""
-        return "" if self.margin is not None and self.margin < threshold else self.prediction
+        """Returns the prediction, or the other one if its margin is below the threshold."""
+        is_below = self.margin is not None and self.margin < threshold
+        return self.otherwise if is_below else self.prediction
 
 
 class Task(ABC):
@@ -132,6 +137,11 @@ class Task(ABC):
         Raises ValueError if ``max_tokens`` leaves no room for a text.
         """
 
+    def weighted(self, examples: list[Example]) -> list[Example]:
+        """Returns the examples that a trial learns from, with the weights of their labels in the
+        loss. Those of validation rows have no weights, so that losses on validation compare."""
+        return examples
+
     @abstractmethod
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         """Returns {term: (weight, loss summed over labels)}, as an objective does."""
@@ -194,6 +204,36 @@ class Task(ABC):
     @abstractmethod
     def targets(self, examples: list[Example]) -> Json:
         """Returns the fields of the batch that hold what to predict."""
+
+
+def balanced(examples: Sequence[Example]) -> list[Example]:
+    """Returns the examples with the weight n / (K count) for each label: n labels are of K classes,
+    and ``count`` of them are of the label's class. So every class that occurs has the same total
+    weight, and the mean weight is 1 (scikit-learn's ``class_weight="balanced"``). A class that does
+    not occur, as may be with few labels, has no weight and does not count in K."""
+    labels = np.concatenate([example.labels for example in examples])
+    known = labels[labels != IGNORE_INDEX]
+    classes, counts = np.unique(known, return_counts=True)
+    weights = len(known) / (len(classes) * counts)
+    # An ignored label gets the weight of the first class, which its loss of 0 makes irrelevant.
+    places = (np.searchsorted(classes, example.labels) for example in examples)
+    return [replace(e, weights=weights[at]) for e, at in zip(examples, places, strict=True)]
+
+
+def label_weights(examples: Sequence[Example]) -> Float[Tensor, "B T"] | None:
+    """Returns the weights of the labels, padded with 0, or None if the examples have none."""
+    weights = [torch.from_numpy(e.weights).float() for e in examples if e.weights is not None]
+    return nn.utils.rnn.pad_sequence(weights, batch_first=True) if weights else None
+
+
+def cross_entropy(logits: Float[Tensor, "*N C"], batch: Batch) -> Float[Tensor, ""]:
+    """Returns the sum of the weighted losses of the batch's labels."""
+    assert batch.labels is not None
+    logits, labels = logits.flatten(0, -2), batch.labels.flatten()
+    if batch.label_weights is None:
+        return F.cross_entropy(logits, labels, ignore_index=IGNORE_INDEX, reduction="sum")
+    losses = F.cross_entropy(logits, labels, ignore_index=IGNORE_INDEX, reduction="none")
+    return (losses * batch.label_weights.flatten()).sum()
 
 
 TASKS = Components[Task]("tasks")

@@ -1,24 +1,24 @@
 """Classification of a text or of a pair of texts."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from stages.core.artifacts import Json
 from stages.kinds._cells import Row
 from stages.kinds._text_form import verbalised
-from stages.kinds.classification import POSITIVE_F1, LabelledText
+from stages.kinds.classification import BY_VALIDATION, POSITIVE_F1, LabelledText
 from stages.models._heads import ModelWithHead, at_least_float32
 from stages.tasks._pooled import PooledTask
-from stages.tasks._task import Example, Predicted
+from stages.tasks._task import Example, Predicted, balanced, cross_entropy, label_weights
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import TaskTokenizer
 
 NO_POSITIVE = "none"
+EVEN = 0.5  # the usual threshold of two classes: the more probable one is predicted
 
 
 class Classification(PooledTask):
@@ -32,9 +32,21 @@ class Classification(PooledTask):
     label without a verbaliser is its own text, with blanks for underscores.
 
     ``positive`` is the label whose F1 is ``metric: positive_f1`` (MRPC: ``equivalent``).
+
+    ``class_weights: balanced`` weights the training loss of a label by n / (K count) of the n
+    training labels of K classes that the trial sees. A class that a small label budget misses has
+    no weight and is not learnt, as without weights. The validation loss is not weighted.
+
+    ``threshold: validation`` is for two labels: each trial chooses the probability of the second
+    label from which it is predicted, so that the metric on validation is best
+    (``trials/thresholds.py``). With 0.5 the more probable label is predicted.
+
+    Neither has an effect where answers are written as text or prompted for.
     """
 
     kind = LabelledText()
+    tried: ClassVar[tuple[str, ...]] = (*PooledTask.tried, "class_weights")
+    tried_by_head: ClassVar[tuple[str, ...]] = (*PooledTask.tried_by_head, "class_weights")
 
     def __init__(
         self,
@@ -47,9 +59,12 @@ class Classification(PooledTask):
         verbalisers: Sequence[str] = (),
         metric: Literal["macro_f1", "accuracy", "matthews", "positive_f1"] = "macro_f1",
         positive: str = NO_POSITIVE,
+        class_weights: Literal["none", "balanced"] = "none",
+        threshold: float | Literal["validation"] = EVEN,
     ) -> None:
         super().__init__(labels, tokenizer, max_tokens, pooling=pooling, dropout=dropout)
         self.num_outputs = len(labels)
+        self.class_weights, self.threshold = class_weights, threshold
 
     @classmethod
     def check(  # type: ignore[override]
@@ -59,9 +74,12 @@ class Classification(PooledTask):
         verbalisers: Sequence[str],
         metric: str,
         positive: str,
+        threshold: float | str,
         **others: object,
     ) -> None:
         verbalised(verbalisers)
+        if threshold not in (EVEN, BY_VALIDATION):
+            raise ValueError(f"threshold: must be {EVEN} or {BY_VALIDATION}, not {threshold:g}")
         if (metric == POSITIVE_F1) != (positive != NO_POSITIVE):
             raise ValueError(f"positive: names a label if metric is {POSITIVE_F1}, and only then")
 
@@ -72,24 +90,35 @@ class Classification(PooledTask):
         labels = torch.from_numpy(np.concatenate([example.labels for example in examples]))
         return {
             "labels": labels,
+            "label_weights": label_weights(examples),
             "num_targets": {"classification": int((labels != IGNORE_INDEX).sum())},
         }
 
+    def weighted(self, examples: list[Example]) -> list[Example]:
+        return balanced(examples) if self.class_weights == "balanced" else examples
+
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
-        assert batch.labels is not None
         logits = at_least_float32(model.head(model.backbone(batch), batch.document_ids))
-        loss = F.cross_entropy(logits, batch.labels, ignore_index=IGNORE_INDEX, reduction="sum")
-        return {"classification": (1.0, loss)}
+        return {"classification": (1.0, cross_entropy(logits, batch))}
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
-        return [each.prediction for each in self.predict_scored(model, batch, examples)]
+        return [each.at(0.0) for each in self.predict_scored(model, batch, examples)]
 
     def predict_scored(
         self, model: ModelWithHead, batch: Batch, examples: list[Example]
     ) -> list[Predicted]:
         logits = model.head(model.backbone(batch), batch.document_ids)
         best, probabilities = logits.argmax(dim=-1), logits.float().softmax(dim=-1)
+        scores = [dict(zip(self.labels, row, strict=True)) for row in probabilities.tolist()]
+        if self.threshold == BY_VALIDATION:
+            # Log-odds of the second label. Probabilities near 1 would be rounded to equal numbers.
+            first, second = self.labels
+            margins = logits.float() @ logits.new_tensor([-1.0, 1.0]).float()
+            return [
+                Predicted(second, of_labels, margin, otherwise=first)
+                for of_labels, margin in zip(scores, margins.tolist(), strict=True)
+            ]
         return [
-            Predicted(self.labels[i], dict(zip(self.labels, row, strict=True)))
-            for i, row in zip(best.tolist(), probabilities.tolist(), strict=True)
+            Predicted(self.labels[i], of_labels)
+            for i, of_labels in zip(best.tolist(), scores, strict=True)
         ]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
-import torch.nn.functional as F
 from torch import Tensor
 
 from stages.core.artifacts import Json
@@ -13,7 +12,7 @@ from stages.kinds._tags import OUTSIDE
 from stages.kinds.tagging import TaggedWords
 from stages.models._backbone import Backbone
 from stages.models._heads import LinearHead, ModelWithHead, at_least_float32
-from stages.tasks._task import Example, Task
+from stages.tasks._task import Example, Task, balanced, cross_entropy, label_weights
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 
@@ -26,11 +25,15 @@ class Tagging(Task):
     last in a causal model, whose state at the first has not read the rest of the word. ``first``
     and ``last`` override it; ``all`` trains on all subwords and predicts where ``auto`` does. A
     word whose subword is cut off at ``max_tokens`` has no label and is predicted as ``O``.
+
+    ``class_weights: balanced`` weights the training loss of a tag by n / (K count) of the n
+    training tags of K kinds that the trial sees. A kind that a small label budget misses has no
+    weight and is not learnt, as without weights. The validation loss is not weighted.
     """
 
     kind = TaggedWords()
-    tried: ClassVar[tuple[str, ...]] = ("label_subwords", "dropout")
-    tried_by_head: ClassVar[tuple[str, ...]] = ("dropout",)
+    tried: ClassVar[tuple[str, ...]] = ("label_subwords", "dropout", "class_weights")
+    tried_by_head: ClassVar[tuple[str, ...]] = ("dropout", "class_weights")
 
     def __init__(
         self,
@@ -41,10 +44,11 @@ class Tagging(Task):
         label_subwords: Literal["auto", "first", "last", "all"] = "auto",
         dropout: float = 0.1,
         metric: Literal["entity_f1", "word_accuracy"] = "entity_f1",
+        class_weights: Literal["none", "balanced"] = "none",
     ) -> None:
         super().__init__(labels, tokenizer, max_tokens)
         self.label_subwords = label_subwords
-        self.dropout = dropout
+        self.dropout, self.class_weights = dropout, class_weights
 
     @property
     def _subword(self) -> Literal["first", "last"]:
@@ -102,16 +106,16 @@ class Tagging(Task):
         counted = sum(int((example.labels != IGNORE_INDEX).sum()) for example in examples)
         return {
             "labels": pad([example.labels for example in examples], IGNORE_INDEX),
+            "label_weights": label_weights(examples),
             "num_targets": {"tagging": counted},
         }
 
+    def weighted(self, examples: list[Example]) -> list[Example]:
+        return balanced(examples) if self.class_weights == "balanced" else examples
+
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
-        assert batch.labels is not None
         logits = at_least_float32(model.head(model.backbone(batch)))
-        loss = F.cross_entropy(
-            logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
-        )
-        return {"tagging": (1.0, loss)}
+        return {"tagging": (1.0, cross_entropy(logits, batch))}
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
         best = model.head(model.backbone(batch)).argmax(dim=-1).cpu().numpy()

@@ -35,6 +35,7 @@ class Batch:
     document_ids: Int[Tensor, "B T"]
     num_targets: dict[str, int]  # divisor of each term of the loss
     labels: Int[Tensor, "..."] | None = None
+    label_weights: Float[Tensor, "..."] | None = None  # of the labels in the loss; None: all 1
     values: Float[Tensor, " B"] | None = None  # numbers to predict; NaN where unknown
     choices: Int[Tensor, "R C"] | None = None  # batch rows of a task row's choices; -1: none
     target_positions: Int[Tensor, "B M"] | None = None  # where labels are; None: everywhere

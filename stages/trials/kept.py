@@ -37,7 +37,7 @@ class KeptTrial(TrialRow):
     max_tokens: int
     precision: str
     lr: float
-    threshold: float  # the margin below which there is no answer
+    threshold: float  # the margin below which the answer is another one, or none
     # Fingerprints of what the weights belong to.
     pretraining: str  # settings, inputs and code of the checkpoint
     checkpoint_weights: str

@@ -1,6 +1,7 @@
 """Predictions of a kept trial of a run or of a baseline for new rows."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -37,17 +38,49 @@ def device_for(kept: KeptTrial, name: str) -> Device:
     return resolve(compute, threads=threads)
 
 
+@dataclass
+class Abstention:
+    """Leaves rows without a prediction whose probability is below ``min_confidence``, and counts
+    them."""
+
+    min_confidence: float = 0.0  # 0: every row has a prediction
+    num_rows: int = 0
+    num_unanswered: int = 0
+
+    def columns(self, predicted: Json, probability: float | None) -> Json:
+        """Returns the columns of a prediction, or the same ones empty.
+
+        Raises ValueError for a prediction without probability, unless all are to be given.
+        """
+        self.num_rows += 1
+        if not self.min_confidence:
+            return predicted
+        if probability is None:
+            raise ValueError("--min-confidence: the predictions of this trial have no probability")
+        if probability >= self.min_confidence:
+            return predicted
+        self.num_unanswered += 1
+        return dict.fromkeys(predicted, "")
+
+
 def predictions(
-    kept: KeptTrial, setup: TrialSetup, model: ModelWithHead, rows: Iterable[NewRow], device: Device
+    kept: KeptTrial,
+    setup: TrialSetup,
+    model: ModelWithHead,
+    rows: Iterable[NewRow],
+    device: Device,
+    abstention: Abstention,
 ) -> Iterator[Json]:
-    """Yields each row's ``shown`` columns with its prediction. No two rows may have the same
-    ``id``."""
+    """Yields each row's ``shown`` columns with its prediction and the probability of each label, if
+    the task has probabilities. No two rows may have the same ``id``."""
     by, waiting = predictor(kept, setup), iter(rows)
     while some := list(islice(waiting, ROWS_AT_ONCE)):
         given = [row.row for row in some]
         answers = predict(by, model, given, by.encode(given), device)
         for (shown, row), answer in zip(some, answers, strict=True):
-            columns = shown | setup.task.kind.predicted_columns(row, answer.at(kept.threshold))
+            answer = answer._replace(prediction=answer.at(kept.threshold))
+            predicted = setup.task.kind.predicted_columns(row, answer.prediction)
+            columns = shown | abstention.columns(predicted, answer.probability)
             if answer.scores is not None:
                 columns["scores"] = {
                     label: round(score, 6) for label, score in answer.scores.items()
@@ -55,7 +88,9 @@ def predictions(
             yield columns
 
 
-def baseline_predictions(baseline: Baseline, kind: Kind, rows: Iterable[NewRow]) -> Iterator[Json]:
+def baseline_predictions(
+    baseline: Baseline, kind: Kind, rows: Iterable[NewRow], abstention: Abstention
+) -> Iterator[Json]:
     """Yields each row's ``shown`` columns with its prediction, and the probability of the
     prediction if the baseline gives one."""
     waiting = iter(rows)
@@ -63,7 +98,7 @@ def baseline_predictions(baseline: Baseline, kind: Kind, rows: Iterable[NewRow])
         given = [row.row for row in some]
         answers = zip(baseline.predict(given), baseline.probabilities(given), strict=True)
         for (shown, row), (answer, probability) in zip(some, answers, strict=True):
-            columns = shown | kind.predicted_columns(row, answer)
+            columns = shown | abstention.columns(kind.predicted_columns(row, answer), probability)
             if probability is not None:
                 columns["probability"] = round(probability, 6)
             yield columns

@@ -10,6 +10,7 @@ from stages.core.components import Settings
 from stages.core.keys import TrialKey
 from stages.core.params import Compute
 from stages.evaluation import metrics, records
+from stages.evaluation.calibration import at_temperature
 from stages.kinds._cells import Row
 from stages.methods._method import Predictor
 from stages.models._heads import ModelWithHead
@@ -44,6 +45,7 @@ class Fit:
     C: float | None = None
     num_tries: int = 1
     at_edge: int | None = None
+    temperature: float | None = None
 
 
 def at_edge(chosen: float, tried: Sequence[float]) -> int | None:
@@ -65,10 +67,11 @@ class Tried:
     fit: Fit = Fit()  # noqa: RUF009 (it is frozen)
     epochs: list[records.EpochRecord] = field(default_factory=list)
     diverged: str = ""  # why there is no model, if there is none
+    validation: list[records.ValidationRecord] = field(default_factory=list)
 
     @property
     def threshold(self) -> float:
-        """The margin below which there is no answer."""
+        """The margin below which there is no answer, or the other one of two labels."""
         return self.validated.threshold if self.validated else 0.0
 
     def merit(self, metric: str) -> tuple[float, float]:
@@ -92,6 +95,7 @@ class Tried:
             "predictions": [records.PredictionRecord(**row) for row in stored["predictions"]],
             "validated": Validated(*validated) if validated else None,
             "fit": Fit(**stored["fit"]),
+            "validation": [records.ValidationRecord(**row) for row in stored["validation"]],
             "epochs": [records.EpochRecord(**row) for row in stored["epochs"]],
         }
         return Tried(**{**stored, **typed})
@@ -117,6 +121,7 @@ class Outcome:
     cost: records.CostRecord
     tries: list[records.TryRecord]
     lost_predictions: list[records.LostPredictionRecord]
+    validation: list[records.ValidationRecord] = field(default_factory=list)
 
     @property
     def key(self) -> TrialKey:
@@ -185,7 +190,11 @@ def _short_hash(text: str) -> str:
 
 
 def prediction_records(
-    key: TrialKey, rows: Sequence[Row], predictions: Sequence[Predicted]
+    key: TrialKey,
+    rows: Sequence[Row],
+    predictions: Sequence[Predicted],
+    *,
+    temperature: float | None = None,
 ) -> list[records.PredictionRecord]:
     return [
         records.PredictionRecord(
@@ -193,8 +202,30 @@ def prediction_records(
             id=row["id"],
             prediction=each.prediction,
             probability=None if each.probability is None else round(each.probability, DECIMALS),
+            calibrated=_calibrated(each, temperature),
         )
         for row, each in zip(rows, predictions, strict=True)
+    ]
+
+
+def _calibrated(predicted: Predicted, temperature: float | None) -> float | None:
+    if temperature is None or predicted.scores is None:
+        return None
+    return round(at_temperature(predicted.scores, temperature)[predicted.prediction], DECIMALS)
+
+
+def validation_records(
+    key: TrialKey, gold: Sequence[str], predictions: Sequence[Predicted]
+) -> list[records.ValidationRecord]:
+    """Returns a record for each prediction that has a probability."""
+    return [
+        records.ValidationRecord(
+            **key._asdict(),
+            probability=round(each.probability, DECIMALS),
+            right=int(each.prediction == right),
+        )
+        for right, each in zip(gold, predictions, strict=True)
+        if each.probability is not None
     ]
 
 

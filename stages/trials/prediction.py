@@ -33,9 +33,9 @@ def predict(
     """Returns a prediction for each row, in the order of ``rows``, combined from the predictions
     for its examples.
 
-    A prediction has scores if the task gives any and the row is one example, and a margin if the
-    task allows no answer. ``also`` is called with each batch, whose states are not computed again
-    for it.
+    A prediction has scores if the task gives any and the row is one example, and a margin if a
+    threshold decides about it. ``also`` is called with each batch, whose states are not computed
+    again for it.
     """
     model.eval()
     by_row: dict[str, dict[int, Predicted]] = defaultdict(dict)
@@ -73,6 +73,8 @@ def _computed_once(backbone: nn.Module) -> Iterator[None]:
 
 def _combined(predictor: Predictor, row: Row, windows: Mapping[int, Predicted]) -> Predicted:
     predictions = [windows[window] for window in sorted(windows)]
+    if predictions[0].margin is not None:  # of a row that is one example
+        return predictions[0]
     given = [each.prediction for each in predictions]
     return Predicted(
         predictor.combine(row, given),

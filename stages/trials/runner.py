@@ -4,6 +4,7 @@ keeps the variant that is best on validation, and predicts the test inputs."""
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from stages.core.keys import TrialKey
 from stages.core.params import Adaptation, Finetune
 from stages.core.plans import FinetunePlan
 from stages.evaluation import metrics
+from stages.evaluation.calibration import fitted_temperature
 from stages.evaluation.records import PredictionRecord
 from stages.kinds._cells import Row
 from stages.kinds._kind import SPLITS
@@ -45,6 +47,7 @@ from stages.trials.outcome import (
     prediction_records,
     trial_record,
     try_records,
+    validation_records,
 )
 from stages.trials.prediction import PREDICTED_AT_ONCE, predict
 from stages.trials.search import DivergedAtEveryRate, search
@@ -169,6 +172,7 @@ class TrialRunner:
             cost=cost_record(key, usage, speed, self.device, self.compute),
             tries=try_records(key, kept_try, tries),
             lost_predictions=lost_predictions(kept_try, tries),
+            validation=kept_try.validation,
         )
 
     def _best(self, key: TrialKey, unfinished: Resumable) -> tuple[Adapted, Tried, list[Tried]]:
@@ -253,14 +257,19 @@ class TrialRunner:
         num_trained = sum(p.numel() for p in trained.model.parameters() if p.requires_grad)
         num_trained -= sum(weight.numel() for weight in frozen)
         adapted = Adapted(trained.model, start.task, start.encoded.test, start.setup)
+        validation = self._validation(start, trained.model, trained.kept.threshold)
+        temperature = self._temperature(validation)
         return adapted, Tried(
             start.variant,
-            self._predictions(key, adapted, threshold=trained.kept.threshold),
+            self._predictions(
+                key, adapted, threshold=trained.kept.threshold, temperature=temperature
+            ),
             trained.kept,
             num_trained_params=num_trained,
             flops=trained.flops,
-            fit=trained.fit,
+            fit=replace(trained.fit, temperature=temperature),
             epochs=trained.epochs,
+            validation=validation_records(key, self._gold, validation),
         )
 
     def _solved(self, key: TrialKey, start: _Start, method: SolvedMethod) -> tuple[Adapted, Tried]:
@@ -287,11 +296,13 @@ class TrialRunner:
             device=self.device,
         )
         validated = self._validate(model, start)
+        validation = self._validation(start, model, validated.threshold)
+        temperature = self._temperature(validation)
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         adapted = Adapted(model, start.task, start.encoded.test, start.setup)
         return adapted, Tried(
             start.variant,
-            self._predictions(key, adapted, threshold=validated.threshold),
+            self._predictions(key, adapted, threshold=validated.threshold, temperature=temperature),
             validated,
             num_trained_params=sum(weight.numel() for weight in weights),
             flops=solution.flops + (0 if start.shares_states else of_states.total),
@@ -302,7 +313,9 @@ class TrialRunner:
                 C=solution.C,
                 num_tries=len(method.C),
                 at_edge=at_edge(solution.C, method.C),
+                temperature=temperature,
             ),
+            validation=validation_records(key, self._gold, validation),
         )
 
     def _validate(self, model: ModelWithHead, start: _Start) -> Validated:
@@ -348,13 +361,37 @@ class TrialRunner:
         return self.setup.predictor(method, self._labelled(key), seed=seed, where=where)
 
     def _predictions(
-        self, key: TrialKey, adapted: Adapted, *, threshold: float = 0.0
+        self,
+        key: TrialKey,
+        adapted: Adapted,
+        *,
+        threshold: float = 0.0,
+        temperature: float | None = None,
     ) -> list[PredictionRecord]:
         """Returns a prediction for each test row, in the order of the rows."""
         rows = self.rows["test"]
         predicted = predict(adapted.predictor, adapted.model, rows, adapted.examples, self.device)
         chosen = [each._replace(prediction=each.at(threshold)) for each in predicted]
-        return prediction_records(key, rows, chosen)
+        return prediction_records(key, rows, chosen, temperature=temperature)
+
+    def _validation(self, start: _Start, model: ModelWithHead, threshold: float) -> list[Predicted]:
+        """Returns a prediction for each validation row, in their order."""
+        rows, examples = self.rows["validation"], start.encoded.validation
+        predicted = predict(start.task, model, rows, examples, self.device)
+        return [each._replace(prediction=each.at(threshold)) for each in predicted]
+
+    @cached_property
+    def _gold(self) -> list[str]:
+        """The right answers of the validation rows."""
+        return [self.setup.task.kind.answer(row) for row in self.rows["validation"]]
+
+    def _temperature(self, validation: Sequence[Predicted]) -> float | None:
+        """Returns the temperature that is fitted to predictions of the validation rows, or None if
+        it cannot be, or if predictions are no single label with a probability."""
+        scores = [each.scores for each in validation if each.probability is not None]
+        if len(scores) < len(validation):
+            return None
+        return fitted_temperature([each for each in scores if each is not None], self._gold)
 
     def _adapted(self, key: TrialKey, start: _Start) -> ModelWithHead:
         """Returns the model before training."""
@@ -371,7 +408,7 @@ class TrialRunner:
 
     def _examples_in_budget(self, key: TrialKey, start: _Start) -> list[Example]:
         ids = {row["id"] for row in self._labelled(key)}
-        return [example for example in start.encoded.train if example.id in ids]
+        return start.task.weighted([e for e in start.encoded.train if e.id in ids])
 
     def _training_of(self, key: TrialKey) -> Adaptation:
         settings = self.finetune.methods[key.method].of(key.run).training

@@ -183,6 +183,7 @@ def _outcome(stored: Json) -> Outcome:
         lost_predictions=[
             records.LostPredictionRecord(**row) for row in stored["lost_predictions"]
         ],
+        validation=[records.ValidationRecord(**row) for row in stored["validation"]],
     )
 
 

@@ -10,8 +10,8 @@ from stages.models._heads import ModelWithHead
 from stages.tasks._task import Example, Task
 from stages.text.batch import Batch
 from stages.training.device import Device
-from stages.trials.no_answer import best_threshold
 from stages.trials.prediction import predict
+from stages.trials.thresholds import best_threshold
 
 
 class Validated(NamedTuple):

@@ -232,6 +232,29 @@ def test_predict_reads_words_in_every_format(study, command, name, text) -> None
     assert {tag for row in rows for tag in row["tags"]} <= {"B-CODE", "O"}
 
 
+def test_predict_leaves_unsure_rows_without_a_prediction(study, command) -> None:
+    texts = "\n".join(" ".join(words) for words in LINES[-12:])
+    _, expected, told = command(*SECTION, stdin=texts)
+    assert told == "", "every row has a prediction"
+    sure = sorted(max(row["scores"].values()) for row in expected)
+    least = (sure[4] + sure[5]) / 2  # 5 rows are below
+    status, rows, told = command(*SECTION, "--min-confidence", str(least), stdin=texts)
+    assert status == 0 and [row["scores"] for row in rows] == [row["scores"] for row in expected]
+    assert [row["label"] for row in rows] == [
+        row["label"] if max(row["scores"].values()) >= least else "" for row in expected
+    ]
+    assert told.startswith("5 of 12 rows (41.7%) have no prediction") and told.count("\n") == 1
+    for which, number, message in (
+        (SECTION, "1.5", "error: --min-confidence: must be from 0 to 1, not 1.5\n"),
+        (
+            TAG,
+            "0.9",
+            "error: --min-confidence: the predictions of this trial have no probability\n",
+        ),
+    ):
+        assert command(*which, "--min-confidence", number, stdin="a (b)\n") == (2, [], message)
+
+
 def test_predict_cuts_a_long_text_as_training_does(study, command) -> None:
     """Text after the cut changes nothing, and words that were cut off have the tag O."""
     start = "word " * 2 * MAX_TOKENS

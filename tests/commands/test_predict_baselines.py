@@ -59,6 +59,14 @@ def test_predict_predicts_the_test_rows_as_the_stage_did(command, run, task, see
         assert all(row["words"] == ["a", row["words"][1]] for row in predicted)
 
 
+def test_predict_refuses_a_confidence_where_a_baseline_gives_no_probability(command) -> None:
+    """Validation chose a support vector machine."""
+    Path("new.txt").write_text("a pear\n")
+    which = ("tfidf", "type", "new.txt", "--label-budget", "4", "--min-confidence", "0.5")
+    status, rows, errors = command(*which)
+    assert (status, rows) == (2, []) and errors.startswith("error: --min-confidence: the predict")
+
+
 def test_predict_names_the_trials_and_the_mistake(command, tmp_path: Path) -> None:
     Path("new.txt").write_text("a pear\n")
     (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())

@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.core.seeding import stream
-from stages.evaluation.calibration import calibration
+from stages.evaluation.calibration import (
+    at_temperature,
+    calibration,
+    fitted_temperature,
+    lowest_confidence,
+)
 
 ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 300)), min_size=1)
 
@@ -58,6 +63,46 @@ def test_calibration_errors_of_both_signs_do_not_cancel() -> None:
     right, p = [True, False] * 100, [0.9, 0.9] * 50 + [0.1, 0.1] * 50
     assert error(right, p) == pytest.approx(0.4)
     assert np.mean(p) == pytest.approx(np.mean(right))
+
+
+@pytest.mark.parametrize("planted", [0.5, 2.0])
+def test_fitted_temperature_is_the_planted_one(planted: float) -> None:
+    """Answers are drawn from probabilities that are then made too sure or too unsure."""
+    rng = stream(1, "temperature", str(planted))
+    true = rng.dirichlet(np.full(4, 0.7), size=4000)
+    gold = ["abcd"[rng.choice(4, p=row)] for row in true]
+    scores = [at_temperature(dict(zip("abcd", row, strict=True)), 1 / planted) for row in true]
+    temperature = fitted_temperature(scores, gold)
+    assert temperature == pytest.approx(planted, rel=0.1)
+    assert temperature is not None
+    predicted = [max(row, key=lambda label: row[label]) for row in scores]
+    before, after = (
+        calibration(gold, predicted, [max(row.values()) for row in rows])
+        for rows in (scores, [at_temperature(row, temperature) for row in scores])
+    )
+    assert before is not None and after is not None
+    assert after.calibration_error < 0.03 < 0.1 < before.calibration_error
+    assert before.accuracy == after.accuracy, "a temperature changes no prediction"
+
+
+def test_fitted_temperature_is_none_where_it_is_not_determined() -> None:
+    unsure = {"a": 0.6, "b": 0.4}
+    assert fitted_temperature([unsure] * 40, ["a", "b"] * 20) is None, "too few rows"
+    assert fitted_temperature([unsure] * 100, ["a"] * 100) is None, (
+        "all right: the lower the better"
+    )
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 10)), min_size=1, max_size=80))
+def test_lowest_confidence_answers_the_most_rows_at_the_accuracy(rows) -> None:
+    """Compared with every threshold one by one; many probabilities are equal."""
+    p, right = np.array([q / 10 for _, q in rows]), np.array([float(r) for r, _ in rows])
+    good = [
+        threshold
+        for threshold in {*p.tolist()}
+        if (p >= threshold).sum() >= 20 and right[p >= threshold].mean() >= 0.75
+    ]
+    assert lowest_confidence(p, right, 0.75) == (min(good) if good else None)
 
 
 def test_calibration_has_bins_for_0_and_1() -> None:

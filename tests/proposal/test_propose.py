@@ -222,6 +222,19 @@ def test_propose_counts_and_leaves_out_rows_with_empty_cells() -> None:
     assert source["empty_cells"] == "skip" and len([*examples]) == 57
 
 
+@pytest.mark.parametrize(("num_rare", "is_weighted"), [(12, True), (60, False)])
+def test_propose_weights_classes_of_which_one_is_rare(num_rare: int, is_weighted: bool) -> None:
+    """Of 300 rows 4 % or 20 % are of the rarest class."""
+    rows = [(text, "rare" if i < num_rare else "usual") for i, (text, _) in enumerate(texts(300))]
+    put("mails.csv", table([("mail", "folder"), *rows]))
+    proposal = proposed(Path("mails.csv"))
+    task = study_of(proposal).tasks["mails"].task
+    assert task.get("class_weights") == ("balanced" if is_weighted else None)
+    told = [note for note in proposal.notes if "class_weights" in note]
+    assert len(told) == is_weighted
+    assert all("The class 'rare' has " in note and " % of the rows" in note for note in told)
+
+
 def test_propose_says_that_an_open_quotation_mark_swallows_rows() -> None:
     lines = table([("text", "label"), *texts(200)]).splitlines()
     put("a.csv", "\n".join(lines))

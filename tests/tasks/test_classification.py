@@ -1,5 +1,6 @@
 """Classification: how a model sees a text or a pair."""
 
+import math
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -11,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from stages.tasks._task import Example
 from stages.tasks.classification import Classification
 from stages.text.tokenizer import BOS_ID, EOS_ID
 from tests.models.test_hub import OWN_MARKS, tokenizer_of
-from tests.small import small_model, small_tokenizer
+from tests.small import small_model, small_tokenizer, with_head
 from tests.small_hub import checkpoint
 
 LABELS = ["bad", "fine", "good"]
@@ -98,6 +100,45 @@ def test_collate_tells_the_texts_of_a_pair_apart_by_segments() -> None:
         model = small_model("encoder", num_segments=num_segments).eval()
         alike = torch.equal(model(batch), model(replace(batch, segment_ids=None)))
         assert alike == (num_segments < 2)
+
+
+def test_weighted_loss_is_that_of_rare_rows_repeated() -> None:
+    """With 6 rows of one class and 2 of another, balanced weights give the mean loss of rows in
+    which those of the second class stand three times. The class that has no row has no part."""
+    texts = ["a class", "a function", "of its own", "objects", "returns a class", "of", "a", "if"]
+    rows = [
+        {"id": str(i), "text": text, "label": "bad" if i < 6 else "good"}
+        for i, text in enumerate(texts)
+    ]
+    balanced, plain = task(class_weights="balanced"), task()
+    model = with_head(plain, small_model("encoder")).eval()
+
+    def mean_loss(of: Classification, examples: list[Example]) -> float:
+        batch = of.collate(examples, rngs=[])
+        return of.loss(model, batch)["classification"][1].item() / len(examples)
+
+    expected = mean_loss(plain, plain.encode([*rows, *2 * rows[6:]]))
+    weighted = balanced.weighted(balanced.encode(rows))
+    assert mean_loss(balanced, weighted) == pytest.approx(expected, rel=1e-5)
+    unweighted = mean_loss(plain, plain.weighted(plain.encode(rows)))
+    assert unweighted != pytest.approx(expected, rel=1e-3)
+    assert mean_loss(balanced, balanced.encode(rows)) == unweighted, "of validation rows"
+
+
+def test_predict_scored_decides_between_two_labels_by_a_threshold() -> None:
+    rows = [{"id": str(i), "text": text} for i, text in enumerate(("a class", "objects", "of"))]
+    tokenizer = small_tokenizer()
+    usual = Classification(["no", "yes"], tokenizer, 16)
+    chosen = Classification(["no", "yes"], tokenizer, 16, threshold="validation")
+    model = with_head(usual, small_model("encoder")).eval()
+    batch = usual.collate(usual.encode(rows), rngs=[])
+    expected = usual.predict_scored(model, batch, [])
+    for one, of_chosen in zip(expected, chosen.predict_scored(model, batch, []), strict=True):
+        assert of_chosen.at(0.0) == one.prediction and of_chosen.scores == one.scores
+        assert (of_chosen.at(math.inf), of_chosen.at(-math.inf)) == ("no", "yes")
+        assert of_chosen.scores is not None and of_chosen.margin is not None
+        odds = of_chosen.scores["yes"] / of_chosen.scores["no"]
+        assert of_chosen.margin == pytest.approx(math.log(odds), abs=1e-5)
 
 
 @pytest.mark.parametrize(

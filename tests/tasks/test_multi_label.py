@@ -56,7 +56,7 @@ def test_predict_gives_the_labels_above_the_threshold() -> None:
     of = task()
     model, examples = with_head(of, small_model("encoder")), of.encode(ROWS)
     batch = of.collate(examples, rngs=[])
-    for prediction, scores, _ in of.predict_scored(model, batch, examples):
+    for prediction, scores, *_ in of.predict_scored(model, batch, examples):
         assert scores
         assert prediction == written([label for label, share in scores.items() if share > 0.5])
     for threshold, expected in ((1e-9, written(LABELS)), (1 - 1e-9, written([]))):

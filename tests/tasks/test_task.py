@@ -190,6 +190,7 @@ def test_task_is_learnt_from_a_few_rows(name, settings, architecture, least) -> 
     [
         ("regression", {"text_step": 0.0}, "text_step"),
         ("multi_label", {"threshold": 1.5}, "threshold"),
+        ("classification", {"threshold": 0.3}, "threshold: must be 0.5 or validation, not 0.3"),
         ("span_qa", {"stride": -1}, "stride must be at least 0, not -1"),
         ("span_qa", {"max_answer_tokens": 0}, "max_answer_tokens must be at least 1, not 0"),
         ("span_qa", {"stride": 50}, "less than finetune.max_tokens, 32"),

@@ -9,6 +9,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
 
 from stages.core.seeding import stream, torch_stream
 from stages.methods.linear_probe import LinearProbe
@@ -70,7 +71,7 @@ def probed(
     examples = task.encode(rows())
     batches = [
         [task.collate(part, rngs=[]) for part in in_order_of_length(some, batch_examples=16)]
-        for some in (examples[:number], examples[number:][:40])
+        for some in (task.weighted(examples[:number]), examples[number:][:40])
     ]
     for some in batches:
         method.remember(model, some)
@@ -102,37 +103,42 @@ def read(task: Any, model: ModelWithHead, batches: list[Batch]) -> tuple[np.ndar
 
 
 @pytest.mark.parametrize(
-    ("kind", "architecture", "C"),
+    ("kind", "architecture", "C", "class_weights"),
     [
-        ("classification", "encoder", 1.0),
-        ("classification", "decoder", 0.01),
-        ("tagging", "encoder", 0.01),
-        ("tagging", "decoder", 1.0),
+        ("classification", "encoder", 1.0, "none"),
+        ("classification", "decoder", 0.01, "none"),
+        ("classification", "encoder", 1.0, "balanced"),
+        ("tagging", "encoder", 0.01, "none"),
+        ("tagging", "decoder", 1.0, "none"),
+        ("tagging", "decoder", 1.0, "balanced"),
     ],
 )
-def test_solve_finds_the_minimum_of_scikit_learn(kind, architecture, C) -> None:
+def test_solve_finds_the_minimum_of_scikit_learn(kind, architecture, C, class_weights) -> None:
+    """Class weights are those of scikit-learn, and weight no loss on other rows."""
     tokenizer = small_tokenizer()
     task: Any = (
-        Classification(["a", "b"], tokenizer, 32)
+        Classification(["a", "b"], tokenizer, 32, class_weights=class_weights)
         if kind == "classification"
-        else Tagging([*TAGS], tokenizer, 32)
+        else Tagging([*TAGS], tokenizer, 32, class_weights=class_weights)
     )
     model, batches = probed(task, architecture)
     (train, gold), (held_out, held_out_gold) = (read(task, model, some) for some in batches)
     scaler = StandardScaler().fit(train)
     # With two classes scikit-learn has one vector where a softmax has two of opposite sign.
     strength = 2 * C if kind == "classification" else C
-    theirs = LogisticRegression(C=strength, solver="newton-cg", tol=1e-8, max_iter=1000)
-    theirs.fit(scaler.transform(train), gold)
+    weighting = "balanced" if class_weights == "balanced" else None
+    theirs = LogisticRegression(
+        C=strength, solver="newton-cg", tol=1e-8, max_iter=1000, class_weight=weighting
+    ).fit(scaler.transform(train), gold)
 
     found = solved(model, task, batches, C)
     assert found.converged
-    for states, labels, loss in (
-        (train, gold, found.train_loss),
-        (held_out, held_out_gold, found.validation_loss),
+    for states, labels, loss, weights in (
+        (train, gold, found.train_loss, compute_sample_weight(weighting, gold)),
+        (held_out, held_out_gold, found.validation_loss, None),
     ):
         expected = theirs.predict_proba(scaler.transform(states))
-        assert loss == pytest.approx(log_loss(labels, expected), rel=1e-5)
+        assert loss == pytest.approx(log_loss(labels, expected, sample_weight=weights), rel=1e-5)
         linear = model.head.linear
         logits = states @ linear.weight.detach().numpy().T + linear.bias.detach().numpy()
         ours = torch.from_numpy(logits).softmax(dim=-1).numpy()

@@ -172,7 +172,8 @@ def test_kept_trial_predicts_new_rows_as_the_test_rows(run) -> None:
             setup = kept.setup_of(about, path)
             model = kept.rebuilt(about, setup, path).to(device.torch)
             new = [new_rows.NewRow({"id": row["id"]}, row) for row in rows]
-            predicted = [*new_rows.predictions(about, setup, model, new, device)]
+            every = new_rows.Abstention()
+            predicted = [*new_rows.predictions(about, setup, model, new, device, every)]
             expected = given[(*place, trial.read_out, trial.initial_weights)]
             assert [(row["id"], row["label"]) for row in predicted] == [e[:2] for e in expected]
             places.add([tried.kept for tried in listed[place]].index(1))

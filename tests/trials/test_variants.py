@@ -62,10 +62,11 @@ def test_variants_are_the_product_of_the_lists_in_their_order() -> None:
 
 
 def test_variants_of_one_value_have_nothing_to_say_and_are_fixed() -> None:
+    fixed = "pooling=mean, dropout=0.1, class_weights=none"
     for pooling in ("mean", ["mean"]):
         (variant,) = tried(small_model("encoder"), classification(pooling=pooling))
-        assert (variant.read_out, variant.fixed_values) == ("", "pooling=mean, dropout=0.1")
-        assert variant.task == {"pooling": "mean", "dropout": 0.1}
+        assert (variant.read_out, variant.fixed_values) == ("", fixed)
+        assert variant.task == {"pooling": "mean", "dropout": 0.1, "class_weights": "none"}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from stages.findings.axes import AXES, Axis
 from stages.findings.contrasts import Contrast
+from stages.findings.coverage import coverage
 from stages.findings.estimates import agreements
 from stages.findings.results import Results
 from stages.findings.scores import Scores
@@ -120,6 +121,7 @@ def appendix(results: Results) -> list[Appendix]:
     """What both pages have after the comparison, where the study has it."""
     scores, runs = results.scores, results.params.runs
     agreement = agreements(results, [SHOWN], scores.label_budgets[-1:])
+    coverages = (coverage(run, results.coverage[run.task]) for run in results.best_of_tasks)
     parts_of_page = [
         parts.names(results.params),
         Appendix("Tasks", {"Tasks": task_rows(results.tasks)}),
@@ -130,7 +132,8 @@ def appendix(results: Results) -> list[Appendix]:
         ),
         carry_over(results.carry_over, results.confidence),
         labels_needed(results.labels_needed.values(), results.confidence),
-        parts.calibration(scores),
+        parts.calibration(scores, filter(None, coverages)),
+        parts.rare_classes(scores),
         parts.contamination(results.overlap, runs),
         training_sets(results.training_sets, scores, results.contrasts_of),
         parts.pretraining(results.endings),

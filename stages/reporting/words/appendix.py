@@ -11,9 +11,11 @@ from stages.core.keys import RunKey
 from stages.core.params import Params, Run, Section
 from stages.evaluation.calibration import NUM_BINS
 from stages.evaluation.contamination import LONG, SHORT
+from stages.evaluation.rare_class import STATED_PRECISION
 from stages.evaluation.records import InputRecord, ScoredTrial
 from stages.findings.cells import Cell
 from stages.findings.convergence import faults, share_at_edge, training_loss
+from stages.findings.coverage import Coverage
 from stages.findings.groups import names_of
 from stages.findings.not_compared import NotCompared
 from stages.findings.overlap import Overlap, Text
@@ -21,6 +23,7 @@ from stages.findings.pretraining_ends import FALLING, Ending
 from stages.findings.scores import Scores
 from stages.kinds._kind import SPLITS
 from stages.reporting.formats import DASH, formatted
+from stages.reporting.words.coverage import covered
 from stages.reporting.words.names import quoted
 
 Rows = list[dict[str, str]]
@@ -32,6 +35,13 @@ CALIBRATION_NOTE = (
     "calibration error is the mean distance between the two over "
     f"{NUM_BINS} bins of equal width (Guo et al. 2017); with few rows it is above 0 by chance, "
     "also of a calibrated model."
+)
+RARE_CLASSES = "How well the rarer of two classes is found"
+RECALL = f"recall at a precision of {STATED_PRECISION:.0%}"
+RARE_NOTE = (
+    "Means over trials, in percent, from the probability of the class and no threshold. An average "
+    "precision by chance is the share of the class in test. The recall is the highest at any "
+    "threshold on the test rows themselves, 0 if none has the precision."
 )
 CONTAMINATION = "Test rows that overlap the training text of pretraining"
 CONTAMINATION_NOTE = (
@@ -139,8 +149,29 @@ def _share_cut(record: InputRecord) -> str:
     return f"{rows:.1%} ({record.tokens_cut / max(record.tokens, 1):.1%})"
 
 
-def calibration(scores: Scores) -> Appendix:
-    """How calibrated the probabilities of the predictions are."""
+def rare_classes(scores: Scores) -> Appendix:
+    """How well the rarer of two classes is found by its probability."""
+    rows = []
+    for cell in scores.cells:
+        trials = [trial for trial in cell.trials if trial.rare_class is not None]
+        if trials:
+            rows.append(
+                {
+                    "task": cell.task,
+                    "class": str(trials[0].rare_class),
+                    "run": cell.group,
+                    "method": cell.method,
+                    "labels": cell.label_budget,
+                    "average precision": _percent([t.average_precision for t in trials]),
+                    RECALL: _percent([trial.recall_at_precision for trial in trials]),
+                }
+            )
+    return Appendix("Rare classes", {RARE_CLASSES: rows}, [RARE_NOTE] if rows else [])
+
+
+def calibration(scores: Scores, coverages: Iterable[Coverage]) -> Appendix:
+    """How calibrated the probabilities of the predictions are, and what the best run of each task
+    answers at a stated accuracy."""
     rows = []
     for cell in scores.cells:
         trials = [trial for trial in cell.trials if trial.calibration_error is not None]
@@ -156,7 +187,8 @@ def calibration(scores: Scores) -> Appendix:
                     "calibration error": _percent([trial.calibration_error for trial in trials]),
                 }
             )
-    return Appendix("Calibration", {CALIBRATION: rows}, [CALIBRATION_NOTE] if rows else [])
+    notes = [CALIBRATION_NOTE] if rows else []
+    return Appendix("Calibration", {CALIBRATION: rows}, [*notes, *map(covered, coverages)])
 
 
 def _percent(shares: Sequence[float | None]) -> str:

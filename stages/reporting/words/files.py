@@ -10,10 +10,11 @@ from stages.evaluation.estimates import LAYERS
 from stages.evaluation.precision import SOURCES
 from stages.evaluation.statistics import Interval
 from stages.findings.carry_over import CarryOver
-from stages.findings.cells import AMOUNTS, Cell
+from stages.findings.cells import AMOUNTS
 from stages.findings.confusions import confusion
 from stages.findings.contrasts import Contrast
 from stages.findings.costs import Gain, estimated_energy, gains
+from stages.findings.coverage import coverages_of
 from stages.findings.estimates import COMPARABLE, agreements
 from stages.findings.labels_needed import Crossing, LabelsNeeded
 from stages.findings.questions import Question, unit_of
@@ -31,6 +32,7 @@ KEYS = [
 ]
 MOST = 20  # numbers of the summary
 ENERGY = ("energy_j_estimate", "co2e_g_estimate")
+MEASURED = ("calibration_error", "average_precision", "recall_at_precision")  # if it can be
 COLUMNS = {
     "trials": [
         *KEYS,
@@ -40,7 +42,7 @@ COLUMNS = {
         *("best_epoch", "num_epochs", "num_steps", "last_train_loss", "best_is_last"),
         *("chosen_in_warmup", "still_improving", "converged", "C", "num_tries", "at_edge"),
         *("metric", "value"),
-        "calibration_error",
+        *("calibration_error", "rare_class", "average_precision", "recall_at_precision"),
     ],
     "costs": [
         *KEYS,
@@ -108,6 +110,11 @@ COLUMNS = {
     "reliability": [
         *("task", "run", "method", "label_budget", "number", "mean_probability", "accuracy"),
     ],
+    "coverage": [
+        *("task", "run", "pretrain_seed", "method", "finetune_seed", "label_budget"),
+        *("num_validation", "num_test", "temperature", "calibration_error", "calibrated_error"),
+        *("stated_accuracy", "min_confidence", "num_answered", "num_right"),
+    ],
     "contrasts": [
         *("axis", "task", "method", "label_budget", "run_a", "run_b", "level_a", "level_b"),
         *("mean_a", "mean_b", "effect", "low", "high", "p_value", "p_holm", "test"),
@@ -136,6 +143,7 @@ def files(results: Results) -> dict[str, Iterable[Json]]:
         "scores": score_rows(results),
         "confusion": confusion_rows(results),
         "reliability": reliability_rows(results),
+        "coverage": coverage_rows(results),
         "contrasts": map(contrast_row, results.contrasts),
     }
 
@@ -143,7 +151,7 @@ def files(results: Results) -> dict[str, Iterable[Json]]:
 def trial_rows(results: Results) -> list[Json]:
     return [
         {"study": results.params.study, **asdict(trial), "value": six_decimals(trial.value)}
-        | {"calibration_error": six_decimals(trial.calibration_error)}
+        | {name: six_decimals(getattr(trial, name)) for name in MEASURED}
         for trial in results.trials
     ]
 
@@ -337,7 +345,7 @@ def score_rows(results: Results) -> Iterator[Json]:
 
 def confusion_rows(results: Results) -> Iterator[Json]:
     """The confusion of the best run of each task that has classes, with the most labels."""
-    for run in _best_runs(results):
+    for run in results.best_of_tasks:
         if confused := confusion(run, results.confusion[run.task]):
             for line in confused.lines:
                 for prediction, share in zip(confused.columns, line.shares, strict=True):
@@ -348,7 +356,7 @@ def confusion_rows(results: Results) -> Iterator[Json]:
 def reliability_rows(results: Results) -> Iterator[Json]:
     """The reliability of the best run of each task that gives probabilities, with the most
     labels."""
-    for run in _best_runs(results):
+    for run in results.best_of_tasks:
         for row in results.reliability[run.task]:
             if (row.run, row.method, row.label_budget) == (run.group, run.method, run.label_budget):
                 numbers = {"mean_probability": row.mean_probability, "accuracy": row.accuracy}
@@ -356,12 +364,14 @@ def reliability_rows(results: Results) -> Iterator[Json]:
                 yield asdict(row) | {"task": run.task} | rounded
 
 
-def _best_runs(results: Results) -> list[Cell]:
-    """The best run of each task with the most labels."""
-    budget = results.scores.label_budgets[-1]
-    places = ((task, budget) for task in results.scores.tasks)
-    best_runs = results.best_runs[None]
-    return [best_runs[place].run for place in places if place in best_runs]
+def coverage_rows(results: Results) -> Iterator[Json]:
+    """What each trial of the best run of each task answers at each stated accuracy, with the most
+    labels."""
+    for run in results.best_of_tasks:
+        for row in coverages_of(run, results.coverage[run.task]):
+            numbers = (row.temperature, row.calibration_error, row.calibrated_error)
+            names = ("temperature", "calibration_error", "calibrated_error")
+            yield asdict(row) | dict(zip(names, map(six_decimals, numbers), strict=True))
 
 
 def rank_rows(rankings: Iterable[Ranking]) -> Iterator[Json]:

@@ -1,4 +1,4 @@
-"""The threshold of no answer is the best on the rows that it is chosen on."""
+"""A threshold is the best on the rows that it is chosen on."""
 
 import json
 import math
@@ -7,9 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stages.core.seeding import stream
 from stages.evaluation.metrics import score
 from stages.tasks._task import Predicted
-from stages.trials.no_answer import best_threshold
+from stages.trials.thresholds import best_threshold
 
 METRICS = ("squad_f1", "exact_match")
 NOTHING = json.dumps([])
@@ -63,6 +64,21 @@ def test_best_threshold_is_0_if_every_question_has_an_answer() -> None:
     assert Predicted("sea").at(math.inf) == "sea"
     given = [Predicted("sea", margin=1.0), Predicted("elm", margin=2.0)]
     assert best_threshold("squad_f1", gold, given) == 0.0
+
+
+@pytest.mark.parametrize("metric", ["macro_f1", "accuracy", "matthews", "f1_of_rare"])
+def test_best_threshold_of_two_labels_is_the_best_of_all(metric: str) -> None:
+    """Of rows of a rare label, whose margins are higher by 2 but mostly below 0."""
+    rng = stream(1, "margins")
+    for number in (20, 150, 400):
+        gold = ["rare" if draw < 0.1 else "usual" for draw in rng.random(number)]
+        margins = rng.normal(size=number) + [-1.5 if label == "rare" else -3.5 for label in gold]
+        predicted = [Predicted("rare", margin=m, otherwise="usual") for m in margins.tolist()]
+        chosen = mean(metric, gold, predicted, best_threshold(metric, gold, predicted))
+        best = max(mean(metric, gold, predicted, t) for t in [0.0, *margins, math.inf])
+        # Of 400 margins every second one is compared.
+        assert best - (0.02 if number == 400 else 1e-9) <= chosen <= best + 1e-9
+        assert chosen >= mean(metric, gold, predicted, 0.0)
 
 
 @pytest.mark.slow
