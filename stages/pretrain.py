@@ -128,8 +128,9 @@ def _rank(plan: PretrainPlan) -> int | None:
 
 def _start(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks) -> Start:
     """Builds the model and the objective of a run with the weights that it starts from: those of
-    its parent, else random ones, else (of a public checkpoint) the published ones. If the state of
-    an interrupted process is there, ``train`` replaces them by it.
+    its parent, else random ones, else (of a public checkpoint) the published ones. The layers that
+    only the objective of a public checkpoint needs are not in its parent: they start as published.
+    If the state of an interrupted process is there, ``train`` replaces the weights by it.
 
     Raises ValueError with the path in params.yaml for what does not go together.
     """
@@ -145,11 +146,12 @@ def _start(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks)
         tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
     backbone, objective = built(run, tokenizer, where=where)
     parent = paths.pretrained(RunKey(run.parent, seed))
-    if run.parent == NONE or objective.has_teacher:
+    continues = run.parent != NONE and not objective.has_teacher
+    if run.is_public or not continues:
         with below(f"{where}.model"):
             draw_weights(backbone, seed=seed)
-    else:
-        load_weights(backbone, parent / WEIGHTS)
+    if continues:
+        load_weights(backbone.stored_part, parent / WEIGHTS)
     if objective.has_teacher:
         teacher = _teacher(parent, tokenizer.vocab_size, where=where)
         objective.learn_from(teacher.to(device.torch), backbone)

@@ -25,6 +25,7 @@ FAMILIES = {
 }
 CLASSES = {  # model, its head, tokenizer
     "bert": ("Bert", "ForMaskedLM", "Bert"),
+    "sentence_bert": ("Bert", "Model", "Bert"),  # published without its head
     "roberta": ("Roberta", "ForMaskedLM", "Roberta"),
     "distilbert": ("DistilBert", "ForMaskedLM", "Bert"),
     "gpt2": ("GPT2", "LMHeadModel", "GPT2"),
@@ -36,7 +37,7 @@ CLASSES = {  # model, its head, tokenizer
 def settings_of(family: str, pad_id: int | None) -> dict[str, Any]:
     both: dict[str, Any] = {"num_hidden_layers": 2, "num_attention_heads": 2}
     match family:
-        case "bert":
+        case "bert" | "sentence_bert":
             own = {"hidden_size": 32, "intermediate_size": 48}
         case "roberta":  # whose first positions are never used
             assert pad_id is not None

@@ -24,6 +24,10 @@ def parent_faults(child: RunOutline, parent: RunOutline | None) -> Iterator[str]
     run, objective, here = child.run, child.objective, f"{child.where}.parent"
     if parent is not None:
         yield from _seed_faults(child, parent)
+    if run.is_public:
+        if parent is not None:
+            yield from _public_faults(child, parent)
+        return
     if objective is None:
         return
     if parent is None:
@@ -33,10 +37,7 @@ def parent_faults(child: RunOutline, parent: RunOutline | None) -> Iterator[str]
                 "in pretrain.continued with the teacher as its parent"
             )
     elif not objective.trains:
-        yield (
-            f"{child.where}.objective: must not be {NONE}, which trains nothing: the run would "
-            f"repeat {parent.key}"
-        )
+        yield _trains_nothing(child, parent)
     elif parent.run.tokenizer != run.tokenizer:
         yield (
             f"{here}: {parent.key} has the tokenizer {parent.run.tokenizer}, and this run has "
@@ -50,6 +51,25 @@ def parent_faults(child: RunOutline, parent: RunOutline | None) -> Iterator[str]
                 f"{here}: the weights of {parent.key} belong to another model: {setting} is "
                 f"{theirs} there and {ours} here"
             )
+
+
+def _public_faults(child: RunOutline, parent: RunOutline) -> Iterator[str]:
+    """Yields the faults of a public checkpoint that continues from ``parent``."""
+    if child.run.as_published:
+        yield _trains_nothing(child, parent)
+    elif parent.run.model != child.run.model:
+        path = child.run.model.get("path")
+        yield (
+            f"{child.where}.parent: {parent.key} has another model; the parent of {path} must be "
+            "the same checkpoint, as published or pretrained further"
+        )
+
+
+def _trains_nothing(child: RunOutline, parent: RunOutline) -> str:
+    return (
+        f"{child.where}.objective: must not be {NONE}, which trains nothing: the run would repeat "
+        f"{parent.key}"
+    )
 
 
 def _seed_faults(child: RunOutline, parent: RunOutline) -> Iterator[str]:

@@ -25,11 +25,6 @@ def public_faults(params: Params, outlined: RunOutline) -> Iterator[str]:
     folder = Path(str(run.model.get("path")))
     if folder.parent == paths.CHECKPOINTS:
         yield from unlisted(folder.name, params.packaged_checkpoints, f"{where}.model.path")
-    if run.parent != NONE:
-        yield (
-            f"{where}.parent: must be {NONE}, not {run.parent}: a public checkpoint has its own "
-            "weights"
-        )
     if not run.as_published:
         yield from _further_faults(params, outlined)
         return
@@ -49,9 +44,9 @@ def _further_faults(params: Params, outlined: RunOutline) -> Iterator[str]:
     if run.tokenizer not in own:
         solution = f"use {own[0]}" if own else "add it"
         yield (
-            f"{where}.tokenizer: must be the checkpoint's own, an entry of tokenizers with "
-            f"algorithm {HUB} and the path and revision of {where}.model, not {run.tokenizer}; "
-            f"{solution}"
+            f"{where}.tokenizer: must be the checkpoint's own, an entry of tokenizers with corpus "
+            f"{NONE}, algorithm {HUB} and the path and revision of {where}.model, not "
+            f"{run.tokenizer}; {solution}"
         )
     name = name_of(run.objective)
     if name not in OBJECTIVES.names():

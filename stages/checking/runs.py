@@ -25,21 +25,27 @@ def run_faults(params: Params, key: str, outlines: Mapping[str, RunOutline]) -> 
         here = f"{where}.training.optimizer"
         yield from pretraining_faults(training, backbone, params.distributed, here)
     yield from outlined.faults
-    if run.is_public:
-        yield from public_faults(params, outlined)
-        return
-    yield from unlisted(run.corpus, (*params.corpora, NONE), f"{where}.corpus")
-    yield from unlisted(run.tokenizer, params.tokenizers, f"{where}.tokenizer")
     if run.parent != NONE:
         yield from unlisted(run.parent, params.runs, f"{where}.parent")
+    if run.is_public:
+        yield from public_faults(params, outlined)
+    else:
+        yield from _own_faults(params, outlined)
+    cycle = [*cycle_faults(params.runs, key)]
+    yield from cycle or parent_faults(outlined, outlines.get(run.parent))
+
+
+def _own_faults(params: Params, outlined: RunOutline) -> Iterator[str]:
+    """Yields the faults of a run that is no public checkpoint."""
+    run, where = outlined.run, outlined.where
+    yield from unlisted(run.corpus, (*params.corpora, NONE), f"{where}.corpus")
+    yield from unlisted(run.tokenizer, params.tokenizers, f"{where}.tokenizer")
     if isinstance(params.tokenizers.get(run.tokenizer), PublishedTokenizer):
         yield (
             f"{where}.tokenizer: {run.tokenizer} belongs to a public checkpoint and works only "
             f"with it; {name_of(run.model)} needs a tokenizer of another algorithm"
         )
     yield from _objective_faults(outlined)
-    cycle = [*cycle_faults(params.runs, key)]
-    yield from cycle or parent_faults(outlined, outlines.get(run.parent))
 
 
 def _training_faults(training: Training, where: str) -> Iterator[str]:

@@ -32,6 +32,7 @@ from stages.core.params import (
     PackagedCheckpoint,
     Params,
     Positive,
+    PublishedTokenizer,
     Run,
     Seeds,
     Sentence,
@@ -148,7 +149,8 @@ class RunEntry(Strict):
 
 class ContinuedEntry(RunEntry):
     """One entry of ``pretrain.continued``: a run that continues from the weights of another run, or
-    learns from it as its teacher, at the same seed."""
+    learns from it as its teacher, at the same seed. One that continues from a public checkpoint has
+    its model and its tokenizer."""
 
     parent: Name
     """Run whose weights this run continues from, or whose model teaches it."""
@@ -248,7 +250,7 @@ class StudyFile(Strict):
     def _run(self, entry: RunEntry, where: str) -> Run:
         """Returns a run, with settings of the first run where its entry states none."""
         first = next(iter(self.pretrain.runs.values()))
-        model = entry.model or first.model
+        model = entry.model or self._continued_model(entry) or first.model
         if model is None:
             raise ValueError(f"{where}.model: missing; the first run must name its model")
         is_public = model.get("name") == HUB
@@ -262,7 +264,9 @@ class StudyFile(Strict):
         corpus = entry.corpus or (first.corpus if trains else NONE)
         if corpus is None:
             raise ValueError(f"{where}.corpus: missing; the first run must name its corpus")
-        tokenizer = entry.tokenizer or (NONE if is_public else first.tokenizer)
+        tokenizer = entry.tokenizer or (
+            self._tokenizer_of(model, trains=trains) if is_public else first.tokenizer
+        )
         if tokenizer is None:
             own = [k for k, t in self.tokenizers.items() if isinstance(t, Tokenizer)]
             if len(own) != 1:
@@ -279,6 +283,29 @@ class StudyFile(Strict):
             training=self._training(entry, where, trains=trains),
             seeds=entry.seeds or self.pretrain.seeds,
         )
+
+    def _continued_model(self, entry: RunEntry) -> Settings | None:
+        """Returns the model of the public checkpoint that an entry continues from, through other
+        continued runs if need be; None if there is none."""
+        entries = {**self.pretrain.runs, **self.pretrain.continued}
+        for _ in entries:  # a cycle is refused later
+            if not isinstance(entry, ContinuedEntry) or entry.parent not in entries:
+                break
+            entry = entries[entry.parent]
+            if entry.model is not None:
+                return entry.model if entry.model.get("name") == HUB else None
+        return None
+
+    def _tokenizer_of(self, model: Settings, *, trains: bool) -> str:
+        """Returns the tokenizer of a public checkpoint that does not name it: the entry of its
+        own, if it trains and there is one."""
+        pinned = model.get("path"), model.get("revision")
+        own = [
+            key
+            for key, entry in self.tokenizers.items()
+            if isinstance(entry, PublishedTokenizer) and (entry.path, entry.revision) == pinned
+        ]
+        return own[0] if own and trains else NONE
 
     def _training(self, entry: RunEntry, where: str, *, trains: bool) -> Training:
         shared: Any = self.pretrain.training

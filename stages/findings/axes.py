@@ -99,7 +99,8 @@ class LeftOut:
 def pairs(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Pair]:
     """Returns the pairs of groups that make a contrast on a task. ``used`` has the part of its
     model that each group with trials uses. Along "size", "amount of text" and "pretrained" the
-    larger or the pretrained group comes first.
+    larger or the pretrained group comes first. A public checkpoint that was pretrained further
+    comes before the checkpoint that it begins with.
 
     Where several groups share a level of an axis (say, three learning rates of one architecture
     against one of another), the groups nearest to each other in size, then in settings, are paired.
@@ -171,6 +172,7 @@ def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[P
         if (
             (axis == "size" and used[b.name].num_params > used[a.name].num_params)
             or (axis == "pretrained" and b.pretrained)
+            or _begins_with(b, a)
             or (axis == amounts.AMOUNT and (b.corpus_tokens or 0) > (a.corpus_tokens or 0))
         ):
             a, b = b, a  # noqa: PLW2901
@@ -180,6 +182,13 @@ def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[P
                 better = f"{rival.name} {BETTER_MATCHED} {group.name} in size and settings"
                 reason = reason or better
         yield LeftOut(axis, a, b, reason) if reason else (axis, a, b)
+
+
+def _begins_with(group: Group, other: Group) -> bool:
+    """Whether a public checkpoint was pretrained further from the other group."""
+    if group.entry.model != other.entry.model or not group.entry.is_public:
+        return False
+    return other.entry.as_published or group.entry.parent == other.name
 
 
 Names = tuple[str, str]  # the names of two groups, in the order of the groups

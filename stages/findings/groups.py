@@ -86,7 +86,7 @@ def groups(
     return [
         Group(
             name=name,
-            entry=run,
+            entry=_without_published_parent(params, run),
             architecture=first[name].architecture,
             num_params=first[name].num_pretrained_params,
             tokenizer_corpus=_tokenizer_corpus(params, run),
@@ -95,6 +95,15 @@ def groups(
         for name, run in params.runs.items()
         if name in first
     ]
+
+
+def _without_published_parent(params: Params, run: Run) -> Run:
+    """Returns a run without its parent if that is the run's own checkpoint as published: a public
+    checkpoint begins with it whether its entry names it or not."""
+    parent = params.runs.get(run.parent)
+    if parent is None or not parent.as_published:
+        return run
+    return run.model_copy(update={"parent": NONE})
 
 
 def names_of(checkpoints: Iterable[RunKey], runs: Mapping[str, Run]) -> list[str]:

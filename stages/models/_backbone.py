@@ -171,6 +171,18 @@ class Backbone(nn.Module, ABC):
     def drop_pretraining_layers(self) -> None:  # noqa: B027
         """Remove what no task needs; called before the weights are stored."""
 
+    @property
+    def stored_part(self) -> nn.Module:
+        """The part whose weights are stored: the model without the layers that
+        ``drop_pretraining_layers`` removes."""
+        return self
+
+    @property
+    def logit_bias(self) -> nn.Parameter | None:
+        """The bias of the logits over the vocabulary that pretraining sets before its first step,
+        if the model has one."""
+        return self.output_bias
+
     def drop_output_layers(self) -> None:
         """Keep only what computes the states of input tokens, which is what tasks with a head of
         their own fine-tune: the logits over the vocabulary are not available afterwards."""

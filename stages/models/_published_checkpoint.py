@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Int
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from transformers import (
@@ -40,6 +42,8 @@ AutoClass = (
     | type[AutoModelForSeq2SeqLM]
 )
 
+PROBED = 8  # tokens of the text whose states are compared with and without what follows
+TOLERANCE = 1e-4  # of the largest state: padding changes the last bits of a sum
 INDEX = "model.safetensors.index.json"
 SHARD = re.compile(r"model[\w.-]*\.safetensors")  # what the pinned hash covers
 MOST_MISSING = 2  # times as many weights as the files have: more is no missing head
@@ -91,9 +95,12 @@ def uninitialised(cls: AutoClass, config: Config) -> PublishedModel:
     return _without_pooler(model)
 
 
-def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
+def published(
+    cls: AutoClass, config: Config, folder: Path, *, generator: torch.Generator
+) -> PublishedModel:
     """Returns the model with the weights in ``folder``. They are read here, so that transformers
-    opens no other file and no other format.
+    opens no other file and no other format. Layers above an encoder that was published without
+    them are drawn from ``generator``, as transformers draws them for its family.
 
     Raises ValueError if they cannot be read, are incomplete, or are not numbers.
     """
@@ -126,14 +133,16 @@ def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
             f"have only {num_stored:,}"
         )
     try:
-        loaded: Any = type(outline).from_pretrained(
-            None,
-            config=config,
-            state_dict=weights,
-            dtype=torch.float32,
-            ignore_mismatched_sizes=True,  # they are refused by name below
-            output_loading_info=True,
-        )
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+            loaded: Any = type(outline).from_pretrained(
+                None,
+                config=config,
+                state_dict=weights,
+                dtype=torch.float32,
+                ignore_mismatched_sizes=True,  # they are refused by name below
+                output_loading_info=True,
+            )
     except Exception as error:  # weights that do not fit raise many kinds
         raise ValueError(f"path: the weights of {folder}: {line_of(error)}") from None
     model, report = loaded
@@ -142,13 +151,61 @@ def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
             f"path: the weights of {folder}: {name} has the shape {[*stored]}, but config.json "
             f"describes {[*expected]}"
         )
-    missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
+    head = cls is AutoModelForMaskedLM and is_headless(config)
+    body = f"{model.base_model_prefix}." if head else ""
+    missing = sorted(
+        key
+        for key in report["missing_keys"]
+        if key.startswith(body) and not key.startswith("pooler.")
+    )
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ValueError(f"path: the weights of {folder} lack {missing[0]}{more}")
     if getattr(model, "final_logits_bias", torch.zeros(1)).any():
         raise ValueError(f"path: {folder} has a final_logits_bias, which is not supported")
     return _without_pooler(model)
+
+
+def reader_of(model: PublishedModel, config: Config) -> PublishedModel:
+    """Returns the part that computes the states of input tokens: the model without its head, or its
+    encoder."""
+    base = model.base_model
+    both = architecture_of(config) == "encoder_decoder"
+    return getattr(base, "encoder", base) if both else base
+
+
+@torch.no_grad()
+def refuse_reading_further(
+    reader: PublishedModel, config: Config, regular_ids: Int[np.ndarray, " V"]
+) -> None:
+    """Raises ValueError for a model whose states of a text depend on what follows the text: of a
+    decoder on later tokens (XLNet, which reads in both directions), of another model on padding,
+    so that a prediction would depend on the other texts of its batch (FNet, ConvBERT)."""
+    kind, is_decoder = config.model_type, architecture_of(config) == "decoder"
+    ids = torch.from_numpy(np.resize(regular_ids[: 2 * PROBED], (1, 2 * PROBED)))
+    mask = torch.ones_like(ids)
+    if not is_decoder:
+        ids[:, PROBED:] = mask[:, PROBED:] = 0
+    try:
+        alone, followed = (
+            reader(input_ids=i, attention_mask=m, return_dict=True).last_hidden_state[:, :PROBED]
+            for i, m in ((ids[:, :PROBED], mask[:, :PROBED]), (ids, mask))
+        )
+    except Exception as error:  # a model that needs other inputs raises many kinds
+        raise ValueError(f"path: a {kind!r} cannot read a text: {line_of(error)}") from None
+    difference = float((followed - alone).abs().max() / alone.abs().max())
+    if difference <= TOLERANCE:
+        return
+    if is_decoder:
+        raise ValueError(
+            f"path: a {kind!r} is no decoder as it is run here: its states depend on later tokens; "
+            "choose a checkpoint of another family"
+        )
+    raise ValueError(
+        f"path: a {kind!r} does not mask padding: its states of a text change by {difference:.1%} "
+        "when the text is padded, so a prediction would depend on the other texts of its batch; "
+        "choose a checkpoint of another family"
+    )
 
 
 def refuse_code(folder: Path) -> None:

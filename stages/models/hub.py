@@ -27,8 +27,10 @@ from stages.models._published_checkpoint import (
     class_of,
     is_headless,
     published,
+    reader_of,
     refuse_code,
     refuse_damaged,
+    refuse_reading_further,
     uninitialised,
     weight_files,
 )
@@ -45,7 +47,6 @@ from stages.text.published import (
 )
 from stages.text.tokenizer import TaskTokenizer
 
-PROBED = (8, 16)  # tokens of the rows whose operations are counted
 # The limits of a check: for a small checkpoint, and for what its files add.
 CHECKED_WITHIN_S, BYTES_PER_S = 30.0, 2**25
 CHECKED_WITHIN_BYTES, MEMORY_PER_BYTE = 2**32, 4
@@ -60,8 +61,11 @@ class Hub(Backbone):
     first 12 hex digits of the hash of its content, which DVC does not watch.
 
     BERT's pooler, a layer on the first token's state, is left out: all models get the same head.
-    An encoder has its language modelling head only while it is pretrained further. Documents that
-    are packed in a row are run separately.
+    An encoder has its language modelling head only while it is pretrained further. One that was
+    published without the head (a sentence encoder) gets that of its family: logits are products
+    with its token embeddings, as in BERT (Devlin et al. 2019, section 3.1), and the layers between
+    states and logits are drawn anew, as transformers does. Documents that are packed in a row are
+    run separately.
     """
 
     is_transformer = True
@@ -184,30 +188,38 @@ class Hub(Backbone):
 
     @property
     def _reader(self) -> PublishedModel:
-        """The part that computes the states of input tokens: the model without its head, or its
-        encoder."""
-        base = self.model.base_model
-        both = self.architecture == "encoder_decoder"
-        return getattr(base, "encoder", base) if both else base
+        return reader_of(self.model, self.config)
 
     def add_pretraining_layers(self) -> None:
-        """Add the published layers that compute an encoder's logits over the vocabulary.
+        """Add the layers that compute an encoder's logits over the vocabulary.
 
-        Raises ValueError for a checkpoint that was published without them.
+        Raises ValueError for a checkpoint that was published without them and whose family does not
+        compute logits from the token embeddings.
         """
-        if self.architecture == "encoder" and not is_headless(self.config):
+        if self.architecture == "encoder":
             self._class = AutoModelForMaskedLM
             with self._device:
                 self.model = uninitialised(self._class, self.config)
-        if self.model.get_output_embeddings() is None:
+        output = self.model.get_output_embeddings()
+        is_tied = output is not None and output.weight is self.token_embedding.weight
+        if output is None or (is_headless(self.config) and not is_tied):
             raise ValueError(
-                f"path: {self._origin['path']} was published without a language modelling head, so "
-                "it cannot be pretrained further"
+                f"path: {self._origin['path']} was published without a language modelling head, "
+                "and its token embeddings cannot be the head's, so it cannot be pretrained further"
             )
 
     def drop_pretraining_layers(self) -> None:
-        if self.architecture == "encoder":
-            self.model = self.model.base_model
+        self.model = self.stored_part
+
+    @property
+    def stored_part(self) -> PublishedModel:
+        """The model without an encoder's language modelling head."""
+        return self.model.base_model if self.architecture == "encoder" else self.model
+
+    @property
+    def logit_bias(self) -> nn.Parameter | None:
+        """The bias of a language modelling head that the checkpoint was published without."""
+        return self.model.get_output_embeddings().bias if is_headless(self.config) else None
 
     def drop_output_layers(self) -> None:
         """Keep the model without its head; of an encoder-decoder the encoder alone."""
@@ -276,12 +288,13 @@ class Hub(Backbone):
             return self.model(**inputs).logits.reshape(*states.shape[:-1], -1)
 
     def initialise(self, *, generator: torch.Generator) -> None:
-        """Load the published weights; nothing is random.
+        """Load the published weights. Nothing is random, except for the layers of a language
+        modelling head that the checkpoint was published without.
 
         Raises ValueError if they cannot be read, are incomplete, or are not those pinned.
         """
         self.check(**self._origin)
-        self.model = published(self._class, self.config, self._folder)
+        self.model = published(self._class, self.config, self._folder, generator=generator)
 
 
 @cache
@@ -320,7 +333,8 @@ def _examined(folder: Path) -> int:
             f"path: the tokenizer of {folder} has {tokenizer.vocab_size} tokens, but the model "
             f"embeds only {known}: it belongs to another model"
         )
-    published(class_of(config), config, folder)
+    model = published(class_of(config), config, folder, generator=torch.Generator())
+    refuse_reading_further(reader_of(model, config), config, tokenizer.regular_ids)
     return tokenizer.vocab_size
 
 

@@ -1,6 +1,9 @@
-"""Tasks of the study as a corpus: their labelled examples as text to text, for ``multi_task``."""
+"""Tasks of the study as a corpus: their labelled examples as text to text, for ``multi_task``, or
+their texts alone."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,7 +11,7 @@ from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.components import unknown
 from stages.kinds._kind import KINDS, SPLITS, Kind, Split
 from stages.kinds._text_form import TextForm
-from stages.sources._source import Document, Labelled, Source
+from stages.sources._source import Document, Labelled, Source, split_of
 
 Row = dict[str, Any]
 
@@ -28,6 +31,10 @@ class Tasks(Source):
 
     All of a task's train rows are mixed, whatever the label budgets are. So a comparison with other
     runs is fair only at the label budget ``all``.
+
+    Without ``answers`` a document is the text of a train row, without its label (task-adaptive
+    pretraining; Gururangan et al. 2020, section 4). No validation row of a task is read: the
+    documents for validation are a tenth of the train rows, drawn by their texts.
     """
 
     running_text = False  # one sentence is read, the other is written
@@ -39,6 +46,7 @@ class Tasks(Source):
         tasks: list[str],
         limit: int | Literal["all"] = "all",
         temperature: float = 1.0,
+        answers: bool = True,
     ) -> None:
         if not tasks or len({*tasks}) < len(tasks):
             raise ValueError(f"tasks: must name some, none twice, not {tasks}")
@@ -47,7 +55,7 @@ class Tasks(Source):
         if temperature < 1:
             raise ValueError(f"temperature: must be at least 1, not {temperature}")
         self.tasks, self.folder = tasks, Path(path)
-        self.limit, self.temperature = limit, temperature
+        self.limit, self.temperature, self.answers = limit, temperature, answers
 
     def check(self, kind: Kind | None) -> None:
         if kind is not None:
@@ -57,7 +65,7 @@ class Tasks(Source):
         for task in self.tasks:
             if task not in tasks:
                 yield f"source.tasks: {unknown(task, tasks)}"
-            elif tasks[task].form is None:
+            elif self.answers and tasks[task].form is None:
                 yield f"source.tasks: {task} is {tasks[task].name}, which has no text form"
         if decontaminated:
             yield (
@@ -68,13 +76,25 @@ class Tasks(Source):
     def documents(self) -> Iterator[Document]:
         records = {task: self._record(task) for task in self.tasks}
         kinds = {task: KINDS[record["kind"]] for task, record in records.items()}
+        sentences_of: dict[str, Callable[[Row], list[str]]] = {}
         for task, kind in kinds.items():
-            if kind.form is None:
+            if not self.answers:
+                sentences_of[task] = kind.texts
+            elif kind.form is None:
                 raise ValueError(f"tasks: {task} is {kind.name}, which has no text form")
-        forms = {task: kind.as_text(task, records[task]) for task, kind in kinds.items()}
-        rows, num_removed = self._rows({task: kind.split_key for task, kind in kinds.items()})
+            else:
+                sentences_of[task] = partial(_pair, kind.as_text(task, records[task]))
+        key_of = {task: kind.split_key for task, kind in kinds.items()}
+        rows, num_removed = self._rows(key_of)
+        if not self.answers:
+            rows = {
+                (task, split): [
+                    row for row in rows[task, "train"] if _split_of_text(key_of[task](row)) == split
+                ]
+                for task, split in product(self.tasks, SPLITS)
+            }
         numbers = self.mixed({task: len(rows[task, "train"]) for task in self.tasks})
-        for task, form in forms.items():
+        for task, sentences in sentences_of.items():
             train, validation = rows[task, "train"], rows[task, "validation"]
             print(
                 f"{task}: {numbers[task]} documents of {len(train)} rows; {num_removed[task]} more "
@@ -82,9 +102,9 @@ class Tasks(Source):
             )
             for i in range(numbers[task]):
                 row, turn = train[i % len(train)], i // len(train)
-                yield _document(f"{task} {row['id']} {turn}", "train", form, row)
+                yield Document(f"{task} {row['id']} {turn}", "train", sentences(row))
             for row in validation:
-                yield _document(f"{task} {row['id']}", "validation", form, row)
+                yield Document(f"{task} {row['id']}", "validation", sentences(row))
 
     def _rows(
         self, key_of: Mapping[str, Callable[[Row], str]]
@@ -128,7 +148,14 @@ class Tasks(Source):
         return read_json(self.folder / task / "examples" / "task.json")
 
 
-def _document(id: str, split: Split, form: TextForm, row: Row) -> Document:
+def _split_of_text(key: str) -> Split:
+    """Returns the split of a train row's text: a tenth is for validation. A source may have drawn
+    the row's own split from the same key, so the key is salted."""
+    return "validation" if split_of(f"text {key}") == "validation" else "train"
+
+
+def _pair(form: TextForm, row: Row) -> list[str]:
+    """Returns the text to read and the text to write."""
     answer = form.answer(row)
     assert answer is not None, "rows of train and validation have theirs"
-    return Document(id, split, [form.input(row), answer])
+    return [form.input(row), answer]

@@ -6,8 +6,9 @@ included. No model, objective, task or method counts operations itself.
 """
 
 import math
+import operator
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from torch.utils.flop_counter import flop_registry, sdpa_flop_count, shape_wrapp
 from stages.text.batch import PADDING, Batch
 from stages.training.ranks import ALONE, Ranks
 
+CHECKED = 3  # lengths on which the interpolation of operations is checked before it is used
 T = TypeVar("T")
 Shape = Sequence[int]
 aten = torch.ops.aten
@@ -174,31 +176,66 @@ class StepFlops:
 
 class FlopsByBatch:
     """The operations of a model on batches: a linear function of the ``_sizes`` of batches, so that
-    few counted batches determine all others exactly."""
+    few counted batches determine all others exactly.
+
+    The operations of some public checkpoints have steps, because attention pads rows to blocks
+    (Longformer, BigBird). So the function is checked on CHECKED further lengths, and on each that
+    is longer than those counted. After a contradiction only batches of equal lengths determine one
+    another.
+    """
 
     def __init__(self) -> None:
         self._functions = defaultdict[object, _LinearFunction](_LinearFunction)
+        self._counted = set[object]()  # lengths of batches
+        self._longest = list[int]()
+        self._num_checked = 0
+        self._has_steps = False
 
     def known(self, batches: Sequence[Batch]) -> int | None:
         """Returns the operations of all batches together, or None if they have to be counted."""
-        function, sizes = self._of(batches)
-        return function.value(sizes)
+        function, sizes, lengths = self._of(batches)
+        value = function.value(sizes)
+        if value is None or self._has_steps or lengths in self._counted:
+            return value
+        is_longer = any(map(operator.gt, _longest(lengths), self._longest))
+        return None if is_longer or self._num_checked < CHECKED else value
 
     def add(self, batches: Sequence[Batch], flops: int) -> None:
-        function, sizes = self._of(batches)
+        """Adds the counted operations of all batches together."""
+        function, sizes, lengths = self._of(batches)
+        value = function.value(sizes)
+        if value is not None and value != flops:
+            self._has_steps = True
+            self._functions.clear()
+            function, *_ = self._of(batches)
+        self._num_checked += value == flops
+        self._counted.add(lengths)
+        self._longest = _longest([*lengths, self._longest or lengths[0]])
         function.add(sizes, flops)
 
-    def _of(self, batches: Sequence[Batch]) -> "tuple[_LinearFunction, list[int]]":
+    def _of(
+        self, batches: Sequence[Batch]
+    ) -> "tuple[_LinearFunction, list[int], tuple[Lengths, ...]]":
+        measured = sorted(map(_lengths_and_sizes, batches))
+        lengths, sizes = zip(*measured, strict=True)
         # How many spans an answer may have is no polynomial in the length of a row.
-        lengths = tuple(b.input_ids.shape[1] for b in batches if b.candidates is not None)
-        sizes = [sum(each) for each in zip(*map(_sizes, batches), strict=True)]
-        return self._functions[lengths], sizes
+        spans = tuple(b.input_ids.shape[1] for b in batches if b.candidates is not None)
+        function = self._functions[spans, lengths if self._has_steps else ()]
+        return function, [sum(each) for each in zip(*sizes, strict=True)], lengths
 
 
-def _sizes(batch: Batch) -> list[int]:
-    """Numbers of which the operations of a model and its loss are a linear function: rows, tokens,
-    pairs of tokens that attention compares, targets; and the same of documents, for models that
-    read each document of a row separately, padded to the longest or not."""
+Lengths = tuple[int, ...]  # of rows and of the longest document, and of those that are written
+
+
+def _longest(lengths: Iterable[Sequence[int]]) -> list[int]:
+    return [max(each) for each in zip(*lengths, strict=True)]
+
+
+def _lengths_and_sizes(batch: Batch) -> tuple[Lengths, list[int]]:
+    """Returns the lengths of rows and documents, and numbers of which the operations of a model and
+    its loss are a linear function: rows, tokens, pairs of tokens that attention compares, targets;
+    and the same of documents, for models that read each document of a row separately, padded to the
+    longest or not."""
     rows, length = batch.input_ids.shape
     written = 0 if batch.decoder_input_ids is None else batch.decoder_input_ids.shape[1]
     read = _document_lengths(batch.document_ids)
@@ -212,12 +249,13 @@ def _sizes(batch: Batch) -> list[int]:
         longest_target = int(targets.max(initial=0))
     number, longest = int(used.sum()), int(read.max(initial=0, where=used))
     places = (batch.labels, batch.target_positions, batch.boundary_positions, batch.pair_positions)
-    return [
+    sizes = [
         *(1, rows, *_tokens_and_pairs(rows, length, written)),
         *(int(read.sum()), number, *_tokens_and_pairs(number, longest, longest_target)),
         *(0 if each is None else each.numel() for each in places),
         sum(batch.num_targets.values()),
     ]
+    return (length, longest, written, longest_target), sizes
 
 
 def _tokens_and_pairs(rows: int, length: int, written: int) -> list[int]:

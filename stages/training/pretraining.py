@@ -108,11 +108,12 @@ def begin_with_frequencies(backbone: Backbone, data: PretrainingData, *, num_ste
     encoder-decoder these are the weights of the encoder's mean state: its states become alike and
     stay so.
     """
-    if backbone.output_bias is None or backbone.output_bias.any():
+    bias = backbone.logit_bias
+    if bias is None or bias.any():
         return
-    frequencies = target_frequencies(data, backbone.vocab_size, num_steps=num_steps)
+    frequencies = target_frequencies(data, len(bias), num_steps=num_steps)
     with torch.no_grad():
-        backbone.output_bias.copy_(frequencies.log())
+        bias.copy_(frequencies.log())
 
 
 def target_frequencies(

@@ -231,15 +231,61 @@ def test_tokenizer_faults_are_those_of_its_kind(entry: dict[str, Any], path: str
     assert f"tokenizers.unigram.{path}" in paths_of(smoke_with({"tokenizers.unigram": entry}))
 
 
-def test_public_faults_refuse_a_parent() -> None:
-    """And a run that continues from a public checkpoint, because the weights are no run's."""
-    changes: dict[str, Any] = {"pretrain.runs.public": {"model": BERT}}
-    child = {"parent": "encoder_mlm", "model": BERT}
-    assert "pretrain.continued.child.parent" in paths_of(
-        short_smoke_with({"pretrain.continued.child": child})
+def continued(family: str, **entry: Any) -> dict[str, Any]:
+    """Returns the smoke study with a small checkpoint as published, its tokenizer and, as "child",
+    a run that continues from it on prose."""
+    pinned = {"path": str(checkpoint(family)), "revision": revision_of(checkpoint(family))}
+    child = {"parent": "public", "objective": "mlm", "corpus": "prose"}
+    return short_smoke_with(
+        {
+            "pretrain.runs.public": {"model": {"name": "hub"} | pinned},
+            "tokenizers.own": {"corpus": "none", "algorithm": "hub"} | pinned,
+            "pretrain.continued.child": child | entry,
+        }
     )
-    changes["pretrain.continued.child"] = {"parent": "public"}
-    assert "pretrain.continued.child.parent" in paths_of(short_smoke_with(changes))
+
+
+@pytest.mark.parametrize("family", ["bert", "sentence_bert"])
+def test_public_faults_accept_a_run_that_continues_from_a_checkpoint(family: str) -> None:
+    """It has the model and the tokenizer of its parent, also of one that is pretrained further."""
+    study = continued(family)
+    study["pretrain"]["continued"]["grandchild"] = {"parent": "child", "objective": "mlm"}
+    assert faults_of(study) == []
+    runs = typed(study).runs
+    for name in ("child", "grandchild"):
+        assert runs[name].model == runs["public"].model and runs[name].tokenizer == "own"
+
+
+@pytest.mark.parametrize(
+    ("family", "entry", "path", "words"),
+    [
+        ("bert", {"tokenizer": "unigram"}, "tokenizer", "use own"),
+        ("bert", {"objective": "causal"}, "objective", "not encoder"),
+        ("gpt2", {}, "objective", "no mask token"),
+        ("bert", {"objective": "none", "corpus": "none"}, "objective", "would repeat public"),
+        ("bert", {"parent": "nobody", "model": BERT, "tokenizer": "own"}, "parent", "'nobody'"),
+        ("bert", {"seeds": [1, 5]}, "seeds", "5 is not among"),
+    ],
+)
+def test_public_faults_of_a_run_that_continues_from_a_checkpoint(
+    family: str, entry: dict[str, Any], path: str, words: str
+) -> None:
+    [fault, *_] = faults_of(continued(family, **entry))
+    assert fault.path == f"pretrain.continued.child.{path}" and words in fault.message
+
+
+def test_public_faults_refuse_the_weights_of_another_model() -> None:
+    """And a checkpoint that is not downloaded yet is compared by its name."""
+    for child in ({"parent": "encoder_mlm"}, {"parent": "public", "model": BERT}):
+        study = continued("bert", **({"model": BERT, "tokenizer": "bert"} | child))
+        pinned = {key: BERT[key] for key in ("path", "revision")}
+        study["tokenizers"]["bert"] = {"corpus": "none", "algorithm": "hub"} | pinned
+        fault = one_fault(typed(study))
+        assert fault.path == "pretrain.continued.child.parent"
+        assert f"{child['parent']} has another model" in fault.message
+    own = {"model": {"name": "encoder", "d_model": 64}, "tokenizer": "unigram"}
+    fault = one_fault(typed(continued("bert", **own)))
+    assert fault.path == "pretrain.continued.child.parent"
 
 
 def test_public_faults_list_the_packaged_checkpoints() -> None:

@@ -271,28 +271,36 @@ def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run
 def test_a_public_checkpoint_that_is_pretrained_further_differs_in_its_training_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a run does from its parent; from another checkpoint it differs in that, if in nothing
-    else."""
+    """The effect is that of further pretraining: adapted less published, in whatever order they
+    are listed. From another checkpoint a run differs in that, if in nothing else."""
     runs = {
         "bert": public("google-bert/bert-base-uncased"),
-        "adapted": further("google-bert/bert-base-uncased", "mlm", seeds=[1, 2]),
+        "adapted": further("google-bert/bert-base-uncased", "mlm", seeds=[1, 2], parent="bert"),
+        "twice": further("google-bert/bert-base-uncased", "mlm", corpus="scientific")
+        | {"parent": "adapted"},
         "roberta": public("FacebookAI/roberta-base"),
         "roberta_adapted": further("FacebookAI/roberta-base", "mlm", tokenizer="other"),
         "span": further("google-bert/bert-base-uncased", "span_mlm"),
     }
     results = results_of(tmp_path, monkeypatch, runs)
     assert named(pairs_of(results)) == {
-        ("training set", "bert", "adapted"),
-        ("training set", "bert", "span"),
-        ("training set", "roberta", "roberta_adapted"),
+        ("training set", "adapted", "bert"),
+        ("training set", "twice", "bert"),
+        ("training set", "twice", "adapted"),
+        ("training set", "span", "bert"),
+        ("training set", "roberta_adapted", "roberta"),
         ("checkpoint", "bert", "roberta"),
         ("checkpoint", "adapted", "roberta_adapted"),
         ("objective", "adapted", "span"),
     }
     found = {(c.a.group, c.b.group): c for c in results.contrasts if c.axis == "training set"}
-    contrast = found["bert", "adapted"]
-    assert contrast.level_a == "google-bert/bert-base-uncased"
-    assert contrast.level_b == "google-bert/bert-base-uncased, then all"
+    contrast = found["adapted", "bert"]
+    assert contrast.level_a == "google-bert/bert-base-uncased, then all"
+    assert contrast.level_b == "google-bert/bert-base-uncased"
+    difference = contrast.a.mean.value - contrast.b.mean.value
+    assert contrast.effect.value == pytest.approx(difference)
+    assert contrast.effect.low is not None and contrast.effect.high is not None
+    assert contrast.effect.low < difference < contrast.effect.high
     assert confounds(contrast) == [
         "tokens seen: unknown v. unknown",
         "pretraining FLOPs: unknown v. unknown",

@@ -33,7 +33,11 @@ from stages.text.published import PublishedTokenizer
 from stages.training.checkpoint import Resumable, load_weights, save_weights
 from stages.training.device import Device
 from stages.training.loop import Step, accumulate, mean_loss, train
-from stages.training.pretraining import PretrainingData, validation_batches
+from stages.training.pretraining import (
+    PretrainingData,
+    begin_with_frequencies,
+    validation_batches,
+)
 from stages.training.samples import PASSAGES, samples
 from tests.small import documents, headless, small_schedule
 from tests.small_hub import FAMILIES, checkpoint, revision_of
@@ -45,6 +49,7 @@ CPU = Device("cpu", "float32", compile=False, threads=1)
 SCHEDULE = small_schedule(rows=4, max_tokens=LENGTH, num_steps=5, lr=1e-2).at(1e-2)
 LEARNT = {
     "bert": "mlm",
+    "sentence_bert": "mlm",
     "roberta": "mlm",
     "distilbert": "mlm",
     "gpt2": "causal",
@@ -63,12 +68,12 @@ def tokenizer_of(family: str) -> PublishedTokenizer:
     return PublishedTokenizer(checkpoint(family))
 
 
-def published(folder: Path) -> Hub:
+def published(folder: Path, *, seed: int = 0) -> Hub:
     settings = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
     size = PublishedTokenizer(folder).vocab_size
     model = cast(Hub, MODELS.build(settings, size, where="model"))
     model.add_pretraining_layers()
-    model.initialise(generator=torch.Generator())
+    model.initialise(generator=torch.Generator().manual_seed(seed))
     return model.eval()
 
 
@@ -168,7 +173,7 @@ def test_all_that_is_published_is_trained(family) -> None:
     assert names == [name for name, _ in unadapted.named_parameters()]
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2", "t5"])
+@pytest.mark.parametrize("family", ["bert", "sentence_bert", "gpt2", "t5"])
 def test_interrupted_equals_uninterrupted_and_micro_batches_change_nothing(
     family, tmp_path
 ) -> None:
@@ -342,10 +347,37 @@ def test_an_objective_says_what_it_lacks(family, name, message) -> None:
         OBJECTIVES.build({"name": name}, tokenizer_of(family), LENGTH, where="objective")
 
 
-def test_a_checkpoint_that_came_without_its_head_is_refused(tmp_path) -> None:
-    folder = Path(shutil.copytree(checkpoint("bert"), tmp_path / "bert"))
+def test_a_checkpoint_without_a_head_gets_that_of_its_family() -> None:
+    """Logits are products with the token embeddings. The layers before them are drawn from the
+    seed; all others are as published. The bias starts with the frequencies of tokens."""
+    folder = checkpoint("sentence_bert")
+    model, same, other = (published(folder, seed=seed) for seed in (1, 1, 2))
+    assert model.model.get_output_embeddings().weight is model.token_embedding.weight
+    weights, equal = ({n: w for n, w in m.named_parameters()} for m in (model, same))
+    assert all(torch.equal(weights[name], equal[name]) for name in weights)
+    differ = {n for n, w in other.named_parameters() if not torch.equal(w, weights[n])}
+    assert differ == {"cls.predictions.transform.dense.weight"}
+    whole = dict(AutoModel.from_pretrained(folder).named_parameters())
+    body = dict(model.stored_part.named_parameters())
+    assert all(torch.equal(body[name], whole[name]) for name in body)
+
+    data = PretrainingData(
+        Packing(corpus_of("sentence_bert"), LENGTH, seed=1),
+        objective_of("sentence_bert"),
+        batch_rows=4,
+        micro_batch_rows=4,
+        seed=1,
+    )
+    begin_with_frequencies(model, data, num_steps=2)
+    assert model.logit_bias is not None
+    assert float(model.logit_bias.detach().exp().sum()) == pytest.approx(1)
+    assert published(checkpoint("bert")).logit_bias is None
+
+
+def test_a_checkpoint_without_a_head_that_cannot_be_tied_is_refused(tmp_path) -> None:
+    folder = Path(shutil.copytree(checkpoint("sentence_bert"), tmp_path / "bert"))
     path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": ["BertModel"]}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"tie_word_embeddings": False}))
     with pytest.raises(ValueError, match="^path: .*without a language modelling head"):
         published(folder)
 

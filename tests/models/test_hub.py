@@ -5,23 +5,25 @@ import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import huggingface_hub.constants
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2Model
 
 from stages.models._backbone import MODELS, Backbone
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.models._likelihood import log_likelihoods
-from stages.models.hub import Hub
+from stages.models.hub import Hub, num_tokens_of
 from stages.tasks.classification import Classification
 from stages.tasks.tagging import Tagging
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 from stages.training.checkpoint import load_weights, save_weights
+from tests import small_hub
 from tests.small import documents, without_output_layers
 from tests.small_hub import FAMILIES, MAX_POSITIONS, checkpoint, revision_of
 
@@ -349,6 +351,41 @@ def test_a_folder_that_cannot_be_used_is_refused(change, message, tmp_path) -> N
     change(folder)
     with pytest.raises(ValueError, match=f"^path: .*{message}"):
         Hub.check(path=str(folder), revision=COMMIT)
+
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 504,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+}
+XLNET = {"vocab_size": 504, "d_model": 32, "n_layer": 2, "n_head": 2, "d_inner": 48}
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "message"),
+    [
+        ("FNet", {k: v for k, v in SMALL.items() if "heads" not in k}, "does not mask padding"),
+        ("ConvBert", SMALL, "does not mask padding"),
+        ("XLNet", XLNET, "its states depend on later tokens"),
+        ("Longformer", SMALL | {"attention_window": 16}, None),
+        ("Mamba", {k: SMALL[k] for k in [*SMALL][:3]}, None),
+    ],
+)
+def test_num_tokens_of_refuses_states_that_depend_on_what_follows(
+    family: str, settings: dict[str, Any], message: str | None, tmp_path: Path
+) -> None:
+    head = {"XLNet": "LMHeadModel", "Mamba": "ForCausalLM"}.get(family, "ForMaskedLM")
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{family}Config")(**settings)
+    getattr(transformers, f"{family}{head}")(config).save_pretrained(tmp_path)
+    small_hub.tokenizer_of("Bert").save_pretrained(tmp_path)
+    if message is None:
+        assert num_tokens_of(tmp_path) == 500
+        return
+    with pytest.raises(ValueError, match=f"^path: a '{family.lower()}' .*{message}"):
+        num_tokens_of(tmp_path)
 
 
 def test_weights_that_are_not_all_there_are_refused(tmp_path) -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.core.artifacts import write_json, write_jsonl
-from stages.kinds._kind import KINDS
+from stages.kinds._kind import KINDS, SPLITS
+from stages.sources._source import split_of
 from stages.sources.tasks import Tasks
 
 FOLDER = "data/tasks"
@@ -68,6 +69,23 @@ def test_documents_of_a_small_task_are_repeated_each_as_often(written) -> None:
     small = Counter(d.sentences[0] for d in documents if d.id.startswith("small"))
     assert small == {"small text: x": 3, "small text: y": 2}
     assert len({d.id for d in documents}) == len(documents)
+
+
+def test_documents_without_answers_are_texts_of_train_rows_alone(tmp_path, monkeypatch) -> None:
+    """Rows that a source itself has split by their texts leave some for validation, too."""
+    monkeypatch.chdir(tmp_path)
+    texts = [f"text {i}" for i in range(300)]
+    of_split = {str(s): [text for text in texts if split_of(text) == s] for s in SPLITS}
+    taken = of_split["test"][0].upper()
+    write_task("large", of_split | {"train": [*of_split["train"], taken]})
+    write_task("texts", {"train": ["by itself"]}, name="language_modelling")
+    documents = list(source("large", "texts", answers=False).documents())
+    assert {tuple(d.sentences) for d in documents} == {
+        (text,) for text in [*of_split["train"], "by itself"]
+    }
+    assert len(documents) == len(of_split["train"]) + 1
+    share = sum(d.split == "validation" for d in documents) / len(documents)
+    assert {d.split for d in documents} == {"train", "validation"} and 0.05 < share < 0.2
 
 
 @given(
