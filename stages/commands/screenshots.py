@@ -28,6 +28,20 @@ window.IntersectionObserver = class {
 """
 
 
+FRAME = """<!DOCTYPE html>
+<body style="margin: 0">
+<iframe src="{page}" style="border: 0; width: {width}px; height: {height}px"></iframe>
+<script>
+addEventListener("message", ({{data}}) => {{
+  const probe = document.createElement("pre");
+  probe.id = "probe";
+  probe.textContent = data;
+  document.body.append(probe);
+}});
+</script></body>
+"""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m stages.commands.screenshots", description=__doc__
@@ -74,10 +88,18 @@ def take(page: Path, folder: Path) -> None:
                 f"--virtual-time-budget={DRAWN_MS}",
                 f"--window-size={width},{height}",
                 f"--screenshot={file.resolve()}",
-                part.as_uri(),
+                framed(part, width, height).as_uri(),
             ]
             subprocess.run(command, check=True, capture_output=True)
             print(file)
+
+
+def framed(page: Path, width: int, height: int) -> Path:
+    """Writes a page that shows ``page`` in a frame, beside it: no window of Chromium is narrower
+    than 500 pixels. What the page posts to its parent is the text of ``#probe``."""
+    frame = page.with_name(f"{page.stem}_{width}.html")
+    frame.write_text(FRAME.format(page=page.as_uri(), width=width, height=height), "utf-8")
+    return frame
 
 
 def alone(html: str, place: str) -> str:

@@ -2,7 +2,7 @@
 
 import argparse
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 
 from rich.console import Console
@@ -20,7 +20,7 @@ from stages.evaluation.metrics import merit
 from stages.evaluation.records import CLASSICAL
 from stages.planning.last_report import reported_study
 from stages.reporting.formats import DASH, cut, shown
-from stages.reporting.words.answer import price
+from stages.reporting.words.answer import predict_command, price
 
 PIPED_WIDTH = 200
 MATTERED = "What mattered"  # the first words of the part of comparison.md that is shown
@@ -96,7 +96,9 @@ def answer(row: Mapping[str, str]) -> Text:
             )
         )
     if not _is_external(row["run"]):
-        lines.append(f"Use it: python -m stages.commands.predict {_chosen(row, costs)}")
+        method, seed = (row["method"], costs[0]["finetune_seed"]) if costs else (None, "")
+        command = predict_command(row["run"], row["task"], row["label_budget"], method, seed)
+        lines.append(f"Use it: {command}")
     for line in lines:
         text.append(f"\n  {line}", style="not bold")
     return text
@@ -108,15 +110,6 @@ def _is_external(name: str) -> bool:
         (trial["run"], trial["method"], trial["num_tries"]) == (name, CLASSICAL, "0")
         for trial in _rows("trials.csv")
     )
-
-
-def _chosen(row: Mapping[str, str], costs: Sequence[Mapping[str, str]]) -> str:
-    """Returns the arguments of `predict` for the best cell of a task. Without ``costs`` the cell
-    belongs to a baseline."""
-    chosen = f"{row['run']} {row['task']} FILE --label-budget {row['label_budget']}"
-    if not costs:
-        return chosen
-    return f"{chosen} --method {row['method']} --finetune-seed {costs[0]['finetune_seed']}"
 
 
 def show_scores(console: Console, task: str, runs: Settings, metric: str) -> None:

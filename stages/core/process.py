@@ -48,12 +48,13 @@ def run_stage(
         parser.add_argument(f"--{number[0].replace('_', '-')}", type=int, help=number[1])
     options = vars(parser.parse_args())
     keys = [options.pop(name) for name in names]
+    purpose = _purpose(parser)
 
     def run() -> None:
         plan = read_plan(kind, stage, *([] if kind.is_shared else keys))
         if (this := rank(plan)) == 0:
             part = [str(value) for value in options.values() if value is not None]
-            _locked(lambda: main(plan, *keys, **options), stage, [*keys, *part])
+            _locked(lambda: main(plan, *keys, **options), purpose, stage, [*keys, *part])
         elif this is not None:
             main(plan, *keys, **options)
 
@@ -64,7 +65,7 @@ def run_root(main: Callable[[], None]) -> None:
     """Runs the root stage, which reads params.yaml and writes the plans of the other stages."""
     stage, parser = _parser(main, ())
     parser.parse_args()
-    _run(lambda: _locked(main, stage, []))
+    _run(lambda: _locked(main, _purpose(parser), stage, []))
 
 
 def _parser(
@@ -85,15 +86,25 @@ def _parser(
     return stage, parser
 
 
-def _locked(main: Callable[[], None], stage: str, keys: list[str]) -> None:
-    """Runs a stage while it holds the stage's lock, and records the duration.
+def _locked(main: Callable[[], None], purpose: str, stage: str, keys: list[str]) -> None:
+    """Runs a stage while it holds the stage's lock, prints what the stage does, and prints and
+    records how long it took.
 
     Raises ValueError if another process holds the lock for too long.
     """
     with hold(LOCKS / f"{'-'.join([stage, *keys])}.lock"):
-        begin = time.monotonic()
+        begin, name = time.monotonic(), " ".join([stage, *keys])
+        print(f"{purpose} ({name})", flush=True)
         main()
-        _write_time(stage, keys, time.monotonic() - begin)
+        seconds = time.monotonic() - begin
+        print(f"Done in {seconds:.1f} s", flush=True)
+        _write_time(stage, keys, seconds)
+
+
+def _purpose(parser: argparse.ArgumentParser) -> str:
+    """Returns what a stage does: its docstring up to the first colon or full stop."""
+    text = " ".join((parser.description or "").split())
+    return re.split(r"[:.](?: |$)", text)[0]
 
 
 def _run(main: Callable[[], None]) -> None:

@@ -57,36 +57,28 @@ def _number(value: object) -> float:
 
 
 def sentence(
-    undecided: tuple[int, list[Doubling]], shown: Callable[[float], str], *, per: str, unit: float
+    undecided: tuple[int, list[Doubling]], shown: Callable[[float], str], *, per: str
 ) -> list[str]:
     """Returns the result of ``doublings`` as a sentence, or nothing if all contrasts are decided.
 
-    ``shown`` formats a cost, and ``per`` names the amount ``unit`` of cost: "per hour", 3600.
+    ``shown`` formats a cost, and ``per`` names its unit: "per hour".
     """
     number, options = undecided
     if not options:
         return []
     parts = [
         f"{option.source} by {_percent(option.narrower)} "
-        + (
-            "for predicting them"
-            if option.cost is None
-            else f"for {shown(option.cost)} ({_rate(option, unit)} {per})"
-        )
+        + ("for predicting them" if option.cost is None else f"for {shown(option.cost)}")
         for option in options
     ]
     priced = [option for option in options if option.cost]
     best = max(priced, key=lambda option: option.narrower / (option.cost or 1), default=None)
     most = f" {best.source.capitalize()} narrow them most {per}." if best else ""
     return [
-        f"Of the contrasts with a verdict, {number} are not significant. Twice as many of these "
+        f"{number} of the contrasts with a verdict are not significant. Doubling one of these "
         f"would narrow their intervals, on average: {'; '.join(parts)}.{most}"
     ]
 
 
-def _rate(option: Doubling, unit: float) -> str:
-    return "free" if not option.cost else _percent(option.narrower / (option.cost / unit))
-
-
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g}%"
+    return f"{100 * share:.2g}%"

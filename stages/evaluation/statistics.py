@@ -237,6 +237,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected.tolist()
 
 
+def holm_threshold(corrected: Sequence[float], *, alpha: float, share: int = 1) -> float:
+    """Returns what a p-value that is not significant would have to be under, given the others.
+
+    ``corrected`` are the p-values of its family after Holm's correction, times ``share``. Each
+    significant one leaves a test fewer to correct for.
+    """
+    left = sum(p >= alpha for p in corrected)
+    return alpha / share / max(left, 1)
+
+
 def two_stages(
     of_question: Sequence[float], of_tests: Sequence[Sequence[float]], *, alpha: float
 ) -> tuple[list[float], list[list[float]]]:

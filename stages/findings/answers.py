@@ -1,5 +1,12 @@
-"""The answer for a task: the best run and baseline, what ties with them, and what costs less."""
+"""The answer for a task: the best run and baseline, what ties with them, and what costs less.
 
+One rule holds for ties: two choices tie if the interval of their difference includes 0
+(``tie_of``), and then the cheaper is the better one. Of equal means the cheaper also comes first
+(``preference``). A difference that is significant before correction only is neither a tie nor a
+lead.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -9,22 +16,58 @@ import numpy as np
 from scipy import special
 
 from stages.evaluation.moderation import Moderation
-from stages.evaluation.statistics import Interval, holm
+from stages.evaluation.records import CLASSICAL
+from stages.evaluation.statistics import holm, holm_threshold
 from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
 from stages.findings.costs import total_flops
 from stages.findings.scores import Scores
-from stages.findings.verdicts import Tested, Verdict
+from stages.findings.verdicts import Family, Tested, Threshold
 
 STEPS = 4000  # points of the numerical integral; even, so that 0 lies between two points
 REACH = 9.0  # limit of the integral, in standard deviations
 FAR = 6.0  # standard errors; a cell this far below the best is never chosen
+DIGITS = 9  # of a mean; the rest is rounding
+
+
+def cost_of(cell: Cell) -> float:
+    """Returns the FLOPs of a lineage and a trial. A classical baseline trains no network and costs
+    0. An unknown cost, as of a public checkpoint or an external system, counts as the highest."""
+    if cell.method == CLASSICAL:
+        return math.inf if cell.is_external else 0.0
+    flops = total_flops(cell)
+    return math.inf if flops is None else flops
+
+
+def preference(cell: Cell) -> tuple[float, float]:
+    """Returns a key that sorts choices: the better mean first and, of equal means, the cheaper."""
+    return -round(cell.merit, DIGITS), cost_of(cell)
+
+
+class Tie(Enum):
+    """How a run or baseline compares with the best run."""
+
+    BEST = "the best run"
+    TIED = "not told apart"  # the interval of the difference includes 0
+    UNSURE = "told apart before correction only"
+    APART = "told apart"
+    UNTESTED = "not tested"
+
+
+def tie_of(tested: Tested) -> Tie:
+    """Returns how surely a test tells its two sides apart."""
+    if not tested.is_tested:
+        return Tie.UNTESTED
+    if not tested.significant_before_correction:
+        return Tie.TIED
+    return Tie.APART if tested.significant else Tie.UNSURE
 
 
 class Standing(Enum):
     """How sure it is that the best run is better than every baseline."""
 
     LEADS = "ahead of the baselines"
+    UNSURE = "model first, ahead before correction only"
     OPEN = "model first, a baseline may be as good"
     BASELINE = "baseline first"
     UNTESTED = "not tested against a baseline"
@@ -44,12 +87,11 @@ class BestRun(Tested):
 
     @property
     def run_is_ahead(self) -> bool:
-        return self.strongest is None or self.run.merit > self.strongest.merit
+        return self.strongest is None or preference(self.run) < preference(self.strongest)
 
     @property
     def best(self) -> Cell:
-        """The run or the baseline, whichever has the better mean; the baseline if they are equal,
-        because it costs less."""
+        """The run or the baseline, whichever comes first by ``preference``."""
         return self.run if self.strongest is None or self.run_is_ahead else self.strongest
 
     @property
@@ -61,12 +103,6 @@ class BestRun(Tested):
         return self.run.checkpoints == "published"
 
     @property
-    def has_small_p_value(self) -> bool:
-        """Whether the corrected p-value is small, even if the run has one pretraining seed and so
-        no verdict."""
-        return self.p_holm < 1 - self.run.confidence
-
-    @property
     def is_tested(self) -> bool:
         return self.strongest is not None and super().is_tested
 
@@ -74,14 +110,12 @@ class BestRun(Tested):
     def standing(self) -> Standing:
         if not self.run_is_ahead:
             return Standing.BASELINE
-        if not self.is_tested:
-            return Standing.UNTESTED
-        return Standing.LEADS if self.has_small_p_value else Standing.OPEN
-
-    @property
-    def baseline_may_be_as_good(self) -> bool:
-        """Whether the best baseline is first, or its difference from the best run may be 0."""
-        return self.strongest is not None and (not self.run_is_ahead or includes_zero(self.effect))
+        standings = {
+            Tie.TIED: Standing.OPEN,
+            Tie.UNSURE: Standing.UNSURE,
+            Tie.APART: Standing.LEADS,
+        }
+        return standings.get(tie_of(self), Standing.UNTESTED)
 
 
 BestRuns = Mapping[tuple[str, str], BestRun]  # by task and label budget
@@ -94,13 +128,17 @@ def best_runs(scores: Scores, moderation: Moderation, methods: Sequence[str]) ->
     for task, budget in product(scores.tasks, scores.label_budgets):
         cells = [cell for cell in scores.run_cells(task, budget) if cell.method in methods]
         if cells:
-            run = max(cells, key=lambda cell: cell.merit)
+            run = min(cells, key=preference)
             best_by_place[task, budget] = with_baseline(run, scores, moderation)
     known = {place: best for place, best in best_by_place.items() if best.strongest is not None}
     p_values = [best.effect.p_value for best in known.values()]
     corrected = holm([1.0 if p_value is None else p_value for p_value in p_values])
+    alpha = 1 - moderation.confidence
+    limit = holm_threshold(corrected, alpha=alpha)
+    threshold = Threshold(Family.BASELINES, len(corrected), limit)
     for place, p_holm in zip(known, corrected, strict=True):
-        best_by_place[place] = replace(best_by_place[place], p_holm=p_holm)
+        best = best_by_place[place]
+        best_by_place[place] = replace(best, p_holm=p_holm, threshold=threshold)
     return best_by_place
 
 
@@ -109,7 +147,7 @@ def with_baseline(run: Cell, scores: Scores, moderation: Moderation) -> BestRun:
     baselines = scores.baseline_cells(run.task, run.label_budget)
     if not baselines:
         return BestRun(run=run, strongest=None, effect=run.mean)
-    strongest = max(baselines, key=lambda cell: cell.merit)
+    strongest = min(baselines, key=preference)
     # A baseline is fitted for every pretraining seed of the study, and the run may have fewer
     # seeds. Where all seeds draw the same labels, the baseline is fitted only once.
     fitted_alike = strongest.sample.of_seeds(run.sample)
@@ -117,15 +155,6 @@ def with_baseline(run: Cell, scores: Scores, moderation: Moderation) -> BestRun:
         fitted_alike = fitted_alike.repeated()
     effect = moderation.difference(run.key, strongest.key, sample_b=fitted_alike)
     return BestRun(run=run, strongest=strongest, effect=effect)
-
-
-class Tie(Enum):
-    """How a run or baseline compares with the best run."""
-
-    BEST = "the best run"
-    TIED = "not told apart"  # tested, but not significant after Holm correction
-    UNTESTED = "not tested"
-    APART = "told apart"
 
 
 @dataclass(frozen=True)
@@ -141,14 +170,12 @@ def rivals(
     best: BestRun, scores: Scores, contrasts_of: Mapping[Cell, Sequence[Contrast]]
 ) -> list[Rival]:
     """Returns every run and baseline with trials on the best run's task and label budget, each with
-    its best method, the best mean first."""
+    its best method, sorted by ``preference``."""
     place = best.run.task, best.run.label_budget
     best_by_name: dict[str, Cell] = {}
     for cell in [*scores.run_cells(*place), *scores.baseline_cells(*place)]:
-        known = best_by_name.get(cell.group)
-        if known is None or cell.merit > known.merit:
-            best_by_name[cell.group] = cell
-    cells = sorted(best_by_name.values(), key=lambda cell: -cell.merit)
+        best_by_name[cell.group] = min(best_by_name.get(cell.group, cell), cell, key=preference)
+    cells = sorted(best_by_name.values(), key=preference)
     return [_rival(best, cell, contrasts_of.get(cell, [])) for cell in cells]
 
 
@@ -156,17 +183,11 @@ def _rival(best: BestRun, cell: Cell, contrasts: Sequence[Contrast]) -> Rival:
     if cell.group == best.run.group:
         return Rival(cell, Tie.BEST)
     if cell is best.strongest:
-        return Rival(cell, _tie(best, significant=best.has_small_p_value), best)
+        return Rival(cell, tie_of(best), best)
     for contrast in contrasts:
         if best.run in contrast.sides:
-            return Rival(cell, _tie(contrast, significant=contrast.significant), contrast)
+            return Rival(cell, tie_of(contrast), contrast)
     return Rival(cell, Tie.UNTESTED)
-
-
-def _tie(tested: Tested, *, significant: bool) -> Tie:
-    if not tested.is_tested:
-        return Tie.UNTESTED
-    return Tie.APART if significant else Tie.TIED
 
 
 def next_best(best: Cell, scores: Scores, methods: Sequence[str]) -> Cell | None:
@@ -179,7 +200,7 @@ def next_best(best: Cell, scores: Scores, methods: Sequence[str]) -> Cell | None
         and cell.group != best.group
         and (cell.method in methods or cell.group in scores.baselines)
     ]
-    return max(others, key=lambda cell: cell.merit, default=None)
+    return min(others, key=preference, default=None)
 
 
 def smaller(best: Cell, scores: Scores, methods: Sequence[str]) -> Cell | None:
@@ -195,25 +216,15 @@ def smaller(best: Cell, scores: Scores, methods: Sequence[str]) -> Cell | None:
         is_other = cell.group != best.group and cell.method in methods
         if is_other and size is not None and size < limit:
             candidates.append(cell)
-    return max(candidates, key=lambda cell: cell.merit, default=None)
+    return min(candidates, key=preference, default=None)
 
 
 def cheapest_run(best: Cell, contrasts: Sequence[Contrast], methods: Sequence[str]) -> Cell:
-    """Returns the run with the fewest FLOPs among the best run and the runs that may be as good,
-    with one of the ``methods``. A run may be as good if the interval of its contrast with the best
-    run includes 0. Runs of unknown cost are left out."""
-    good = [best]
-    for contrast in contrasts:
-        other = contrast.other(best)
-        here = other.label_budget == best.label_budget and other.method in methods
-        if here and contrast.is_tested and includes_zero(contrast.effect):
-            good.append(other)
-    known = [(flops, cell) for cell in good if (flops := total_flops(cell)) is not None]
-    return min(known, key=lambda pair: pair[0])[1] if known else best
-
-
-def includes_zero(effect: Interval) -> bool:
-    return effect.variance is not None and not effect.excludes_zero
+    """Returns the cheapest of the best run and of the runs that are not told apart from it, with
+    one of the ``methods``; the best run if nothing is known to cost less."""
+    tied = [contrast.other(best) for contrast in contrasts if tie_of(contrast) is Tie.TIED]
+    here = [c for c in tied if c.label_budget == best.label_budget and c.method in methods]
+    return min([best, *here], key=lambda cell: (cost_of(cell), preference(cell)))
 
 
 @dataclass(frozen=True)
@@ -222,15 +233,17 @@ class Lead:
 
     ahead: list[Contrast]  # it is significantly better after Holm correction
     ahead_before_correction: list[Contrast]
-    open: list[Contrast]  # the other run could be as good
+    tied: list[Contrast]  # the other run could be as good
+    untested: list[Contrast]
 
 
 def lead(run: Cell, contrasts: Sequence[Contrast]) -> Lead:
     better = [contrast for contrast in contrasts if contrast.better is run]
     return Lead(
-        ahead=[c for c in better if c.verdict is Verdict.SIGNIFICANT],
-        ahead_before_correction=[c for c in better if c.verdict is Verdict.BEFORE_CORRECTION],
-        open=[c for c in contrasts if not c.significant_before_correction],
+        ahead=[c for c in better if tie_of(c) is Tie.APART],
+        ahead_before_correction=[c for c in better if tie_of(c) is Tie.UNSURE],
+        tied=[c for c in contrasts if tie_of(c) is Tie.TIED],
+        untested=[c for c in contrasts if tie_of(c) is Tie.UNTESTED],
     )
 
 

@@ -14,7 +14,7 @@ from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL, InputRecord, ScoredTrial, ScoredTry
 from stages.evaluation.statistics import POWER
 from stages.evaluation.variance import Variance
-from stages.findings.answers import BestRuns
+from stages.findings.answers import BestRuns, Standing
 from stages.findings.axes import BETTER_MATCHED, SAME_MODEL, UNLIKE_SIZES, Axis
 from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
@@ -427,9 +427,6 @@ def baselines(best_runs: BestRuns, fitted: Sequence[str]) -> Check:
     """Whether a run beats the best classical baseline."""
     if not fitted:
         return Check(True)
-    beaten = sum(
-        best.strongest is not None and best.run_is_ahead and best.has_small_p_value
-        for best in best_runs.values()
-    )
+    beaten = sum(best.standing is Standing.LEADS for best in best_runs.values())
     numbers = {"beaten": beaten, "places": len(best_runs)}
     return Check(beaten < len(best_runs), numbers, [*best_runs.values()])

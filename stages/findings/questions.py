@@ -10,10 +10,10 @@ from functools import cached_property
 
 from stages.evaluation.metrics import merit, scale_of
 from stages.evaluation.moderation import Moderation
-from stages.evaluation.statistics import Interval, two_stages
+from stages.evaluation.statistics import Interval, holm_threshold, two_stages
 from stages.findings.axes import AXES, Axis
 from stages.findings.contrasts import Contrast
-from stages.findings.verdicts import Tested
+from stages.findings.verdicts import Family, Tested, Threshold
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,14 +85,24 @@ def questions(uncorrected: Sequence[Contrast], moderation: Moderation) -> list[Q
     ]
     tested = [question for question in all_questions if question.is_tested]
     alpha = 1 - moderation.confidence
+    below = [_p_values_below(question) for question in tested]
     of_questions, of_contrasts = two_stages(
-        [question.effect.p_value or 0.0 for question in tested],
-        [_p_values_below(question) for question in tested],
-        alpha=alpha,
+        [question.effect.p_value or 0.0 for question in tested], below, alpha=alpha
     )
+    share = 2 if any(below) else 1
+    limit = holm_threshold(of_questions, alpha=alpha, share=share)
+    first = Threshold(Family.QUESTIONS, len(tested), limit)
+    opened = [
+        p
+        for question, of_question in zip(of_questions, of_contrasts, strict=True)
+        if question < alpha
+        for p in of_question
+    ]
+    second = Threshold(Family.TASKS, len(opened), holm_threshold(opened, alpha=alpha))
+    closed = replace(second, p_value=None)
     corrected = [
-        _corrected(question, p, below or [p])
-        for question, p, below in zip(tested, of_questions, of_contrasts, strict=True)
+        _corrected(question, p, of_question, first, second if p < alpha else closed)
+        for question, p, of_question in zip(tested, of_questions, of_contrasts, strict=True)
     ]
     with_p_values = dict(zip(tested, corrected, strict=True))
     return sorted(
@@ -101,13 +111,22 @@ def questions(uncorrected: Sequence[Contrast], moderation: Moderation) -> list[Q
     )
 
 
-def _corrected(question: Question, p_holm: float, of_contrasts: Sequence[float]) -> Question:
-    """Returns the question and its contrasts with their corrected p-values."""
+def _corrected(
+    question: Question,
+    p_holm: float,
+    of_contrasts: Sequence[float],
+    threshold: Threshold,
+    threshold_of_contrasts: Threshold,
+) -> Question:
+    """Returns the question and its contrasts with their corrected p-values. A question about one
+    task is the same test as its contrast."""
+    if not of_contrasts:
+        of_contrasts, threshold_of_contrasts = [p_holm], threshold
     contrasts = tuple(
-        replace(contrast, p_holm=p)
+        replace(contrast, p_holm=p, threshold=threshold_of_contrasts)
         for contrast, p in zip(question.contrasts, of_contrasts, strict=True)
     )
-    return replace(question, contrasts=contrasts, p_holm=p_holm)
+    return replace(question, contrasts=contrasts, p_holm=p_holm, threshold=threshold)
 
 
 def _mean(contrasts: Sequence[Contrast], moderation: Moderation) -> Interval:

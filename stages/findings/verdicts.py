@@ -17,12 +17,30 @@ class Verdict(Enum):
     NO_INTERVAL = "no interval"  # the basis of the effect says why
 
 
+class Family(Enum):
+    """What a test is corrected together with."""
+
+    QUESTIONS = "questions"  # effects averaged over tasks
+    TASKS = "contrasts on single tasks"  # of the significant questions
+    BASELINES = "comparisons with a baseline"
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """What the p-value of a test would have to be under, given the other tests of its family."""
+
+    family: Family
+    num_tests: int
+    p_value: float | None  # None where no p-value is small enough: the question is not significant
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tested:
     """An effect with its test. A verdict is never stronger than the numbers."""
 
     effect: Interval
     p_holm: float | None  # corrected for the tests of its family; None if it has no verdict
+    threshold: Threshold | None = None  # of a test with a corrected p-value
 
     @property
     def has_one_pretraining_seed(self) -> bool:

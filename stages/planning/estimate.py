@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from math import inf
 
 from stages.core.artifacts import Json
-from stages.core.params import Params
+from stages.core.params import NONE, Params
 from stages.evaluation.screening import candidates
 from stages.matching.budget import matched
 from stages.planning.finetuning_costs import Finetuning, finetunings
@@ -16,6 +16,8 @@ from stages.planning.stored import Stores
 from stages.training.device import resolve, side_by_side
 from stages.training.meter import peak_memory_bytes
 
+# Of 21 stages of the default study every estimate was off by at most 30 % (benchmarks/plan.md).
+SPREAD = 1.3
 SUMMED = ("tokens", "flops", "seconds", "disk_bytes")
 Costs = Sequence[Pretraining | Finetuning]
 
@@ -119,6 +121,29 @@ def totals(estimate: Estimate) -> dict[str, Json]:
         every["seconds"] = sum(times) + (every["seconds"] or 0)
     every["unknown"] += others["unknown"]
     return summed | {"others": others, "all": every}
+
+
+def duration_range(estimate: Estimate) -> tuple[float, float, float] | None:
+    """Returns the seconds of all pending stages, one job at a time, with the least and the most of
+    them; None if no time is known. A screen may leave more or less of fine-tuning."""
+    if (seconds := totals(estimate)["all"]["seconds"]) is None:
+        return None
+    least = seconds
+    if estimate.at_least is not None:
+        most, fewest = (
+            known_sum([cost for cost in costs if cost.pending], "seconds") or 0.0
+            for costs in (estimate.finetune, estimate.at_least)
+        )
+        least -= most - fewest
+    return seconds, least / SPREAD, seconds * SPREAD
+
+
+def num_trainings(estimate: Estimate) -> tuple[int, int]:
+    """Returns the pretrainings and the trials that would run, without those in the stores."""
+    trained = [cost for cost in estimate.pretrain if cost.pending and cost.objective != NONE]
+    trials = [cost for cost in estimate.finetune if cost.pending]
+    pretrained = sum(cost.num_seeds - cost.num_stored for cost in trained)
+    return pretrained, sum(cost.num_trials - cost.num_stored for cost in trials)
 
 
 def _total(costs: Costs, num_stages: int) -> Json:

@@ -30,7 +30,7 @@ def narrower_intervals(study: str) -> list[str]:
     options = doublings(
         undecided, costs, pretraining="pretrain_wall_time_s", finetuning="wall_time_s"
     )
-    texts = sentence(options, duration, per="per hour", unit=3600)
+    texts = sentence(options, duration, per="per hour")
     return [f"The last report: {text[0].lower()}{text[1:]}" for text in texts]
 
 

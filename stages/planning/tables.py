@@ -10,9 +10,11 @@ from rich.console import Console
 from stages.core.terminal_table import TableRow, print_table
 from stages.planning.estimate import (
     Estimate,
+    duration_range,
     has_unknown_size,
     has_unknown_time,
     known_sum,
+    num_trainings,
     totals,
 )
 from stages.planning.finetuning_costs import Finetuning
@@ -32,6 +34,8 @@ PARTS = {
 
 
 def show(estimate: Estimate, console: Console) -> None:
+    if estimate.stages:
+        console.print(f"{headline(estimate)}\n", highlight=False)
     _show_pretraining(estimate, console)
     if any(cost.pending for cost in estimate.finetune):
         _show_finetuning(estimate, console)
@@ -39,6 +43,24 @@ def show(estimate: Estimate, console: Console) -> None:
         _show_totals(estimate, console)
     for line in (*notes(estimate), *cut_texts(estimate)):
         console.print(line, highlight=False, soft_wrap=False)
+
+
+def headline(estimate: Estimate) -> str:
+    """Returns what would run and how long that takes, in one number with its spread."""
+    pretrainings, trials = num_trainings(estimate)
+    parts = [_counted(len(estimate.stages), "stage")]
+    if pretrainings or trials:
+        parts += [_counted(pretrainings, "pretraining"), _counted(trials, "trial")]
+    text = f"To run: {parts[0]}{f' with {parts[1]} and {parts[2]}' if parts[1:] else ''}"
+    if (seconds := duration_range(estimate)) is None:
+        return f"{text}; nothing like it has run here yet, so its time is unknown."
+    about, low, high = map(duration, seconds)
+    at_least = "at least " if totals(estimate)["all"]["unknown"] else ""
+    return f"{text}, in {at_least}about {about} of one job ({low} to {high})."
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def _show_pretraining(estimate: Estimate, console: Console) -> None:
@@ -81,7 +103,7 @@ def _show_finetuning(estimate: Estimate, console: Console) -> None:
         peak = max((c.memory_bytes for c in members if c.memory_bytes), default=None)
         cells = (
             str(len(members)),
-            str(sum(cost.num_trials for cost in members)),
+            str(sum(cost.num_trials - cost.num_stored for cost in members)),
             _shown(known_sum(members, "num_steps"), str, at_least=sizes),
             _shown(known_sum(members, "tokens"), _millions, at_least=sizes),
             _shown(known_sum(members, "flops"), _flops, at_least=sizes),
@@ -118,12 +140,15 @@ def notes(estimate: Estimate) -> Iterator[str]:
     waiting = estimate.pending
     for store, costs in (("checkpoints", estimate.pretrain), ("trials", estimate.finetune)):
         if number := sum(cost.num_stored for cost in costs):
-            yield f"The store of {store} has {number} of those to run: they take no time."
+            yield f"The store of {store} has {number} more, which take no time."
     yield from _screen(estimate)
     sources = Counter(c.speed_from for c in (*waiting, *estimate.others) if c.speed_from)
     if sources:
         listed = ", ".join(f"{source} ({n})" for source, n in sources.most_common())
-        yield f"Time: of one job, without the start of processes, from the speed of {listed}."
+        yield (
+            f"Time: of one job, without the start of processes, from the speed of {listed}. The "
+            "range is the error of earlier plans on a machine with nothing else to do, 30 %."
+        )
     if sources[CALIBRATION]:
         yield (
             "Calibration: each kind of training ran for about a second just now, and sources that "

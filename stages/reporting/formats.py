@@ -67,6 +67,14 @@ def seconds(value: float | None) -> str:
     return f"{value / 60:.3g} min" if value < 5940 else f"{value / 3600:.3g} h"
 
 
+def about(value: float) -> str:
+    """An estimated time in seconds with two digits: ``6.8 min``."""
+    if value < 99.5:
+        return seconds(value)
+    number, unit = (value / 60, "min") if value < 5940 else (value / 3600, "h")
+    return f"{number:.2g} {unit}" if number < 99.5 else f"{number:,.0f} {unit}"
+
+
 def milliseconds(value: float) -> str:
     """A time in seconds as ``4.2 ms``, or as ``seconds`` shows it from 0.1 s."""
     return f"{1000 * value:.2g} ms" if value < 0.0995 else seconds(value)

@@ -79,7 +79,15 @@ class Screen:
     def _line(self, result: Result) -> str:
         place = f"{len(self._shown):>{len(str(len(self._units)))}}/{len(self._units)}"
         status = "" if result.status == Status.DONE else f"  {result.status}"
-        return f"{place}  {_clock(result.seconds)}  {result.unit}{status}"
+        left = self._left() if result.status == Status.DONE and not self._live else ""
+        return f"{place}  {_clock(result.seconds)}  {result.unit}{status}{left}"
+
+    def _left(self) -> str:
+        """The time left, for a log, which has no bar: as if all units took as long as those that
+        have ended."""
+        waiting = len(self._units) - len(self._shown)
+        seconds = (time.monotonic() - self._began) / len(self._shown) * waiting
+        return f"  (about {_clock(seconds).strip()} left)" if waiting else ""
 
     def _running(self, state: State) -> Table:
         now, running = time.monotonic(), {*state.running.values()}

@@ -16,6 +16,7 @@ from stages.evaluation.statistics import (
     Interval,
     difference,
     holm,
+    holm_threshold,
     mean,
     mean_of_differences,
     two_stages,
@@ -306,6 +307,24 @@ def test_share_is_none_of_what_does_not_vary() -> None:
     assert single.narrower("fine-tuning seeds", 0.95) is None
     assert scratch.narrower("pretraining seeds", 0.95) is None
     assert (scratch.narrower("fine-tuning seeds", 0.95) or 0) > 0.3
+
+
+def test_holm_threshold_is_where_a_test_becomes_significant() -> None:
+    """Of every p-value that is not, with the others as they are."""
+    rng, alpha, num_tested = stream(1, "p-values"), 0.05, 0
+    for number in (1, 2, 7, 20):
+        for _ in range(20):
+            p_values = (rng.random(number) ** 4).tolist()
+            corrected = holm(p_values)
+            limit = holm_threshold(corrected, alpha=alpha)
+            for i in range(number):
+                if corrected[i] < alpha:
+                    continue
+                for factor, significant in ((0.999, True), (1.001, False)):
+                    changed = [*p_values[:i], factor * limit, *p_values[i + 1 :]]
+                    assert (holm(changed)[i] < alpha) == significant
+                num_tested += 1
+    assert num_tested > 100
 
 
 def test_holm_by_hand() -> None:

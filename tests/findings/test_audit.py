@@ -334,7 +334,7 @@ def test_confounds(results, study) -> None:
 def test_baselines(results, five_seeds) -> None:
     """Baselines that are not beaten are an objection, and a study without any."""
     check = audit.baselines(results.best_runs[None], results.scores.baselines)
-    assert check.objection is True and check.numbers == {"beaten": 1, "places": 3}
+    assert check.objection is True and check.numbers == {"beaten": 0, "places": 3}  # one seed
     best_runs = {
         place: best
         for place, best in five_seeds.best_runs[None].items()

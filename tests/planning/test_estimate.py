@@ -10,7 +10,16 @@ from rich.console import Console
 
 from stages.core.params import Params, Screen
 from stages.planning import tables
-from stages.planning.estimate import SUMMED, Estimate, as_record, made, screened, totals
+from stages.planning.estimate import (
+    SUMMED,
+    Estimate,
+    as_record,
+    duration_range,
+    made,
+    num_trainings,
+    screened,
+    totals,
+)
 from stages.planning.finetuning_costs import Finetuning
 from tests.planning.studies import every_stage, with_finetune, with_gpt2
 from tests.small_study import SCRATCH as SCRATCH_RUN
@@ -45,6 +54,21 @@ def test_made_estimates_everything_that_is_pending(fresh: Params) -> None:
         both = total["pretrain"][name] + total["finetune"][name]
         assert total["all"][name] == pytest.approx(both)
     assert total["finetune"]["stages"] == 2 and total["all"]["stages"] == len(every_stage(fresh))
+
+
+def test_headline_counts_what_runs_and_says_how_long_it_takes(fresh: Params) -> None:
+    """Runs without an objective are no pretrainings, and stored trials do not run."""
+    estimate = made(fresh, every_stage(fresh))
+    (first, *_) = screen_text(estimate)
+    trained = [cost for cost in estimate.pretrain if cost.objective != "none"]
+    trials = sum(cost.num_trials for cost in estimate.finetune)
+    counted = f"{len(trained)} pretrainings and {trials} trials, in at least about "
+    assert first.startswith(f"To run: {len(estimate.stages)} stages with {counted}")
+    seconds = totals(estimate)["all"]["seconds"]
+    range_of = duration_range(estimate)
+    assert range_of == pytest.approx((seconds, seconds / 1.3, seconds * 1.3))
+    estimate.finetune[0].num_stored = 1
+    assert num_trainings(estimate) == (len(trained), trials - 1)
 
 
 def test_made_estimates_nothing_for_what_is_done(fresh: Params) -> None:
@@ -160,8 +184,8 @@ def test_notes_count_what_the_stores_have(fresh: Params) -> None:
     pretrain = [replace(cost, num_seeds=3, num_stored=1) for cost in estimate.pretrain]
     trials = [replace(cost, num_stored=1) for cost in estimate.finetune]
     notes = [*tables.notes(replace(estimate, pretrain=pretrain, finetune=trials))]
-    assert "The store of checkpoints has 4 of those to run: they take no time." in notes
-    assert "The store of trials has 16 of those to run: they take no time." in notes
+    assert "The store of checkpoints has 4 more, which take no time." in notes
+    assert "The store of trials has 16 more, which take no time." in notes
 
 
 def test_cut_texts_names_the_tasks_with_long_rows(

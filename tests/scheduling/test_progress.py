@@ -32,9 +32,20 @@ def test_screen_has_a_line_for_each_unit_that_has_ended() -> None:
     first = State({"a": done}, {"w1": "b"})
     last = State({"a": done, "b": failed, "c": left_out}, {})
     assert screen_text([first, first, last]).splitlines() == [
-        "1/3    1:01  a",
+        "1/3    1:01  a  (about 0:00 left)",  # no time has passed
         "2/3    0:02  b  failed",
     ]
+
+
+def test_screen_says_in_a_log_how_long_the_other_units_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter([0.0, 40.0, 100.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    done = {name: Result(name, Status.DONE, 40) for name in "ab"}
+    first, second = State({"a": done["a"]}, {"w1": "b"}), State(done, {"w1": "c"})
+    lines = screen_text([first, second]).splitlines()
+    assert [line.split("  ")[-1] for line in lines] == ["(about 1:20 left)", "(about 0:50 left)"]
 
 
 def test_screen_shows_the_last_line_of_what_runs_on_a_terminal() -> None:

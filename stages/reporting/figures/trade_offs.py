@@ -205,7 +205,7 @@ def _points(scores: Scores, cells: Placed, x_title: str, colour: alt.Color) -> l
         tooltip=["run:N", "method:N", "shown:N", alt.Tooltip("x:Q", title=x_title, format="~s")],
     )
     numbers = base.mark_text(
-        align="right", dx=-6, dy=9 if lower else -9, fontSize=11, color=INK
+        align="right", dx=-6, dy=9 if lower else -9, fontSize=12, color=INK
     ).encode(text="number:N")
     return [points, numbers]
 

@@ -13,6 +13,7 @@ from stages.evaluation.metrics import scale_of
 from stages.findings.audit import Subject, audit
 from stages.findings.confusions import Confusion, confusion
 from stages.findings.costs import gains
+from stages.findings.not_tried import not_tried
 from stages.findings.pretraining_progress import passages
 from stages.findings.results import Results
 from stages.reporting.figures import style
@@ -33,12 +34,17 @@ from stages.reporting.page.figures import (
     legend,
 )
 from stages.reporting.page.sections import COST, INTERVALS, PARAMETERS, appendix, sections
+from stages.reporting.page.tooltips import with_tooltips
 from stages.reporting.words import costs, files, overview, tables
-from stages.reporting.words.answer import ANY, answers, references
+from stages.reporting.words.answer import ANY, RULE, answers, references
 from stages.reporting.words.audit import summary, told
 from stages.reporting.words.caveats import caveats
 from stages.reporting.words.confusions import finding, shades
-from stages.reporting.words.names import seeds_of_contrast, verdict, verdict_with_seeds
+from stages.reporting.words.glossary import TERMS
+from stages.reporting.words.names import reason, seeds_of_contrast, verdict, verdict_with_seeds
+from stages.reporting.words.not_tried import PLAN, gaps
+
+SMALLEST = 11  # pixels of a letter
 
 
 @lru_cache(maxsize=1)
@@ -61,6 +67,9 @@ def context(results: Results) -> Json:
         "audit_summary": summary(checks.values()),
         "power": questions[Subject.POWER].answer,
         "caveats": caveats(results),
+        "gaps": gaps(not_tried(results)),
+        "plan": PLAN,
+        "rule": RULE,
         "scores": {
             task: tables.by_task(scores, results.screened_out[task], task, [*results.params.runs])
             for task in scores.tasks
@@ -85,7 +94,7 @@ def markdown(results: Results) -> str:
     return environment.get_template("comparison.md.jinja").render(
         values,
         machine=overview.machine(values["audit_summary"]),
-        sections=sections(results.scores, results.contrasts),
+        sections=sections(results.contrasts),
         weights=costs.weights_rows(results.scores),
     )
 
@@ -98,7 +107,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
     values = context(results)
     contrasts = limits.contrasts(results.contrasts, best_runs.values(), scores)
     cards = [card for answer in values["answers"] if answer.method == ANY for card in answer.cards]
-    return environment.get_template("page.html.jinja").render(
+    page = environment.get_template("page.html.jinja").render(
         values,
         machine=overview.machine(values["audit_summary"], measured.machines),
         references=references(scores),
@@ -133,6 +142,8 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         runtime=charts.runtime(),
         palette={"ink": style.INK, "muted": style.MUTED, "grid": style.GRID},
     )
+    head, main, body = page.partition("<main>")
+    return head + main + with_tooltips(body, TERMS)
 
 
 def _confusions(results: Results) -> Iterator[Confusion]:
@@ -161,6 +172,7 @@ def _environment(*, escaped: bool) -> Environment:
         "signed": lambda value, metric: scale_of(metric).signed(value),
         "metric": metric_name,
         "verdict": verdict,
+        "reason": reason,
         "verdict_with_seeds": verdict_with_seeds,
         "seeds_of": seeds_of_contrast,
         "anchor": lambda name: name.lower().replace(" ", "-"),
@@ -180,9 +192,12 @@ def _cell(text: str) -> str:
 
 
 def _inline(svg: str, name: str, label: str) -> Markup:
-    """An SVG for the page: with unique ids, and a label for screen readers. It is not made smaller
-    than it was drawn, so that its text stays legible."""
+    """An SVG for the page: with unique ids, and a label for screen readers. It is as wide as its
+    column, but never so small that a letter is below SMALLEST."""
     svg = re.sub(r'\bid="', f'id="{name}-', svg).replace("url(#", f"url(#{name}-")
     svg = re.sub(r' aria-(label|roledescription)="[^"]*"| role="[^"]*"', "", svg)
-    head = f'<svg class="picture" role="img" aria-label="{escape(label)}" '
-    return Markup(re.sub(r"^<svg ", head, svg.strip()))
+    width = re.search(r'^<svg [^>]*?\bwidth="([\d.]+)"', svg.strip())
+    letters = [float(size) for size in re.findall(r'font-size="([\d.]+)', svg)]
+    least = float(width[1]) * SMALLEST / min(letters) if width and letters else 0
+    head = f'<svg class="picture" style="min-width: {least:.0f}px" role="img" '
+    return Markup(re.sub(r"^<svg ", f'{head}aria-label="{escape(label)}" ', svg.strip()))

@@ -8,7 +8,6 @@ from stages.findings.contrasts import Contrast
 from stages.findings.coverage import coverage
 from stages.findings.estimates import agreements
 from stages.findings.results import Results
-from stages.findings.scores import Scores
 from stages.reporting.words import appendix as parts
 from stages.reporting.words.appendix import Appendix
 from stages.reporting.words.carry_over import carry_over
@@ -64,11 +63,10 @@ INTERVALS = (
 
 @dataclass(frozen=True)
 class Block:
-    """The contrasts on one task with one label budget, and the scores of the baselines on it."""
+    """The contrasts on one task with one label budget."""
 
     task: str
     label_budget: str
-    baselines: list[tuple[str, float]]
     contrasts: list[Contrast]
 
 
@@ -87,16 +85,16 @@ class Section:
     parts: list[Part]
 
 
-def sections(scores: Scores, contrasts: Sequence[Contrast]) -> list[Section]:
+def sections(contrasts: Sequence[Contrast]) -> list[Section]:
     """The axes in which the study's groups differ."""
     return [
-        Section(axis, INTRODUCTIONS[axis], [*_parts(scores, members)])
+        Section(axis, INTRODUCTIONS[axis], [*_parts(members)])
         for axis in AXES
         if (members := [contrast for contrast in contrasts if contrast.axis == axis])
     ]
 
 
-def _parts(scores: Scores, members: Sequence[Contrast]) -> Iterator[Part]:
+def _parts(members: Sequence[Contrast]) -> Iterator[Part]:
     for method in dict.fromkeys(contrast.method for contrast in members):
         within = [contrast for contrast in members if contrast.method == method]
         places = dict.fromkeys((contrast.task, contrast.label_budget) for contrast in within)
@@ -106,10 +104,6 @@ def _parts(scores: Scores, members: Sequence[Contrast]) -> Iterator[Part]:
                 Block(
                     task=task,
                     label_budget=budget,
-                    baselines=[
-                        (cell.group, cell.mean.value)
-                        for cell in scores.baseline_cells(task, budget)
-                    ],
                     contrasts=[c for c in within if (c.task, c.label_budget) == (task, budget)],
                 )
                 for task, budget in places

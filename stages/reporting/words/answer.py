@@ -24,6 +24,7 @@ from stages.findings.answers import (
     next_best,
     selection_bias,
     smaller,
+    tie_of,
 )
 from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
@@ -52,11 +53,16 @@ from stages.reporting.words.names import (
     size_of,
     unit_of_scores,
     verdict,
+    verdict_with_reason,
 )
 from stages.reporting.words.what_mattered import Mattered, what_mattered
 
 ANY = "any"  # the method of a choice: of each task the one with the best mean
 BEST_BASELINE = "the best classical baseline"  # a reference; the others are runs
+RULE = (
+    "Two choices tie if the interval of their difference includes 0; then the cheaper is the "
+    "better one. What was not tested is no tie."
+)
 FEW = 4  # tasks that a sentence names
 MOST_REFERENCES = 30  # runs; the contrasts of the others are in contrasts.csv
 
@@ -76,7 +82,9 @@ class Card:
     otherwise: str  # what else could be chosen
     takes: str  # what it took on the machine that computed the study
     chip: str  # the standing, and of a baseline that is first, whether that is sure
-    cheapest: str  # what costs least of those that may be as good, with its cost
+    cheapest: str  # what costs least of those that are not told apart from the best
+    cheapest_takes: str  # what that took on the machine that computed the study
+    use_it: str  # the command that predicts new rows with it; "" for an external system
 
 
 @dataclass(frozen=True)
@@ -145,7 +153,7 @@ def _verdict(best: Sequence[BestRun]) -> str:
     behind = [
         task
         for task, each in tested.items()
-        if each.standing is Standing.BASELINE and each.has_small_p_value
+        if each.standing is Standing.BASELINE and tie_of(each) is Tie.APART
     ]
     counts = {
         "the baseline is ahead": behind,
@@ -216,6 +224,7 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
     against = {BEST_BASELINE: _against_baseline(best)} | {
         name: _against_run(run, name, scores, contrasts) for name in references(scores)[1:]
     }
+    cheapest, cheapest_takes = _cheapest(results, best, methods)
     unfinished = faults_in_words(run)
     otherwise = [
         *_others(results, best, methods),
@@ -240,8 +249,32 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
         otherwise=" ".join(otherwise),
         takes=_takes(results.costs.of_trials([best.best])),
         chip=_chip(best),
-        cheapest=_cheapest(results, best, methods),
+        cheapest=cheapest,
+        cheapest_takes=cheapest_takes,
+        use_it=_use_it(results, best.best),
     )
+
+
+def _use_it(results: Results, best: Cell) -> str:
+    """The command, and what it needs if no weights were kept."""
+    if best.is_external:
+        return ""
+    trial, is_baseline = best.trials[0], best.group in results.scores.baselines
+    method = None if is_baseline else best.method
+    place = best.group, best.task, best.label_budget
+    command = f"`{predict_command(*place, method, trial.finetune_seed)}`"
+    is_lost = not is_baseline and results.params.finetune.keep_weights == "none"
+    if is_lost and trial.num_trained_params:
+        return f"{command}, after a run with `finetune.keep_weights: first_seed`"
+    return command
+
+
+def predict_command(
+    run: str, task: str, label_budget: str, method: str | None, finetune_seed: int | str
+) -> str:
+    """The command that uses a run or, without a ``method``, a baseline on new rows."""
+    command = f"python -m stages.commands.predict {run} {task} FILE --label-budget {label_budget}"
+    return f"{command} --method {method} --finetune-seed {finetune_seed}" if method else command
 
 
 def _about(results: Results, task: str) -> str:
@@ -263,13 +296,12 @@ def _chip(best: BestRun) -> str:
     text = best.standing.value
     if best.standing is not Standing.BASELINE:
         return text
-    if not best.is_tested:
-        return f"{text}, not tested"
-    if best.has_small_p_value:
-        return f"{text}, clearly"
-    # As in ``_cheapest``: what may be as good has a difference that may be none.
-    before = Verdict.BEFORE_CORRECTION.value
-    return f"{text}, {before if best.effect.excludes_zero else 'a model may be as good'}"
+    surely = {
+        Tie.TIED: "a model may be as good",
+        Tie.UNSURE: Verdict.BEFORE_CORRECTION.value,
+        Tie.APART: "clearly",
+    }
+    return f"{text}, {surely.get(tie_of(best), 'not tested')}"
 
 
 def _against_baseline(best: BestRun) -> str:
@@ -281,10 +313,10 @@ def _against_baseline(best: BestRun) -> str:
         named = f"`{strongest.group}`, the best classical baseline"
         if strongest.is_external:
             named = f"`{strongest.group}`, an external system and the best baseline"
-        return f"Against {named}: {size}, {verdict(best)}."
+        return f"Against {named}: {size}, {verdict_with_reason(best)}."
     return (
         f"The best model, `{run.group}` with `{run.method}`, reaches {shown_mean(run)} against "
-        f"{shown_mean(strongest)}: {size}, {verdict(best)}."
+        f"{shown_mean(strongest)}: {size}, {verdict_with_reason(best)}."
     )
 
 
@@ -305,8 +337,8 @@ def _against_run(run: Cell, name: str, scores: Scores, contrasts: Sequence[Contr
 
 
 def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
-    """What the contrasts of the best run say: which models it is ahead of, and which may be as
-    good because the interval of the difference includes 0."""
+    """What the contrasts of the best run say: which models it is ahead of, and which are not told
+    apart from it."""
     if not contrasts:
         return f"No model differs from `{run.group}` in one thing alone."
     comparison = lead(run, contrasts)
@@ -317,8 +349,11 @@ def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
     if comparison.ahead_before_correction:
         names = _others_by_name(run, comparison.ahead_before_correction)
         parts.append(f"of {names} before correction only")
-    if comparison.open:
-        parts.append(f"{_others_by_name(run, comparison.open)} could be as good")
+    if comparison.tied:
+        parts.append(f"{_others_by_name(run, comparison.tied)} could be as good")
+    if comparison.untested:
+        was = "was" if len(comparison.untested) == 1 else "were"
+        parts.append(f"{_others_by_name(run, comparison.untested)} {was} not tested against it")
     return f"Of {of} from `{run.group}` in one thing alone, it is {'; '.join(parts)}."
 
 
@@ -353,21 +388,20 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
     best_run = first.run
     if needed := results.labels_needed.get((best_run.task, best_run.group, best_run.method)):
         yield more_labels(needed)
-    if not others:
-        yield f"Other numbers of labels than {best.label_budget} were not tried."
 
 
-def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> str:
-    """What costs least of what may be as good as the best, the interval of the difference from
-    which includes 0: a classical baseline, and of the runs, compared with the best one, that of the
-    fewest FLOPs."""
+def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[str, str]:
+    """What costs least of what ties with the best: a classical baseline, and of the runs, compared
+    with the best one, that of the fewest FLOPs; then the times that this run took."""
     parts, baseline, baselines = [], best.strongest, results.scores.baselines
-    if baseline and best.baseline_may_be_as_good:
+    tie = tie_of(best)
+    if baseline and (tie is Tie.TIED or not best.run_is_ahead):
         named = f"{run_or_baseline(baseline, baselines)}, {shown_mean(baseline)}"
         cost = "its cost is unknown" if baseline.is_external else "it trains no network"
         parts.append(f"{named}: {cost}.")
-    if not best.run_is_ahead and best.effect.excludes_zero:
-        return f"{parts[0]} No model may be as good."
+    if not best.run_is_ahead and tie is not Tie.TIED:
+        ties_not = "was tested against it" if tie is Tie.UNTESTED else "ties with it"
+        return f"{parts[0]} No model {ties_not}.", ""
     run = cheapest_run(best.run, results.contrasts_of.get(best.run, []), methods)
     flops = total_flops(run)
     cost = "FLOPs unknown" if flops is None else f"{compact(flops)} FLOPs"
@@ -375,8 +409,8 @@ def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> str:
     shown_times = ", ".join(f"{what} {seconds(time)}" for what, time in times.items())
     than = "" if run is best.run else f" (the best model has {shown_mean(best.run)})"
     of_models = "Of the models: " if parts else ""
-    named = f"{of_models}{run_or_baseline(run, baselines)}, {shown_mean(run)}{than}: {cost}"
-    return " ".join([*parts, f"{named}{f' ({shown_times})' if times else ''}."])
+    named = f"{of_models}{run_or_baseline(run, baselines)}, {shown_mean(run)}{than}: {cost}."
+    return " ".join([*parts, named]), f"It took {shown_times}." if times else ""
 
 
 def _times(cell: Cell, scores: Scores, costs: Costs) -> Mapping[str, float]:
@@ -420,13 +454,15 @@ def ties(rivals: Sequence[Rival]) -> str:
     if not counts:
         return f"Nothing else was tried beside `{best}`."
     texts = {
-        Tie.TIED: "not told apart from",
-        Tie.APART: "told apart from",
-        Tie.UNTESTED: "not tested against",
+        Tie.TIED: "not told apart from {}",
+        Tie.UNSURE: "told apart from {} before correction only",
+        Tie.APART: "told apart from {}",
+        Tie.UNTESTED: "not tested against {}",
     }
     parts = [f"{counts[tie]} {text}" for tie, text in texts.items() if counts[tie]]
-    first = f"{parts[0]} the best run, `{best}`"
-    return f"Of {counts.total()} others, {'; '.join([first, *(f'{p} it' for p in parts[1:])])}."
+    names = [f"the best run, `{best}`", *["it"] * len(parts)]
+    sentences = [part.format(name) for part, name in zip(parts, names, strict=False)]
+    return f"Of {counts.total()} others, {'; '.join(sentences)}."
 
 
 def verdict_of_rival(rival: Rival, baselines: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.statistics import POWER
-from stages.findings.answers import BestRun
+from stages.findings.answers import BestRun, Standing
 from stages.findings.audit import ATTRIBUTED, MAJORITY, UNLIKE, UNLIKE_PRETRAINING, Check, Subject
 from stages.findings.axes import BETTER_MATCHED, SAME_MODEL, UNLIKE_SIZES
 from stages.findings.cells import Cell
@@ -259,7 +259,7 @@ def _beside_baseline(best: BestRun) -> str:
     key = f"{run.task}, {run.label_budget} labels"
     if strongest is None:
         return f"{key}: no baseline fits"
-    yes = "yes" if best.run_is_ahead and best.has_small_p_value else "no"
+    yes = "yes" if best.standing is Standing.LEADS else "no"
     size = with_unit(best.effect.value, run.metric)
     return f"{key}: {yes}, {run.group} against {strongest.group} {size}"
 

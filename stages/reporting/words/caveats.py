@@ -135,9 +135,7 @@ def _tests(results: Results) -> Iterator[str]:
         pretraining="pretrain_flops",
         finetuning="finetune_flops",
     )
-    yield from sentence(
-        narrower, lambda flops: f"{compact(flops)} FLOPs", per="per TFLOP", unit=1e12
-    )
+    yield from sentence(narrower, lambda flops: f"{compact(flops)} FLOPs", per="per TFLOP")
 
 
 def _moderation(contrasts: Sequence[Contrast]) -> Iterator[str]:

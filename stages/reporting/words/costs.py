@@ -160,7 +160,7 @@ def _narrower(
     ]
     columns = {"pretraining": "pretrain_wall_time_s", "finetuning": "wall_time_s"}
     options = doublings(undecided_rows(contrasts), took, **columns)
-    return sentence(options, seconds, per="per hour", unit=3600)
+    return sentence(options, seconds, per="per hour")
 
 
 def _of_estimates(costs: Costs, estimates: Estimates) -> str:

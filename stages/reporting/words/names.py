@@ -32,9 +32,29 @@ def verdict(tested: Tested) -> str:
     return verdict.value + (OF_CHECKPOINTS if of_checkpoints else "")
 
 
+def reason(tested: Tested) -> str:
+    """Why an effect whose interval excludes 0 is not significant after correction: ``p must be
+    under 0.003 among 17 questions; this is 0.012``. Empty for every other effect."""
+    threshold, p_value = tested.threshold, tested.effect.p_value
+    if tested.verdict is not Verdict.BEFORE_CORRECTION or threshold is None or p_value is None:
+        return ""
+    if threshold.p_value is None:
+        return "a single task is claimed only if the mean over tasks is significant"
+    return (
+        f"p must be under {threshold.p_value:.2g} among {threshold.num_tests:,} "
+        f"{threshold.family.value}; this is {p_value:.2g}"
+    )
+
+
+def verdict_with_reason(tested: Tested) -> str:
+    return verdict(tested) + in_parentheses(reason(tested))
+
+
 def verdict_with_seeds(contrast: Contrast) -> str:
+    """The verdict with its reason, or with the seeds that would be needed."""
     needed = contrast.seeds_needed
-    return verdict(contrast) + (f" (about {needed} seeds would be needed)" if needed else "")
+    about = f"about {needed} seeds would be needed" if needed else ""
+    return verdict_with_reason(contrast) + in_parentheses(about)
 
 
 def seeds(cell: Cell) -> str:

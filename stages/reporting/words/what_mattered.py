@@ -1,7 +1,7 @@
 """What mattered: for each axis the effects averaged over tasks, with intervals and verdicts."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stages.core.params import NONE
@@ -11,19 +11,24 @@ from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
 from stages.findings.questions import Question
 from stages.reporting.formats import are, compact, in_parentheses, interval_of_difference
-from stages.reporting.words.names import unit_of_scores, verdict
+from stages.reporting.words.names import unit_of_scores, verdict_with_reason
 
 FIRST: tuple[Axis, ...] = ("pretrained", "architecture", "size", "training set")
 NAMES: dict[Axis, str] = {"pretrained": "pretraining", "training set": "training text"}
 MOST = 3  # comparisons, or confounds, that a sentence names
+MOST_OF_METHOD = 2  # comparisons with one of several methods
 
 
 @dataclass(frozen=True)
 class Mattered:
     axis: Axis
     name: str  # of the axis, in words
-    sentence: str
+    lines: tuple[str, ...]  # a sentence for each comparison
     besides: str
+
+    @property
+    def sentence(self) -> str:
+        return " ".join(self.lines)
 
 
 def what_mattered(questions: Sequence[Question]) -> list[Mattered]:
@@ -33,37 +38,51 @@ def what_mattered(questions: Sequence[Question]) -> list[Mattered]:
         axis: [question for question in questions if question.axis == axis] for axis in order
     }
     return [
-        Mattered(axis, NAMES.get(axis, axis), _sentence(axis, found), _besides(axis, found))
+        Mattered(axis, NAMES.get(axis, axis), tuple(_lines(axis, found)), _besides(axis, found))
         for axis, found in members.items()
         if found
     ]
 
 
-def _sentence(axis: Axis, questions: Sequence[Question]) -> str:
-    """Names the answers with the smallest p-values, and says how many more there are."""
+def _lines(axis: Axis, questions: Sequence[Question]) -> Iterator[str]:
+    """Yields the comparisons of each method apart, since what helps in full fine-tuning may not
+    help a probe: ``With `full`: ...``, ``With `linear_probe`: ...``"""
     shown = _of_pretrained(questions)
-    order = sorted(shown, key=lambda question: (not question.is_tested, question.p_holm or 0.0))
-    named = order if len(order) <= MOST + 1 else order[:MOST]
-    several_methods = len({question.first.method for question in shown}) > 1
-    parts = [_answer(axis, question, with_method=several_methods) for question in named]
+    by_method: dict[str, list[Question]] = {}
+    for question in shown:
+        method = "" if axis == "method" else question.first.method
+        by_method.setdefault(method, []).append(question)
+    if len(by_method) == 1:
+        yield from _comparisons(axis, shown, MOST)
+        return
+    for method, of_method in by_method.items():
+        first, *others = _comparisons(axis, of_method, MOST_OF_METHOD)
+        yield f"With `{method}`: {first}"
+        yield from others
+
+
+def _comparisons(axis: Axis, questions: Sequence[Question], most: int) -> Iterator[str]:
+    """Yields the answers with the smallest p-values, and how many more there are."""
+    order = sorted(questions, key=lambda question: (not question.is_tested, question.p_holm or 0.0))
+    named = order if len(order) <= most + 1 else order[:most]
+    for question in named:
+        yield _answer(axis, question)
     if rest := order[len(named) :]:
         significant = sum(question.significant for question in rest)
         number = f"{significant or 'none'} {are(significant or 1)} significant"
-        parts.append(f"Of {len(rest)} more comparisons {number}.")
-    return " ".join(parts)
+        yield f"Of {len(rest)} more comparisons {number}."
 
 
-def _answer(axis: Axis, question: Question, *, with_method: bool) -> str:
+def _answer(axis: Axis, question: Question) -> str:
     """Writes ``encoder_mlm against encoder_scratch: +6.1 points on average over 3 tasks (+3.2 to
     +9.0), significant after Holm correction; largest on tag, +9.1.``"""
-    method = f" with `{question.first.method}`" if with_method and axis != "method" else ""
     sides = " against ".join(_side(axis, cell) for cell in (question.first.a, question.first.b))
     if question.num_tasks == 1:
         size = f"{_signed(question, question.effect.value)} on `{question.first.task}`"
     elif question.tasks_disagree:
         extremes = question.by_size[0], question.by_size[-1]
         size = " and ".join(f"{_signed(question, c.effect.value)} on `{c.task}`" for c in extremes)
-        return f"{sides}{method}: tasks disagree in sign, {size}."
+        return f"{sides}: tasks disagree in sign, {size}."
     else:
         over = f"on average over {question.num_tasks} tasks"
         size = f"{_signed(question, question.effect.value)} {over}"
@@ -72,7 +91,7 @@ def _answer(axis: Axis, question: Question, *, with_method: bool) -> str:
     if question.num_tasks > 1:
         largest = max(question.contrasts, key=lambda c: abs(c.effect.value))
         where = f"; largest on `{largest.task}`, {_signed(question, largest.effect.value)}"
-    return f"{sides}{method}: {size}{inside}, {verdict(question)}{where}."
+    return f"{sides}: {size}{inside}, {verdict_with_reason(question)}{where}."
 
 
 def _signed(question: Question, value: float) -> str:

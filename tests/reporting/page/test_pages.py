@@ -136,6 +136,7 @@ def test_markdown_has_as_many_cells_in_each_row_as_in_its_head(results: Results)
     text = pages.markdown(results)
     tables = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
     assert len(tables) > 10
+    assert len({*tables}) == len(tables)
     for table in tables:
         widths = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
         assert len(widths) == 1, table

@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 
 from stages.evaluation.metrics import POINTS, scale_of
-from stages.findings.answers import Standing, rivals
+from stages.findings.answers import Standing, Tie, rivals, tie_of
 from stages.findings.axes import Confound
 from stages.findings.results import Results
-from stages.findings.verdicts import Verdict
-from stages.reporting.formats import seconds
+from stages.findings.verdicts import Family, Verdict
+from stages.reporting.formats import in_parentheses, seconds
+from stages.reporting.page import pages
 from stages.reporting.words.answer import (
     ANY,
     BEST_BASELINE,
+    RULE,
     Card,
     answer_rows,
     answers,
@@ -22,7 +24,7 @@ from stages.reporting.words.answer import (
     references,
     ties,
 )
-from stages.reporting.words.names import verdict, verdict_with_seeds
+from stages.reporting.words.names import reason, verdict, verdict_with_seeds
 from stages.reporting.words.what_mattered import what_mattered
 from tests.synthetic_study import METRICS
 
@@ -126,6 +128,41 @@ def test_what_mattered_tells_the_effects_averaged_over_tasks(five_seeds: Results
     assert "training set" in of_run and "architecture" not in of_run
 
 
+def test_what_mattered_tells_methods_apart(five_seeds: Results) -> None:
+    """A probe's comparisons follow those of full fine-tuning, under its own name."""
+    first = answers(five_seeds)[0].mattered[BEST_BASELINE]
+    for each in first:
+        if each.axis != "method":
+            full, probe = each.sentence.removeprefix("With `full`: ").split("With `linear_probe`: ")
+            assert full and probe and "`full`" not in full + probe
+    (answer,) = [a for a in answers(five_seeds) if a.method == "linear_probe"]
+    assert all("With `" not in each.sentence for each in answer.mattered[BEST_BASELINE])
+
+
+def test_a_verdict_before_correction_only_says_what_p_must_be(five_seeds: Results) -> None:
+    """Of questions and of single tasks; the test of ties looks at the best baseline."""
+    told, evaluation = set(), five_seeds.params.evaluation
+    tested = [*five_seeds.questions, *five_seeds.contrasts]
+    for confidence in (0.8, 0.9, 0.99, 0.999):
+        stricter = evaluation.model_copy(update={"confidence": confidence})
+        params = five_seeds.params.model_copy(update={"evaluation": stricter})
+        results = replace(five_seeds, params=params)
+        tested += [*results.questions, *results.contrasts]
+    for each in tested:
+        why, p_value = reason(each), each.effect.p_value
+        assert bool(why) == (each.verdict is Verdict.BEFORE_CORRECTION)
+        if not why or each.threshold is None:
+            continue
+        told.add((each.threshold.family, each.threshold.p_value is None))
+        if each.threshold.p_value is not None:
+            assert p_value and f"this is {p_value:.2g}" in why
+            assert each.threshold.p_value <= p_value
+            assert f"among {each.threshold.num_tests} {each.threshold.family.value}" in why
+    assert told >= {(Family.QUESTIONS, False), (Family.TASKS, True)}
+    text = pages.markdown(five_seeds)
+    assert all(reason(contrast) in text for contrast in five_seeds.contrasts)
+
+
 def test_the_first_screen_says_what_also_differs(five_seeds: Results) -> None:
     """The names of the confounds, and the objective, which is part of no architecture; not what the
     axis itself is."""
@@ -151,21 +188,31 @@ def test_a_study_without_baselines_says_so(five_seeds: Results) -> None:
         assert "No classical baseline" in card.against[BEST_BASELINE]
 
 
-def test_the_chip_and_the_cheapest_choice_say_the_same_of_a_run_that_is_behind(
-    five_seeds: Results,
-) -> None:
-    """Also where the difference is significant before correction only."""
+def test_chip_card_cheapest_figure_and_markdown_agree_on_ties(five_seeds: Results) -> None:
+    """A run and the best baseline tie in all of them, or in none, whichever is first."""
     seen = set()
-    for value in (*np.linspace(0.564, 0.584, 6).tolist(), 0.999, 0.2):
-        for card in cards_of(with_baseline_at(five_seeds, value)):
-            if card.standing is not Standing.BASELINE:
-                assert card.chip == card.standing.value and value < 0.9
-                continue
-            assert ("a model may be as good" in card.chip) == ("No model may" not in card.cheapest)
-            assert ("FLOPs" in card.cheapest) == ("a model may be as good" in card.chip)
-            assert value < 0.9 or card.chip.endswith(", clearly")
-            seen.add(card.chip)
-    assert len(seen) == 3 and any("before correction only" in chip for chip in seen)
+    for value in (*np.linspace(0.535, 0.584, 8).tolist(), 0.999, 0.2):
+        results = with_baseline_at(five_seeds, value)
+        text = pages.markdown(results)
+        for card, best in zip(cards_of(results), results.best_runs[None].values(), strict=True):
+            tie = tie_of(best)
+            seen.add((tie, best.run_is_ahead))
+            assert ("may be as good" in card.chip) == (tie is Tie.TIED)
+            assert ("before correction only" in card.chip) == (tie is Tie.UNSURE)
+            named = {"FLOPs" in card.cheapest, "a classical baseline" in card.cheapest}
+            assert (named == {True}) == (tie is Tie.TIED)
+            assert verdict(best) + in_parentheses(reason(best)) in card.against[BEST_BASELINE]
+            assert bool(reason(best)) == (tie is Tie.UNSURE)
+            ranked = rivals(best, results.scores, results.contrasts_of)
+            (of_baseline,) = [r.tie for r in ranked if r.cell is best.strongest]
+            assert of_baseline is tie
+            (line,) = [line for line in text.splitlines() if f"(`{card.task}`, 200" in line]
+            assert f"Cheapest that ties with the best: {card.cheapest}" in line
+            chip, standing = card.chip.capitalize(), card.standing.value.capitalize()
+            assert f"_{chip}._" in line and chip.startswith(standing)
+        assert text.count(RULE) == 1
+    every = {(tie, ahead) for tie in (Tie.TIED, Tie.UNSURE, Tie.APART) for ahead in (True, False)}
+    assert seen == every
 
 
 def test_a_baseline_that_is_clearly_behind_is_no_cheap_choice(five_seeds: Results) -> None:

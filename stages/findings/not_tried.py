@@ -1,0 +1,100 @@
+"""What a study did not try that often changes an answer, and what trying it would take."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from itertools import count, islice
+
+from stages.findings.results import Results
+
+FEW_SEEDS = 3  # fewer say little about the variance between seeds
+WRITTEN = {"language_modelling", "seq2seq"}  # kinds of tasks without a head, which no probe solves
+
+
+class Untried(Enum):
+    PUBLISHED = "published checkpoint"
+    LABELS = "label budgets"
+    SEEDS = "seeds"
+    METHODS = "methods"
+
+
+@dataclass(frozen=True)
+class NotTried:
+    """Something that a study did not try."""
+
+    what: Untried
+    tried: tuple[str, ...]  # the values of the study
+    setting: tuple[str, ...]  # the values to try instead
+    # What the new trials would take, one job at a time and scaled from the times of this study;
+    # None if no time of it is comparable.
+    seconds: float | None = None
+    is_upper_bound: bool = False
+
+
+def not_tried(results: Results) -> list[NotTried]:
+    return [*_published(results), *_label_budgets(results), *_seeds(results), *_methods(results)]
+
+
+def _published(results: Results) -> Iterator[NotTried]:
+    if not any(run.is_public for run in results.params.runs.values()):
+        yield NotTried(Untried.PUBLISHED, (), ())
+
+
+def _label_budgets(results: Results) -> Iterator[NotTried]:
+    """Half and twice as many labels, as far as all tasks have them. A trial takes at most as much
+    longer as it has more labels, since its steps are a number of epochs or a minimum."""
+    budgets = results.scores.label_budgets
+    if len(budgets) > 1:
+        return
+    (budget,) = budgets
+    number = max(of_task[budget] for of_task in results.num_labels.values())
+    available = min(about["num_examples"]["train"] for about in results.tasks.values())
+    more = [] if budget == "all" or 2 * number > available else [2 * number]
+    others = [*([number // 2] if number > 1 else []), *more]
+    if others:
+        share = sum(max(other / number, 1) for other in others)
+        seconds = _finetuning_seconds(results) * share
+        setting = sorted(
+            map(str, [*others, budget]), key=lambda n: number if n == "all" else int(n)
+        )
+        yield NotTried(Untried.LABELS, (budget,), tuple(setting), seconds, is_upper_bound=True)
+
+
+def _seeds(results: Results) -> Iterator[NotTried]:
+    """Enough seeds for a variance: a new one repeats all pretrainings and trials."""
+    cells = results.scores.of_groups
+    pretrained = [c.num_pretrain_seeds for c in cells if c.checkpoints == "pretrained here"]
+    fewest = min(pretrained or [len(cell.trials) for cell in cells])
+    if fewest >= FEW_SEEDS:
+        return
+    seeds = results.params.pretrain_seeds
+    more = islice((n for n in count(1) if n not in seeds), max(FEW_SEEDS - len(seeds), 0))
+    setting = tuple(map(str, sorted([*seeds, *more])))
+    seconds = None
+    if len(setting) > len(seeds):
+        once = (_pretraining_seconds(results) + _finetuning_seconds(results)) / len(seeds)
+        seconds = once * (len(setting) - len(seeds))
+    yield NotTried(Untried.SEEDS, (str(fewest),), setting, seconds)
+
+
+def _methods(results: Results) -> Iterator[NotTried]:
+    """A second method. No trial of the study says how long it takes."""
+    methods = results.params.finetune.methods
+    if len(methods) > 1:
+        return
+    ((name, method),) = methods.items()
+    probed = WRITTEN.isdisjoint(about["kind"] for about in results.tasks.values())
+    cheap = "linear_probe" if probed else "lora"
+    yield NotTried(
+        Untried.METHODS, (name,), (cheap if method.method["name"] == "full" else "full",)
+    )
+
+
+def _finetuning_seconds(results: Results) -> float:
+    """The time of all trials, as many side by side as there were."""
+    costs = results.finetuning_costs.values()
+    return sum(cost.wall_time_s / cost.side_by_side for cost in costs)
+
+
+def _pretraining_seconds(results: Results) -> float:
+    return sum(cost["wall_time_s"] for cost in results.pretraining_costs.values())

@@ -1,0 +1,64 @@
+"""A study knows what it did not try, and what that would take."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stages.findings.not_tried import NotTried, Untried, not_tried
+from stages.findings.results import Results, load
+from stages.reporting.words.not_tried import gaps
+from tests.synthetic_study import RUNS, public, raw_params, repeated, write_study
+
+
+def omitted_of(results: Results) -> dict[Untried, NotTried]:
+    return {omitted.what: omitted for omitted in not_tried(results)}
+
+
+def test_not_tried_scales_the_times_of_the_study(results: Results) -> None:
+    """One seed, one number of labels, two methods and no published checkpoint."""
+    omitted = omitted_of(results)
+    assert [*omitted] == [Untried.PUBLISHED, Untried.LABELS, Untried.SEEDS]
+    finetuning = sum(cost.wall_time_s / 2 for cost in results.finetuning_costs.values())
+    pretraining = 61.5 * len(results.params.checkpoints)
+    labels, seeds = omitted[Untried.LABELS], omitted[Untried.SEEDS]
+    assert labels.setting == ("100", "200", "400")
+    assert labels.seconds == pytest.approx((1 + 2) * finetuning) and labels.is_upper_bound
+    assert seeds.setting == ("1", "2", "3")
+    assert seeds.seconds == pytest.approx(2 * (pretraining + finetuning))
+    assert omitted[Untried.PUBLISHED].seconds is None
+
+
+def test_not_tried_proposes_no_more_labels_than_there_are(results: Results) -> None:
+    few = {task: {"num_examples": {"train": 399}, "kind": "tagging"} for task in results.tasks}
+    omitted = omitted_of(replace(results, tasks=few))
+    assert omitted[Untried.LABELS].setting == ("100", "200")
+
+
+def test_not_tried_is_empty_for_a_study_that_tried_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = {"encoder_mlm": RUNS["encoder_mlm"], "bert": public("bert")}
+    raw = raw_params(repeated(runs, 3))
+    raw["finetune"] |= {"label_budgets": [100, 200], "seeds": [1]}
+    assert not_tried(load(write_study(tmp_path, raw))) == []
+
+
+def test_gaps_name_a_setting_for_everything_that_was_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]})
+    del raw["finetune"]["methods"]["linear_probe"]
+    told = {gap.name: gap for gap in gaps(not_tried(load(write_study(tmp_path, raw))))}
+    assert [*told] == [what.value for what in Untried]
+    settings = {
+        Untried.PUBLISHED: "`pretrain.runs.",
+        Untried.LABELS: "`finetune.label_budgets: [100, 200, 400]`",
+        Untried.SEEDS: "`pretrain.seeds: [1, 2, 3]`",
+        Untried.METHODS: "`finetune.methods.linear_probe: {}`",
+    }
+    for what, setting in settings.items():
+        assert setting in told[what.value].sentence
+    assert [bool(gap.takes) for gap in told.values()] == [False, True, True, False]
