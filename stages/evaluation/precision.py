@@ -74,9 +74,12 @@ def sentence(
     priced = [option for option in options if option.cost]
     best = max(priced, key=lambda option: option.narrower / (option.cost or 1), default=None)
     most = f" {best.source.capitalize()} narrow them most {per}." if best else ""
+    contrasts, intervals = (
+        ("contrast", "its interval") if number == 1 else ("contrasts", "their intervals")
+    )
     return [
-        f"{number} of the contrasts with a verdict are not significant. Doubling one of these "
-        f"would narrow their intervals, on average: {'; '.join(parts)}.{most}"
+        f"{number} {contrasts} with a verdict {'is' if number == 1 else 'are'} not significant. "
+        f"Doubling one of these would narrow {intervals}, on average: {'; '.join(parts)}.{most}"
     ]
 
 
