@@ -78,7 +78,7 @@ def test_tried_settings_may_be_lists() -> None:
     entry = {"name": "classification", "pooling": ["mean", "last"], "dropout": 0}
     assert TASKS.settings(entry, where="tasks.a.task")["pooling"] == ["mean", "last"]
     tried = TASKS.tried(entry, where="tasks.a.task")
-    assert tried == {"pooling": ["mean", "last"], "dropout": [0.0]}
+    assert tried == {"pooling": ["mean", "last"], "dropout": [0.0], "class_weights": ["none"]}
     task = TASKS.build(entry, ["a"], small_tokenizer(), 8, where="tasks.a.task")
     assert isinstance(task, Classification) and task.pooling == "mean"
 

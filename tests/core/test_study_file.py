@@ -421,10 +421,10 @@ def test_read_yaml_refuses_what_would_take_for_ever(
 ) -> None:
     path = tmp_path / "params.yaml"
     path.write_text(text)
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(ValueError, match=rf"^{path}: .*{message}"):
         read_yaml(path)
-    assert time.monotonic() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 def test_read_yaml_names_a_file_that_is_too_large_or_not_regular(tmp_path: Path) -> None:
