@@ -1,7 +1,7 @@
 """Pretrain a run of params.yaml with its objective, once with each of its seeds: from scratch, from
 its parent's weights or from a public checkpoint.
 
-Seeds that the store of checkpoints has are taken from there.
+A seed that the store of checkpoints already has is taken from the store.
 """
 
 import shutil
@@ -73,8 +73,8 @@ class Start:
 
 
 def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> None:
-    """Writes data/pretrained/RUN/SEED and what the report tells of each pretraining. With
-    ``only_seed`` it only leaves the checkpoint of this seed in the store."""
+    """Writes data/pretrained/RUN/SEED and the tables of each pretraining that the report shows.
+    With ``only_seed`` it only puts the checkpoint of this seed into the store."""
     run, distributed, threads = plan.run, plan.distributed, plan.compute.threads
     if only_seed is not None and only_seed not in run.seeds:
         raise ValueError(f"--only-seed: {run.where(key)}.seeds has {run.seeds}, not {only_seed}")
@@ -88,7 +88,7 @@ def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> None:
         checkpoint: store.address_of(plan, checkpoint, device)
         for checkpoint in (RunKey(key, seed) for seed in seeds)
     }
-    # All ranks look before the first of them adds an entry.
+    # All ranks look before the first rank adds an entry.
     missing = [c for c, address in addresses.items() if store.find(address) is None]
     for checkpoint in missing:
         with joined(distributed, device) if trains(run) else nullcontext(ALONE) as ranks:
@@ -97,7 +97,7 @@ def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> None:
     if only_seed is not None or (place is not None and place.rank):
         return
     store.take({c: store.ROOT / address for c, address in addresses.items()}, key)
-    if not trains(run):  # it is quickly made again, and a public checkpoint is large
+    if not trains(run):  # an entry is quickly made again, and may be large
         for address in addresses.values():
             remove(store.ROOT / address)
 
@@ -105,7 +105,7 @@ def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> None:
 def _pretrain(
     plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks, address: str
 ) -> None:
-    """Trains a checkpoint and leaves it in the store."""
+    """Trains a checkpoint and puts it into the store."""
     meter = Meter(device)
     start = _start(plan, checkpoint, device, ranks)
     tries = _train(start, plan.study) if start.objective.trains else []
@@ -127,12 +127,12 @@ def _rank(plan: PretrainPlan) -> int | None:
 
 
 def _start(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks) -> Start:
-    """Builds the model and the objective of a run with the weights that it starts from: those of
-    its parent, else random ones, else (of a public checkpoint) the published ones. The layers that
-    only the objective of a public checkpoint needs are not in its parent: they start as published.
-    If the state of an interrupted process is there, ``train`` replaces the weights by it.
+    """Builds the model and the objective of a run with the weights that it starts from: its
+    parent's, else the published ones of a public checkpoint, else random ones. A parent lacks the
+    layers that only the objective of a public checkpoint needs, so these start as published. If an
+    interrupted process has saved its state, ``train`` replaces the weights.
 
-    Raises ValueError with the path in params.yaml for what does not go together.
+    Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
     run, seed = plan.run, checkpoint.pretrain_seed
     where = run.where(checkpoint.run)
@@ -186,7 +186,7 @@ def _teacher(parent: Path, vocab_size: int, *, where: str) -> Backbone:
 
 def _train(start: Start, study: str) -> list[Try]:
     """Train the model in place at each learning rate, validate it at the steps that are due, and
-    show both in MLflow. The model is left with the weights of the best rate."""
+    log both to MLflow. In the end the model has the weights of the best rate."""
     run, training, objective = start.run, start.run.training, start.objective
     ranks = start.ranks
     data = PretrainingData(
@@ -230,7 +230,7 @@ def _train(start: Start, study: str) -> list[Try]:
                     validated = mean_loss(model, compared, validation, start.device)
                     step.validation_loss = ranks.from_first(validated)
                     measured["validation_loss"] = step.validation_loss
-                # Which rate is kept is not known yet.
+                # Of several rates, it is not known yet which is kept.
                 tracker.log(step.step, at_rate(measured, rate) if several else measured)
 
         return try_each(model, training.rates, start.resumable, attempt)
@@ -283,8 +283,8 @@ def _write(start: Start, tries: list[Try], folder: Path) -> Account:
         written = samples(backbone, start.objective, corpus, start.tokenizer, start.device)
     pretrained = folder / "pretrained"
     pretrained.mkdir()
-    # A run from scratch has weights as well, one draw of many: it can be exported and be a parent.
-    # Its trials draw weights of their own.
+    # Weights of a run from scratch are saved too, so that it can be exported and be a parent. Its
+    # trials draw weights of their own.
     save_weights(backbone, pretrained / WEIGHTS)
     for file in start.tokenizer.files:
         shutil.copyfile(file, pretrained / file.name)
@@ -297,13 +297,13 @@ def _write(start: Start, tries: list[Try], folder: Path) -> Account:
 
 
 def _bytes_per_token(run: Run) -> float:
-    """Returns the mean over the text that was encoded for training."""
+    """Returns the mean UTF-8 bytes per token of the text that was encoded for training."""
     encoded = read_json(paths.ENCODED / run.corpus / run.tokenizer / "encoded.json")
     return encoded["train_bytes"] / encoded["train_tokens"]
 
 
 def _record(start: Start, backbone: Backbone) -> Json:
-    """Returns what ``run.json`` holds: how to build the model again, and what it comes from."""
+    """Returns the content of ``run.json``: how to build the model again, and its origin."""
     run, checkpoint = start.run, start.checkpoint
     # A public checkpoint is built again from the folder of the run, which has all its files.
     place = {"path": str(paths.pretrained(checkpoint))} if run.is_public else {}

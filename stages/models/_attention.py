@@ -41,10 +41,10 @@ def attend(
     v: Float[Tensor, "B H S d"],
     mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"],
 ) -> Float[Tensor, "B H T d"]:
-    """Scaled dot-product attention. The mask leaves each query a key to attend to.
+    """Scaled dot-product attention. The mask must leave each query at least one key.
 
     In bfloat16 on a CPU the matrix products are written out: torch's kernel takes 1.7 to 6 times
-    as long there, forward and backward (benchmarks/attention.md), but less memory for long rows.
+    as long, forward and backward (benchmarks/attention.md). Long rows use it to save memory.
     """
     mask = mask if mask.dtype == torch.bool else mask.to(q)
     is_short = q.shape[2] * k.shape[2] <= WRITTEN_OUT**2
@@ -57,10 +57,10 @@ def attend(
 def additive(
     mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"], dtype: torch.dtype
 ) -> Float[Tensor, "B _ T S"]:
-    """The mask as numbers to add to logits: minus infinity where nothing is attended to."""
+    """Returns the mask as numbers to add to logits: minus infinity for a key that is masked."""
     if mask.dtype != torch.bool:
         return mask.to(dtype)
-    return mask.to(dtype).log_()  # of 1 and 0; to fill a mask takes twice as long
+    return mask.to(dtype).log_()  # log 1 = 0, log 0 = -inf; masked_fill takes twice as long
 
 
 def rotate(
@@ -80,7 +80,8 @@ def rotation(
     return turns[0].to(device, dtype), turns[1].to(device, dtype)
 
 
-# Computed and copied to a GPU once. Compiled code has its own constants, and warns of a cache.
+# Computed and copied to a GPU once. Not for compiled code: torch keeps constants of it, and warns
+# about a cache.
 known_rotation = lru_cache(rotation)
 
 
@@ -114,7 +115,7 @@ def _square_buckets(
 def known_buckets(
     num_queries: int, num_keys: int, *, bidirectional: bool, device: torch.device
 ) -> Int[Tensor, "T S"]:
-    """Returns ``relative_buckets`` on a device, as a part of those of the next power of two, so
+    """Returns ``relative_buckets`` on a device, cut from the table for the next power of two, so
     that all lengths of rows share a few tables."""
     square = _square_buckets(1 << (num_keys - 1).bit_length(), bidirectional, device)
     return square[num_keys - num_queries : num_keys, :num_keys]
@@ -129,7 +130,7 @@ class RelativeBias(nn.Module):
         self.bidirectional = bidirectional
 
     def forward(self, mask: Bool[Tensor, "B 1 T S"]) -> Float[Tensor, "B H T S"]:
-        """The mask as numbers to add: the bias, and minus infinity where nothing is seen."""
+        """Returns numbers to add to logits: the bias, or minus infinity for a masked key."""
         sizes, device = mask.shape[2:], mask.device
         if torch.compiler.is_compiling():  # as for rotation
             buckets = relative_buckets(*sizes, bidirectional=self.bidirectional).to(device)
@@ -140,7 +141,7 @@ class RelativeBias(nn.Module):
 
 
 class KeyValues:
-    """The keys and values that an attention has computed for rows, in memory taken once."""
+    """The keys and values that an attention has computed for rows, in memory allocated once."""
 
     def __init__(self, capacity: int) -> None:
         self.length, self._capacity = 0, capacity
@@ -182,13 +183,13 @@ class Cache:
         self.document_ids: Int[Tensor, "B S"] | None = None  # of the tokens read
 
     def extend(self, document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B S"]:
-        """The document ids of all tokens, these included from now on."""
+        """Adds tokens; returns the document ids of all tokens, the new ones included."""
         before = [] if self.document_ids is None else [self.document_ids]
         self.document_ids = torch.cat([*before, document_ids], dim=1)
         return self.document_ids
 
     def keep(self, rows: Int[Tensor, " N"], memory_rows: Int[Tensor, " M"] | None = None) -> None:
-        """These rows alone, and of the memory ``memory_rows`` or all."""
+        """Keeps only these rows and, unless it is None, only ``memory_rows`` of the memory."""
         assert self.document_ids is not None
         self.document_ids = self.document_ids[rows]
         for key_values in self.own:

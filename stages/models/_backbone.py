@@ -51,7 +51,7 @@ class Backbone(nn.Module, ABC):
 
     @property
     def uncached(self) -> "Backbone":
-        """The backbone that computes the states, where a method looks them up."""
+        """The backbone that computes states: this one, unless a method looks states up."""
         return self
 
     @property
@@ -73,8 +73,8 @@ class Backbone(nn.Module, ABC):
 
     @property
     def design(self) -> str | None:
-        """Equal for models that compute the states of input tokens alike, but for their weights;
-        None if that is not known."""
+        """A key that is equal for two models if only their weights make a difference to the states
+        of input tokens; None if that is unknown."""
         return None
 
     @property
@@ -86,9 +86,9 @@ class Backbone(nn.Module, ABC):
     def matched_to_encoder(
         cls, settings: Settings, vocab_size: int, *, with_head: bool
     ) -> dict[str, int]:
-        """The sizes to change so that as many parameters are used as of an encoder of the same
-        d_model (``budget.matched: parameters``); by default none. ``settings`` have all ``sizes``.
-        On tasks with a head (``with_head``) that is without what ``drop_output_layers`` removes.
+        """Returns the sizes to change so that the model has as many parameters as an encoder of the
+        same d_model (``pretrain.matched: parameters``); by default none. ``settings`` have all
+        ``sizes``. With ``with_head``, parameters that ``drop_output_layers`` removes do not count.
 
         Raises ValueError if no sizes match.
         """
@@ -163,13 +163,13 @@ class Backbone(nn.Module, ABC):
         """Set the biases that make self-attention local to the usual 0."""
 
     def add_pretraining_layers(self) -> None:  # noqa: B027 (most models have them from the start)
-        """Add what only objectives need; called before ``initialise``.
+        """Add the layers that only objectives need; called before ``initialise``.
 
-        Raises ValueError if the model cannot have it.
+        Raises ValueError if the model cannot have such layers.
         """
 
     def drop_pretraining_layers(self) -> None:  # noqa: B027
-        """Remove what no task needs; called before the weights are stored."""
+        """Remove the layers that no task needs; called before the weights are stored."""
 
     @property
     def stored_part(self) -> nn.Module:
@@ -184,8 +184,8 @@ class Backbone(nn.Module, ABC):
         return self.output_bias
 
     def drop_output_layers(self) -> None:
-        """Keep only what computes the states of input tokens, which is what tasks with a head of
-        their own fine-tune: the logits over the vocabulary are not available afterwards."""
+        """Keep only the layers that compute the states of input tokens. Tasks with a head of their
+        own fine-tune only these layers. Afterwards there are no logits over the vocabulary."""
         for name in self.output_layers:
             setattr(self, name, None)
 
@@ -218,8 +218,8 @@ class Backbone(nn.Module, ABC):
     def too_long(
         self, max_tokens: int, *, num_added_tokens: int = 0, max_target_tokens: int = 0
     ) -> str | None:
-        """Why an input of this length, with the tokens that a method adds or with a target, has too
-        few positions; None if it has enough."""
+        """Returns why the model has too few positions for an input of this length, with the tokens
+        that a method adds or with a target; None if it has enough."""
         most = self.max_positions
         needed = self.positions_taken(max_tokens + num_added_tokens, max_target_tokens)
         if most is None or needed <= most:
@@ -261,8 +261,8 @@ def is_conv1d(module: nn.Module) -> bool:
 
 
 def unsupported(architectures: tuple[str, ...], model: Backbone | type[Backbone]) -> str | None:
-    """Why a component that lists these architectures does not support the model, to stand behind
-    its name; None if it does. An empty list supports all."""
+    """Returns why a component that lists these architectures does not support the model, as words
+    that follow the component's name; None if it does. An empty list supports all models."""
     if not architectures or model.trained_like in architectures:
         return None
     return f"supports {', '.join(architectures)} only, not {model.architecture}"

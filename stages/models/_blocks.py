@@ -112,7 +112,7 @@ class Stack(nn.Module):
         memory_document_ids: Int[Tensor, "M N"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The states of tokens; with a cache, of tokens after those already in the cache. Then
+        """Returns the states of tokens. With a cache, the tokens follow those in the cache, and
         ``memory`` and ``visible`` are given with the first tokens only."""
         read = document_ids if cache is None else cache.extend(document_ids)
         mask = attention_mask(document_ids, read, causal=self.causal, visible=visible)
@@ -123,8 +123,8 @@ class Stack(nn.Module):
         memory_mask = None
         if memory_document_ids is not None:
             asking = document_ids.reshape(len(memory_document_ids), -1)
-            # Padding reads all of a memory that may have none: a softmax over nothing gives NaN in
-            # the backward pass of some kernels of a GPU.
+            # Padding attends to the whole memory, which may have no padding: a softmax over no key
+            # gives NaN in the backward pass of some GPU kernels.
             is_padding = (asking == PADDING)[:, None, :, None]
             memory_mask = attention_mask(asking, memory_document_ids) | is_padding
         for i, block in enumerate(self.blocks):

@@ -29,7 +29,8 @@ class NumParams:
 
 
 def num_params(architecture: Architecture, vocab_size: int, dims: Dimensions) -> NumParams:
-    """Without biases and norms, with d_ff = d and one stack: V d + 6 N d^2."""
+    """Returns the number of parameters, for example V d + 6 N d^2 for one stack of N layers with
+    d_ff = d, without biases and norms."""
     d = dims.d_model
     norm = d * (2 if dims.norm == "layernorm" and dims.bias else 1)
     embedding = vocab_size * d + dims.num_segments * d + norm * dims.embedding_norm
@@ -64,20 +65,20 @@ def activation_bytes_per_token(
     """
     assert architecture != "encoder_decoder", "its two kinds of tokens keep different amounts"
     d, d_ff = dims.d_model, dims.d_ff
-    norm = 2 * d + (2 if dims.norm == "layernorm" else d + 1)  # what comes in, goes out, statistics
+    norm = 2 * d + (2 if dims.norm == "layernorm" else d + 1)  # input, output, statistics
     attention = 4 * d  # queries, keys, values and their mixture
     relative = dims.positions == "relative"
     attention += dims.num_heads * length if relative else dims.num_heads + length
     feed_forward = {"gelu": 2, "relu": 1, "swiglu": 4}[dims.activation] * d_ff
     last = norm if dims.norm_position == "pre" else d
     transform = d + norm if dims.output_transform else 0
-    first = norm - d if dims.embedding_norm else 0  # what goes out of it counts in the first block
+    first = norm - d if dims.embedding_norm else 0  # its output counts in the first block
     floats = first + dims.num_layers * (attention + feed_forward + 2 * norm) + last
     return FLOAT32 * (floats + predicted * (vocab_size + transform))
 
 
 def _stacks(architecture: Architecture) -> tuple[bool, ...]:
-    """The stacks of blocks, and whether each attends to a memory."""
+    """Returns for each stack of blocks whether it attends to a memory."""
     return (False, True) if architecture == "encoder_decoder" else (False,)
 
 

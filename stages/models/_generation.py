@@ -38,7 +38,7 @@ class Decoding:
 
 
 class Reader(ABC):
-    """A decoder with a cache of the tokens that it has read. Every row has as many tokens.
+    """A decoder with a cache of the tokens that it has read, equally many in every row.
 
     A row may have several beams: texts with a common beginning.
     """

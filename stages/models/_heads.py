@@ -26,7 +26,7 @@ class ModelWithHead(nn.Module):
         self.head = head
 
     def forward(self, loss: "Callable[[ModelWithHead, Batch], T]", batch: Batch) -> T:
-        """``loss(self, batch)``, as a call of this module, on which torch synchronises devices."""
+        """Returns ``loss(self, batch)``; torch synchronises devices when this module is called."""
         return loss(self, batch)
 
 
@@ -64,8 +64,8 @@ class LinearHead(nn.Module):
 
     @torch.no_grad()
     def absorb(self, mean: Float[Tensor, " D"], std: Float[Tensor, " D"]) -> None:
-        """Give for states what it has given for (states - mean) / std. Without a bias it gives as
-        much less to every state, of which nothing may depend."""
+        """Change the weights to give for states what they gave for (states - mean) / std. Without a
+        bias, each class gets a logit that differs by a constant, which nothing may depend on."""
         self.linear.weight /= std
         if self.linear.bias is not None:
             self.linear.bias.sub_(self.linear.weight @ mean)
@@ -112,7 +112,7 @@ class StartEndHead(LinearHead):
         return {"start": start, "end": end}
 
     def classes(self, ends: Int[Tensor, "B 2"], length: int) -> dict[str, Int[Tensor, " B"]]:
-        """The correct class of each term, from those of the first and the last token."""
+        """The correct class of each term, from the classes of the first and the last token."""
         return {"start": ends[:, 0], "end": ends[:, 1]}
 
     def scores(
@@ -177,7 +177,7 @@ class SpanHead(nn.Module):
 
     @torch.no_grad()
     def absorb(self, mean: Float[Tensor, " D"], std: Float[Tensor, " D"]) -> None:
-        """Give for states what it has given for (states - mean) / std."""
+        """Change the weights to give for states what they gave for (states - mean) / std."""
         for layer in (self.start, self.end, self.mean):
             layer.weight /= std
             self.start.bias.sub_(layer.weight @ mean)
@@ -200,7 +200,8 @@ class SpanHead(nn.Module):
 def following(
     values: Shaped[Tensor, "B T *D"], longest: int, *, beyond: float = 0
 ) -> Shaped[Tensor, "B T L *D"]:
-    """The values of each token and the ``longest`` - 1 after it; ``beyond`` after the row."""
+    """Returns for each token its values and those of the ``longest`` - 1 tokens after it, which are
+    ``beyond`` after the end of the row."""
     room = (0, 0) * (values.dim() - 2) + (0, longest - 1)
     return F.pad(values, room, value=beyond).unfold(1, longest, 1).movedim(-1, 2)
 

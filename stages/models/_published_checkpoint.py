@@ -46,7 +46,7 @@ PROBED = 8  # tokens of the text whose states are compared with and without what
 TOLERANCE = 1e-4  # of the largest state: padding changes the last bits of a sum
 INDEX = "model.safetensors.index.json"
 SHARD = re.compile(r"model[\w.-]*\.safetensors")  # what the pinned hash covers
-MOST_MISSING = 2  # times as many weights as the files have: more is no missing head
+MOST_MISSING = 2  # weights of config.json per stored weight; more than a head is missing beyond it
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.pkl")
 CODE = ("configuration_*.py", "modeling_*.py", "tokenization_*.py")  # as transformers names it
 # Settings of transformers that name code, or files that the pinned hash does not cover.

@@ -1,4 +1,4 @@
-"""Text generation by ``generate`` of transformers, with the results of our own models."""
+"""Text generation with transformers' ``generate``, set up to decode as our own models do."""
 
 import torch
 from jaxtyping import Float, Int

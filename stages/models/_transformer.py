@@ -1,4 +1,4 @@
-"""What our own transformers share."""
+"""The base class of our own transformers."""
 
 from dataclasses import asdict
 
@@ -19,8 +19,8 @@ OUTPUT_SETTINGS = ("tied", "output_bias", "output_transform")  # of Dimensions, 
 
 
 class TransformerBackbone(Backbone):
-    """What transformers share. A subclass makes its ``Stack``s in the constructor, and says by
-    ``reader`` which of them computes the states of input tokens, or defines ``forward``."""
+    """A transformer. A subclass makes its ``Stack``s in the constructor and either defines
+    ``forward`` or returns as ``reader`` the stack that computes the states of input tokens."""
 
     schema = Dimensions
     is_transformer = True

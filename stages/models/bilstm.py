@@ -132,7 +132,7 @@ class BiLSTM(Backbone):
         return self.mix(self.layers(batch))
 
     def layers(self, batch: Batch) -> Float[Tensor, "J B T D"]:
-        """h_j of each token, J = num_layers + 1; for padding the embedding and zeros.
+        """Returns h_j of each token, J = num_layers + 1; for padding h_0 and then zeros.
 
         Dropout applies to the input of a layer and so to its residual (the authors' code).
         """

@@ -13,9 +13,9 @@ from stages.text.batch import Batch
 
 
 class Decoder(TransformerBackbone):
-    """Tokens that a batch says are ``visible`` are attended to by earlier ones too (a prefix).
+    """Earlier tokens, too, attend to tokens that a batch marks as ``visible`` (a prefix).
 
-    What follows an input stands in one row with it.
+    A target follows its input in the same row.
     """
 
     architecture = "decoder"

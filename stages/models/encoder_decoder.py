@@ -35,8 +35,8 @@ class EncoderDecoder(TransformerBackbone):
         cls, settings: Settings, vocab_size: int, *, with_head: bool
     ) -> dict[str, int]:
         """The number of layers with which encoder and decoder together have as many parameters as
-        an encoder of these dimensions, as nearly as whole layers allow. With a head the encoder
-        alone is used, which has as many."""
+        an encoder of these dimensions, as nearly as whole layers allow. With a head only the
+        encoder is used, which has as many already."""
         if with_head:
             return {}
         dims = Dimensions(**settings)

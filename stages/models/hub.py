@@ -47,7 +47,7 @@ from stages.text.published import (
 )
 from stages.text.tokenizer import TaskTokenizer
 
-# The limits of a check: for a small checkpoint, and for what its files add.
+# The limits of a check: a constant, plus an amount for each byte of the checkpoint's files.
 CHECKED_WITHIN_S, BYTES_PER_S = 30.0, 2**25
 CHECKED_WITHIN_BYTES, MEMORY_PER_BYTE = 2**32, 4
 
@@ -71,10 +71,10 @@ class Hub(Backbone):
     is_transformer = True
 
     def __init__(self, vocab_size: int, *, path: str, revision: str) -> None:
-        """Raises ValueError for what cannot be found, or is not a language model."""
+        """Raises ValueError for a checkpoint that cannot be found or is not a language model."""
         super().__init__()
         self._origin, self._folder = {"path": path, "revision": revision}, folder_of(path, revision)
-        if self._folder != Path(path):  # ``check`` has seen a local folder
+        if self._folder != Path(path):  # ``check`` has examined a local folder
             _num_tokens_of(self._folder)
         self.config = config_of(self._folder)
         self.config.use_cache = False  # of attention, for text that is written token by token
@@ -96,7 +96,7 @@ class Hub(Backbone):
     def check(cls, *, path: str, revision: str) -> int | None:
         """The tokenizer's number of tokens, or None if it is not known before a download.
 
-        Raises ValueError for a malformed name, or for the content of a folder.
+        Raises ValueError for a malformed name, or a folder with unusable or other content.
         """
         folder = Path(path)
         if folder.parent == paths.CHECKPOINTS:
@@ -118,7 +118,7 @@ class Hub(Backbone):
     def max_positions(self) -> int | None:  # type: ignore[override]
         for name, table in self.model.named_modules():
             if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
-                # RoBERTa's begin behind the id of padding.
+                # RoBERTa's positions begin after the id of padding.
                 unused = 0 if table.padding_idx is None else table.padding_idx + 1
                 return table.num_embeddings - unused
         return getattr(self.config, "max_position_embeddings", None)
@@ -304,8 +304,8 @@ def _num_tokens_of(folder: Path) -> int:
 
 
 def num_tokens_of(folder: Path) -> int:
-    """Returns the number of the tokenizer's tokens of a checkpoint that can be used: all of it is
-    loaded once, in a process of its own with limits of time and memory.
+    """Returns the number of the tokenizer's tokens. To see whether the checkpoint can be used, it
+    is loaded once as a whole, in a process of its own with limits of time and memory.
 
     Raises ValueError for a folder that cannot be used.
     """

@@ -14,7 +14,7 @@ ROWS_AT_ONCE = 64  # of logits, which stay in a core's cache while they are read
 
 
 def cross_entropy(logits: Float[Tensor, "*N V"], labels: Int[Tensor, "*N"]) -> Float[Tensor, ""]:
-    """The sum over labels, in float32; labels equal to IGNORE_INDEX are left out."""
+    """Returns the cross-entropy summed over all labels except IGNORE_INDEX, in float32."""
     logits, labels = logits.flatten(0, -2), labels.flatten()
     if logits.device.type == "cpu":
         return _CrossEntropy.apply(logits, labels)
@@ -22,7 +22,7 @@ def cross_entropy(logits: Float[Tensor, "*N V"], labels: Int[Tensor, "*N"]) -> F
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """``F.cross_entropy`` with the gradient computed beside the loss, a few rows at a time, and
+    """``F.cross_entropy`` with the gradient computed with the loss, a few rows at a time, and
     kept in the precision of the logits: all rows at once would pass float32 copies of the logits
     through memory several times. Liger's kernel does the same on a GPU (Hsu et al. 2024)."""
 
@@ -42,7 +42,7 @@ class _CrossEntropy(torch.autograd.Function):
             losses.append((log_sum - some.gather(1, right)[:, 0]).where(counted, 0.0).sum())
             if learns:
                 predicted.scatter_add_(1, right, predicted.new_full(right.shape, -1.0))
-                # To fill by a mask of rows takes longer than all else here.
+                # Filling by a mask of rows would take longer than everything else here.
                 change.copy_(predicted.mul_(counted[:, None]))
         ctx.save_for_backward(gradient)
         return torch.stack(losses).sum()
@@ -53,4 +53,4 @@ class _CrossEntropy(torch.autograd.Function):
         ctx: Any, *grad_outputs: Float[Tensor, ""]
     ) -> tuple[Tensor, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient * grad_outputs[0], None  # which is as precise as a float here
+        return gradient * grad_outputs[0], None  # a scalar, which keeps its own precision

@@ -92,7 +92,7 @@ def check_probs(replace_prob: float, random_prob: float) -> None:
 def choose(
     tokens: np.ndarray, mask_prob: float, *, vocabulary: Vocabulary, rng: np.random.Generator
 ) -> np.ndarray:
-    """The positions to predict, in order."""
+    """Returns the positions to predict, in order."""
     maskable = np.flatnonzero(vocabulary.is_regular[tokens])
     number = min(max(1, round(mask_prob * len(maskable))), len(maskable))
     return np.sort(rng.choice(maskable, number, replace=False))
@@ -108,7 +108,7 @@ def corrupt(
     vocabulary: Vocabulary,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """The tokens with those at the positions ``chosen`` masked, replaced or kept.
+    """Returns the tokens; each token at a position in ``chosen`` is masked, replaced or kept.
 
     ``fate`` holds a number uniform in [0, 1) for each position: below ``replace_prob`` the token
     becomes [MASK], in the next ``random_prob`` a random token. Positions with the same number are

@@ -1,4 +1,4 @@
-"""What an objective is, and how logits become a loss."""
+"""The interface of objectives."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -37,12 +37,12 @@ class Objective(ABC):
     def __init__(self, vocabulary: Vocabulary, max_tokens: int) -> None:
         self.vocabulary = vocabulary
         self.max_tokens = max_tokens
-        # The model's; set from outside where several are supported.
+        # The model's architecture; set from outside if several are supported.
         self.architecture = next(iter(self.architectures), "")
 
     def incompatibility(self, backbone: Backbone) -> str | None:
-        """Why the objective cannot train this backbone, to stand behind its name; None if it can.
-        Looks at no weights."""
+        """Returns why the objective cannot train this backbone, as words that follow the
+        objective's name; None if it can. Reads no weights."""
         return unsupported(self.architectures, backbone)
 
     def head(self, backbone: Backbone) -> nn.Module:
@@ -75,7 +75,7 @@ class Objective(ABC):
 
 
 def first_words(passage: Row, vocabulary: Vocabulary) -> np.ndarray:
-    """The prompt of a decoder."""
+    """Returns the whole words within the first PROMPT_TOKENS tokens: the prompt of a decoder."""
     begins = np.flatnonzero(vocabulary.starts_word[passage.tokens[: PROMPT_TOKENS + 1]])
     return passage.tokens[: begins[-1] if len(begins) > 1 else PROMPT_TOKENS]
 

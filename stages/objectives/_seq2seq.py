@@ -17,8 +17,8 @@ def documents_of(row: Row) -> list[np.ndarray]:
 def batch_of(rows: list[list[Pair]], *, term: str, vocabulary: Vocabulary) -> Batch:
     """A batch of rows, each with the pairs of its documents in order.
 
-    The decoder's inputs are the targets shifted by one, after the vocabulary's start token. Ours is
-    <bos>: padding, which T5 starts with, would attend to nothing in our masks.
+    The decoder's inputs are the targets shifted by one, after the vocabulary's start token. Our own
+    start token is <bos>: T5 starts with padding, which would attend to nothing in our masks.
     """
     inputs, input_documents, decoder_inputs, targets, target_documents = [], [], [], [], []
     for pairs in rows:
@@ -45,5 +45,6 @@ def _shifted(targets: np.ndarray, start_id: int) -> np.ndarray:
 
 
 def written(targets: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """Targets after the token that starts generated text, if there is one (BART's <s>)."""
+    """Returns targets that begin with the token that starts generated text, if there is one (BART's
+    <s>)."""
     return np.concatenate([np.array(vocabulary.before_target, dtype=np.int64), targets])

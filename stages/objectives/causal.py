@@ -1,4 +1,5 @@
-"""Causal language modelling: each token from those before it (GPT; Radford et al. 2018)."""
+"""Causal language modelling: each token is predicted from the tokens before it (GPT; Radford et al.
+2018)."""
 
 import numpy as np
 import torch

@@ -122,23 +122,24 @@ class Denoising(Objective):
         return Denoising(self.vocabulary, self.max_tokens)
 
 
-# The noises, each of a text of at least one token, without <bos> and <eos>.
+# The noise functions, each for a text of at least one token, without <bos> and <eos>.
 
 
 def permute_sentences(
     text: np.ndarray, starts_sentence: np.ndarray, *, rng: np.random.Generator
 ) -> np.ndarray:
-    """The sentences in random order, each order as likely (section 2.2, "Sentence Permutation").
+    """Returns the sentences in an order drawn uniformly (section 2.2, "Sentence Permutation").
 
-    Sentences are the corpus's; the paper takes full stops for their ends. What a cut document
-    begins with counts as one.
+    Sentences are those of the corpus; in the paper they end at full stops. The part of a sentence
+    with which a cut document begins counts as a sentence.
     """
     sentences = np.split(text, np.flatnonzero(starts_sentence[1:]) + 1)
     return np.concatenate([sentences[i] for i in rng.permutation(len(sentences))])
 
 
 def delete_tokens(text: np.ndarray, rate: float, *, rng: np.random.Generator) -> np.ndarray:
-    """Without a random part of its tokens (section 2.2, "Token Deletion"); one stays at least."""
+    """Returns the text without a random share ``rate`` of its tokens (section 2.2, "Token
+    Deletion"); at least one token stays."""
     number = min(_part(text, rate), len(text) - 1)
     return np.delete(text, rng.choice(len(text), number, replace=False))
 
@@ -146,7 +147,8 @@ def delete_tokens(text: np.ndarray, rate: float, *, rng: np.random.Generator) ->
 def mask_tokens(
     text: np.ndarray, rate: float, *, mask_id: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """A random part of its tokens masked, each by itself (section 2.2, "Token Masking")."""
+    """Returns the text with a random share ``rate`` of its tokens masked, each separately (section
+    2.2, "Token Masking")."""
     masked = text.copy()
     masked[rng.choice(len(text), _part(text, rate), replace=False)] = mask_id
     return masked
@@ -160,18 +162,18 @@ def infill(
     mask_id: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Spans that hold a part of its tokens, each replaced by one mask (section 2.2, "Text
-    Infilling").
+    """Returns the text with random spans, which hold a share ``rate`` of its tokens, each replaced
+    by one mask (section 2.2, "Text Infilling").
 
-    A span of length 0 inserts a mask. Spans do not overlap; every arrangement of them among the
-    tokens that stay is as likely.
+    A span of length 0 inserts a mask. Spans do not overlap; all arrangements of the spans among the
+    tokens that stay have equal probability.
     """
     lengths = span_lengths(_part(text, rate), mean_span_length, rng=rng)
     kept = len(text) - lengths.sum()
     is_span = np.zeros(kept + len(lengths), dtype=bool)
     is_span[rng.choice(len(is_span), len(lengths), replace=False)] = True
     widths = np.ones(len(is_span), dtype=int)  # what each span and each token that stays covers
-    widths[is_span] = rng.permutation(lengths)  # else the last, which was cut, came last
+    widths[is_span] = rng.permutation(lengths)  # else the last span, which was cut, came last
     begins = np.minimum(widths.cumsum() - widths, len(text) - 1)  # a last span may be empty
     return np.where(is_span, mask_id, text[begins])
 
@@ -179,10 +181,10 @@ def infill(
 def span_lengths(
     num_tokens: int, mean_span_length: float, *, rng: np.random.Generator
 ) -> np.ndarray:
-    """Poisson lengths, drawn until they hold ``num_tokens``, the last cut to fit.
+    """Returns lengths from a Poisson distribution that sum to ``num_tokens``; the last is cut.
 
-    At most ``num_tokens`` of them: inserted masks beyond are left out, so that a text never
-    becomes longer than a model's positions.
+    There are at most ``num_tokens`` lengths: surplus lengths of 0, which insert masks, are left
+    out, so that a text never becomes longer than a model's positions.
     """
     lengths: list[int] = []
     missing = num_tokens
@@ -195,7 +197,7 @@ def span_lengths(
 
 
 def rotate(text: np.ndarray, *, rng: np.random.Generator) -> np.ndarray:
-    """Begun at a random token, what stood before it put at the end (section 2.2, "Document
+    """Returns the text from a random token on, then the tokens before it (section 2.2, "Document
     Rotation")."""
     return np.roll(text, -int(rng.integers(len(text))))
 

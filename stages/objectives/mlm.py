@@ -19,8 +19,8 @@ from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
-# A document of fewer tokens is no pair: with its three special tokens off, two texts of about six
-# tokens, or three words, are the least that can show whether one goes on from the other.
+# A document of fewer tokens does not become a pair. Of 16 tokens three are special. Two texts of
+# about six tokens, or three words, are the least that can show whether one continues the other.
 LEAST_PAIR = 16
 
 

@@ -49,7 +49,7 @@ class MultiTask(Objective):
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
         inputs, targets = pair_of(passage, np.arange(len(passage.tokens)), self.vocabulary)
-        # As tasks cut what is long.
+        # Long inputs are cut, as by tasks.
         room = self.max_tokens - 1
         return inputs if len(targets) else np.append(inputs[:room], self.vocabulary.after)
 
@@ -63,8 +63,8 @@ class MultiTask(Objective):
 
 
 def pair_of(row: Row, places: np.ndarray, vocabulary: Vocabulary) -> Pair:
-    """(inputs, targets) of a document; no targets where its beginning or its second sentence is in
-    another row."""
+    """Returns (inputs, targets) of a document, without targets if its beginning or its second
+    sentence is in another row."""
     assert row.starts_sentence is not None
     tokens = row.tokens[places]
     starts = np.flatnonzero(row.starts_sentence[places])

@@ -83,10 +83,11 @@ class SpanCorruption(Objective):
         return inputs if len(targets) else None
 
     def noise_mask(self, length: int, *, rng: np.random.Generator) -> np.ndarray:
-        """Bool [length]: spans of noise between spans of text, which begin and alternate.
+        """Returns whether each token is noise, bool [length]: spans of text and of noise alternate,
+        beginning with text.
 
-        The number of noise tokens is round(density * length), of spans round(noise / mean); their
-        lengths are a uniformly drawn composition of the two totals.
+        The number of noise tokens is round(density * length), of spans round(noise / mean). Lengths
+        of noise spans and of text spans are uniformly drawn compositions of the two totals.
         """
         if length < 2:
             return np.zeros(length, dtype=bool)
@@ -98,7 +99,7 @@ class SpanCorruption(Objective):
         return np.repeat(np.arange(2 * num_spans) % 2 == 1, lengths)
 
     def _sentinels_for(self, tokens: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-        """The tokens with each run of hidden ones replaced by one sentinel, in order."""
+        """Returns the tokens, in which a sentinel replaces each run of hidden tokens, in order."""
         begins = hidden & ~np.concatenate([[False], hidden[:-1]])
         shown = np.where(
             begins, self.vocabulary.sentinel_ids[np.maximum(begins.cumsum() - 1, 0)], tokens
@@ -122,6 +123,7 @@ def _num_spans(noise: np.ndarray) -> int:
 
 
 def _composition(total: int, parts: int, *, rng: np.random.Generator) -> np.ndarray:
-    """``total`` as an ordered sum of ``parts`` numbers of at least 1, each such sum as likely."""
+    """Returns ``parts`` numbers of at least 1 whose sum is ``total``, drawn uniformly from all such
+    sequences."""
     cuts = np.sort(rng.choice(np.arange(1, total), parts - 1, replace=False))
     return np.diff(cuts, prepend=0, append=total)

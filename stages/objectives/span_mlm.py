@@ -36,9 +36,9 @@ class SpanMLM(MaskedObjective):
     until ceil(mask_prob * maskable tokens) of a row are chosen; where the paper's code cuts the
     last word, we leave out words that do not fit. Two spans never touch, so that a boundary is
     never masked, and a word whose neighbour in its document lies outside the row is not chosen.
-    What is left of a row's budget shortens its last spans, so that short rows have shorter spans
-    than the law, whose mean is 3.80 words: in rows of 128 tokens 3.4 words where every token is a
-    word, and 3.0 in the default study's documentation; from 4,000 tokens on 3.8.
+    The rest of a row's budget shortens its last spans, so that the mean span of short rows is
+    shorter than the distribution's 3.80 words: in rows of 128 tokens 3.4 words where every token is
+    a word, and 3.0 in the default study's documentation; from 4,000 tokens on 3.8.
     The spans are the same with and without ``boundary_objective``.
     """
 
@@ -78,7 +78,7 @@ class SpanMLM(MaskedObjective):
                 f"boundary_objective compares states with token embeddings: states have "
                 f"{backbone.d_model} dimensions here and embeddings {width}"
             )
-        # A span is of at most as many tokens as a row has targets.
+        # A span has at most as many tokens as a row has targets.
         return _BoundaryHead(backbone.d_model, self.capacity, backbone.vocab_size)
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
@@ -137,7 +137,7 @@ class SpanMLM(MaskedObjective):
                 last -= 1
             spans.append((int(begins[first]), int(ends[last])))
             left -= int(ends[last] - begins[first])
-            free[first - 1 : last + 2] = False  # and the neighbours, its boundaries
+            free[first - 1 : last + 2] = False  # also the neighbours, its boundaries
 
     def _words(self, row: Row) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Where the words of a row begin and end, and which may be chosen: whole words with a token

@@ -1,9 +1,10 @@
 """Numbers, scores and intervals as files, tables, sentences and figures show them.
 
-A t interval knows no ends of a scale: of two seeds it may reach from -88 to 151 points. The truth
-lies between the ends, so that an interval that is cut off there covers it as often. One that is
-still most of the scale says next to nothing, and sentences say that. Files of numbers have the ends
-as the t distribution gives them.
+A t interval ignores the ends of a metric's scale: from two seeds it may reach from -88 to 151
+points. The true value lies on the scale, so cutting the interval off at the ends of the scale does
+not change its coverage. An interval that still covers more than the share ``MOST`` of the scale
+says next to nothing, and sentences say so. Files of numbers have the ends as the t distribution
+gives them, except scores.csv.
 """
 
 import math
@@ -13,30 +14,31 @@ from stages.evaluation.statistics import Interval
 from stages.kinds._metric import POINTS
 
 UNKNOWN = "unknown"
-DASH = "\N{EN DASH}"  # in a table, in the place of a value that is not known or does not exist
+DASH = "\N{EN DASH}"  # in a table, for a value that is unknown or does not exist
 MINUS = "\N{MINUS SIGN}"
-# The least and the largest value of metrics that are not shares, as they are before ``factor``.
+# The smallest and largest value of metrics that are not shares, before multiplication by ``factor``
 LIMITS = {
     **dict.fromkeys(("matthews", "pearson", "spearman"), (-1.0, 1.0)),
     **dict.fromkeys(("bits_per_byte", "word_perplexity"), (0.0, math.inf)),
 }
-MOST = 0.5  # of a scale
+MOST = 0.5  # share of a scale; a wider interval is called LITTLE
 LITTLE = "which says next to nothing"
 Ends = tuple[float, float]
 
 
 def formatted(value: float | None, form: str) -> str:
-    """``value`` in a format of Python such as ``+.3f``, with a minus sign; DASH if it is None."""
+    """Returns ``value`` in a format of Python such as ``+.3f``, with MINUS for a hyphen; DASH for
+    None."""
     return DASH if value is None else format(value, form).replace("-", MINUS)
 
 
 def six_decimals(value: float | None) -> float | str:
-    """Rounded to six decimals; None is an empty field."""
+    """Returns a number rounded to six decimals, or "" (an empty field) for None."""
     return "" if value is None else round(value, 6)
 
 
 def three_digits(value: float | None) -> float | str:
-    """Rounded to three significant digits; None is an empty field."""
+    """Returns a number rounded to three significant digits, or "" (an empty field) for None."""
     return "" if value is None else float(f"{value:.3g}")
 
 
@@ -125,17 +127,17 @@ def shown(value: float, metric: str) -> str:
 
 
 def ends(found: Interval, metric: str, *, difference: bool = False) -> Ends | None:
-    """The ends of an interval, cut off at those of the scale; None if there are none.
-    ``difference``: of two scores, else of a mean."""
+    """Returns the ends of an interval, cut off at the ends of the metric's scale; None if it has no
+    ends. ``difference``: the interval is of a difference of two scores, not of a mean."""
     if found.low is None or found.high is None:
         return None
     return cut(found.low, found.high, metric, difference=difference)
 
 
 def cut(low: float, high: float, metric: str, *, difference: bool = False) -> Ends:
-    """An interval, cut off at the ends of the scale."""
+    """Returns the ends of an interval, cut off at the ends of the metric's scale."""
     least, largest = _limits(metric, difference=difference)
-    if not least <= (low + high) / 2 <= largest:  # of a component's metric that is no share
+    if not least <= (low + high) / 2 <= largest:  # a component's own metric, no share
         return low, high
     return max(low, least), min(high, largest)
 
@@ -149,7 +151,8 @@ def interval(found: Interval, metric: str) -> str:
 
 
 def interval_of_difference(found: Interval, metric: str, *, turned: bool = False) -> str:
-    """``+0.7 to +6.1``; ``turned``, as seen from the other side; "" if there is none."""
+    """Returns ``+0.7 to +6.1``, with ``turned`` as second side minus first; "" if there is no
+    interval."""
     if (sides := ends(found, metric, difference=True)) is None:
         return ""
     low, high = sorted(-end for end in sides) if turned else sides
@@ -158,7 +161,7 @@ def interval_of_difference(found: Interval, metric: str, *, turned: bool = False
 
 
 def with_unit(value: float, metric: str) -> str:
-    """A difference as ``+3.4 points``; of a metric without a unit the number alone."""
+    """Returns a difference as ``+3.4 points``, or the number alone if the metric has no unit."""
     scale = scale_of(metric)
     return f"{scale.signed(value)} {scale.unit}".strip()
 
@@ -171,7 +174,7 @@ def difference_with_interval(effect: Interval, metric: str) -> str:
 
 
 def in_parentheses(text: str) -> str:
-    """``text`` behind a blank; "" if it is empty."""
+    """Returns a blank and ``text`` in parentheses; "" if it is empty."""
     return f" ({text})" if text else ""
 
 

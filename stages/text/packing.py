@@ -1,6 +1,6 @@
 """Packing: which tokens make up row i, a pure function of (lengths, max_tokens, seed, i).
 
-Each epoch concatenates the documents in a new random order, cuts the result into rows of
+Each epoch concatenates the documents in a new random order (the line), cuts the line into rows of
 ``max_tokens`` and visits the rows in a new random order. There is no padding; an epoch drops the
 last tokens that do not fill a row (at most ``max_tokens - 1``).
 """

@@ -186,8 +186,8 @@ def files_in(folder: Path, patterns: Iterable[str]) -> list[Path]:
 def read_files(folder: Path, patterns: Iterable[str] = (*WEIGHTS, *VOCABULARY)) -> list[Path]:
     """Returns the files that are read, by default all of them.
 
-    Raises ValueError for a file that is no regular file of the folder, or is too large. The cache
-    of the hub links its files from the folder of a commit to a folder beside it.
+    Raises ValueError for a file that is no regular file of the folder, or is too large. The folder
+    of a commit in the hub's cache may also link to files in the rest of the repository's cache.
     """
     root = (folder.parents[1] if folder.parent.name == "snapshots" else folder).resolve()
     files = files_in(folder, patterns)

@@ -15,8 +15,8 @@ PAD_ID, UNK_ID, BOS_ID, EOS_ID, MASK_ID = range(5)
 NUM_SPECIAL = 5
 NUM_SENTINELS = 100  # T5's number: the last ids of the vocabulary, counted down
 FILE = "tokenizer.model"
-MOST_BYTES = 4192  # of a sentence; sentencepiece leaves out longer ones without a word
-MOST_LETTERS = MOST_BYTES // 4  # of at most four bytes
+MOST_BYTES = 4192  # of a sentence; sentencepiece leaves out longer sentences silently
+MOST_LETTERS = MOST_BYTES // 4  # a letter has at most four bytes
 
 
 class Vocabulary:
@@ -226,8 +226,8 @@ def _whole_characters(offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int
 
 
 def _within_limit(sentence: str) -> Iterator[str]:
-    """Yields a sentence in pieces that sentencepiece reads, cut at blanks where it has some. A
-    larger limit would be part of the model, and change all models."""
+    """Yields a sentence in pieces that sentencepiece reads, cut at blanks where it has some. The
+    limit is not raised, because it is stored in the model: all models would change."""
     begin = 0
     while len(sentence) - begin > MOST_LETTERS and len(sentence[begin:].encode()) > MOST_BYTES:
         end = begin + MOST_LETTERS

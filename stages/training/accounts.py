@@ -22,7 +22,7 @@ TRY_COLUMNS: Sequence[str] = ("rate", "kept", *COLUMNS)
 Account = dict[str, Any]  # numbers by name; None is an unknown one
 
 
-LINEAGE = ("tokens", "flops", "bytes")  # what parents and teachers add to
+LINEAGE = ("tokens", "flops", "bytes")  # amounts that include those of parents and teachers
 
 
 def account_of(
@@ -33,13 +33,13 @@ def account_of(
     *,
     bytes_per_token: float,
 ) -> Account:
-    """What ``metrics.json`` holds: parameters, the work of this run and that of its lineage (the
-    run with its parent, a teacher too, and theirs). The pretraining of a public checkpoint by
-    others is unknown.
+    """Returns the content of ``metrics.json``: parameters, the work of this run, and the work of
+    its lineage (the run, its parent or teacher, and theirs). The pretraining of a public checkpoint
+    by others is unknown.
 
     Tokens are those that the kept model has seen, FLOPs those of all learning rates that were
-    tried. There are no tries of a run that trains nothing. The bytes of text that were read are an
-    estimate: the tokens, at the mean ``bytes_per_token`` of the encoded corpus.
+    tried. A run that trains nothing has no ``tries``. The bytes of text that were read are an
+    estimate: the tokens times the mean ``bytes_per_token`` of the encoded corpus.
     """
     account = _parameters(backbone) | _work(run, tries)
     tokens = account["pretrain_tokens"]
@@ -87,7 +87,7 @@ def _step_tokens(run: Run) -> int:
 
 
 def write_history(path: Path, history: Sequence[Step], run: Run) -> None:
-    """A CSV file of COLUMNS; the header alone if nothing was trained."""
+    """Writes the history as a CSV file of COLUMNS; only the header if nothing was trained."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -95,7 +95,7 @@ def write_history(path: Path, history: Sequence[Step], run: Run) -> None:
 
 
 def write_tries(path: Path, tries: Sequence[Try], run: Run) -> None:
-    """A CSV file of TRY_COLUMNS: the history of each try, if there are several."""
+    """Writes the history of each try as a CSV file of TRY_COLUMNS; only the header for one try."""
     chosen = best(tries) if tries else None
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, TRY_COLUMNS, lineterminator="\n")
@@ -106,8 +106,8 @@ def write_tries(path: Path, tries: Sequence[Try], run: Run) -> None:
 
 
 def _thinned(history: Sequence[Step], run: Run) -> Iterator[Json]:
-    """The first and the last step, every n-th and those with a validation loss; tokens and FLOPs
-    are cumulative."""
+    """Yields the first and the last step, every n-th step and all steps with a validation loss;
+    tokens and FLOPs are cumulative."""
     every = -(-len(history) // HISTORY_ROWS) or 1
     done = accumulate(step.flops for step in history)
     for step, flops in zip(history, done, strict=True):
@@ -118,8 +118,8 @@ def _thinned(history: Sequence[Step], run: Run) -> Iterator[Json]:
 
 
 def timing(seconds: float, meter: Meter, account: Account, device: Device) -> Json:
-    """Resource usage of a run that took ``seconds``, in processes that were interrupted too. Of
-    those only the wall time is known: processor time and energy are scaled by it."""
+    """Returns the resource usage of a run that took ``seconds``, interrupted processes included.
+    Only their wall time is known, so processor time and energy are scaled up by it."""
     usage = meter.read()
     scale = seconds / usage.wall_time_s
     energy = usage.gpu_energy_j

@@ -1,6 +1,6 @@
 """Checkpoints: the weights of a model, and the state of an unfinished run.
 
-Weights are safetensors beside a JSON of the configuration. Nothing is pickled.
+Weights are stored as safetensors, next to the configuration as JSON. Nothing is pickled.
 """
 
 import hashlib
@@ -28,8 +28,8 @@ Row = dict[str, Any]  # what is known after a step, as JSON has it
 
 
 def fingerprint(settings: Settings, inputs: Iterable[Path]) -> str:
-    """A hash of the settings of a result, the hashes of its code among them, and of the files and
-    folders that it reads."""
+    """Returns a hash of the settings of a result, which include hashes of its code, and of the
+    files and folders that it reads."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in inputs:
         digest.update(sha256_of_tree(path).encode())
@@ -75,7 +75,7 @@ def _weights(model: nn.Module, *, trained_only: bool) -> dict[str, nn.Parameter]
 
 
 class Clock:
-    """The time since the start, with that of interrupted processes up to their last state."""
+    """The time since the start, plus the time of interrupted processes up to their last save."""
 
     def __init__(self) -> None:
         self._began, self._earlier_s = time.monotonic(), 0.0
@@ -84,13 +84,13 @@ class Clock:
         return self._earlier_s + time.monotonic() - self._began
 
     def resume(self, seconds: float) -> None:
-        """Earlier processes took ``seconds``."""
+        """Sets the time that earlier processes took."""
         self._earlier_s = seconds
 
 
 @runtime_checkable
 class Beside(Protocol):
-    """What the caller of a training has found meanwhile."""
+    """State of the caller of a training, which is saved together with the training's state."""
 
     def state(self) -> tuple[Row, dict[str, Tensor]]: ...
 
@@ -98,15 +98,16 @@ class Beside(Protocol):
 
 
 class Resumable:
-    """The state of an unfinished run, under its fingerprint and outside DVC's outs, and of what is
-    found ``beside`` it. It has the weights that train: those that are frozen are as they were.
+    """The saved state of an unfinished run and of its caller (``beside``), under the run's
+    fingerprint and outside DVC's outs. Only weights that train are saved: frozen ones do not
+    change.
 
-    The file is ``.scratch/<name>/<fingerprint>.safetensors``, and beside it one for each further
-    training of the same run (``another``). A run with another fingerprint does not load them. It
-    removes them: the run that they belong to will not go on.
+    The file is ``.scratch/<name>/<fingerprint>.safetensors``. Each further training of the same run
+    (``another``) has a file next to it. A run with another fingerprint removes these files, because
+    the run that wrote them will not be resumed.
 
-    Of several ``ranks`` the first writes, whole tensors whatever the strategy, and all read, so
-    that another number of them can go on. All call the same methods.
+    With several ``ranks``, the first writes and all read. Tensors are written whole, whatever the
+    strategy, so that a run can resume with a different number of ranks. All call the same methods.
     """
 
     def __init__(
@@ -127,8 +128,8 @@ class Resumable:
         self._ranks = ranks
 
     def another(self, training: str, *, beside: Beside | None = None) -> "Resumable":
-        """The state of another training of the same run, on the same clock; of a training that is
-        itself ``another``, a part of it."""
+        """Returns the state of another training of the same run, on the same clock. If this state
+        was made by ``another`` too, the new training is a part of this state's training."""
         name, scratch = self._folder.name, self._folder.parent
         return Resumable(
             name,
@@ -141,8 +142,8 @@ class Resumable:
         )
 
     def exists(self) -> bool:
-        """Whether there is a state to go on from. The first rank looks: another node may see a
-        file later."""
+        """Returns whether there is a state to resume from. Only the first rank looks, because
+        another node may see a file later."""
         return bool(self._ranks.from_first(float(self._path.exists())))
 
     def wall_time_s(self) -> float:
@@ -150,7 +151,7 @@ class Resumable:
         return self._clock.seconds()
 
     def save(self, step: int, model: nn.Module, optimizer: Optimizer, history: list[Row]) -> None:
-        """``history`` is one row per step, of numbers that JSON can hold."""
+        """Saves the state after ``step`` steps. ``history`` has a row of JSON numbers per step."""
         tensors = _named(model)
         for name, state in optimizer.state.items():
             tensors |= {f"{key}:{name}": value for key, value in state.items()}
@@ -161,7 +162,8 @@ class Resumable:
         self._write(record, tensors)
 
     def load(self, model: nn.Module, optimizer: Optimizer) -> tuple[int, list[Row]]:
-        """(number of steps done, history of them); (0, []) if there is nothing to resume."""
+        """Loads the saved state; returns (number of steps done, their history), or (0, []) if there
+        is no state."""
         if not self.exists():
             if self._ranks.is_first:
                 self._clear_others()
@@ -178,7 +180,7 @@ class Resumable:
         return record["step"], record["history"]
 
     def restore_beside(self) -> None:
-        """Give what was found ``beside`` the training back to who has found it."""
+        """Give the caller (``beside``) its saved state back."""
         assert self._beside
         with safe_open(self._path, framework="pt") as file:
             keys = (key.partition(":") for key in file.keys())  # noqa: SIM118 (not a mapping)
@@ -187,15 +189,15 @@ class Resumable:
         self._beside.restore(self._record()[BESIDE], tensors)
 
     def finish(self, model: nn.Module | None, history: list[Row]) -> None:
-        """Keep what a training that has ended leaves: its history and, with ``model``, its
-        weights. The states of its parts go."""
+        """Replace the state by the result of a training that has ended: its history and, with
+        ``model``, its weights. The states of the training's parts are removed."""
         self._write({"ended": True, "history": history}, _named(model) if model else {})
         if self._ranks.is_first:
             for path in sorted(self._folder.glob(f"{self._path.stem}.*{self._path.suffix}")):
                 remove(path)
 
     def finished(self) -> list[Row] | None:
-        """The history of a training that has ended; None if there is no such training."""
+        """Returns the history that ``finish`` kept, or None if the training has not ended."""
         if not self.exists():
             return None
         record = self._record()
@@ -219,7 +221,7 @@ class Resumable:
         if self._ranks.is_first:
             with replacing(self._path) as temporary:
                 save_file(cpu, temporary, metadata={"record": written})
-        self._ranks.wait()  # until it is there to be read
+        self._ranks.wait()  # until the file can be read
 
     def _record(self) -> Row:
         with safe_open(self._path, framework="pt") as file:
@@ -234,15 +236,15 @@ class Resumable:
 
 
 def _named(model: nn.Module) -> dict[str, Tensor]:
-    """The weights that train. Whoever resumes has the others: they are as they were."""
+    """Returns the weights that train. A resumed process has the others, which do not change."""
     trained = _weights(model, trained_only=True)
     return {f"{MODEL}{name}": weight for name, weight in trained.items()}
 
 
 @torch.no_grad()
 def _restore(file: Any, model: nn.Module, ranks: Ranks) -> list[str]:
-    """Put the weights of a file of safetensors into ``model``; returns the keys of what else is in
-    it."""
+    """Put the weights of a file of safetensors into ``model``; returns the keys of the file's other
+    tensors."""
     weights = dict(model.named_parameters())
     others = []
     for key in file.keys():  # noqa: SIM118 (not a mapping)

@@ -1,10 +1,10 @@
-"""The store of checkpoints: what each pretraining left behind, under the hash of all that it
-depends on.
+"""The store of checkpoints: the results of each pretraining, under the hash of everything that they
+depend on.
 
-A run has one stage and several seeds. The stage takes from the store the seeds of which neither
-settings nor inputs nor code changed, and workers leave seeds here that they trained side by side.
-``.scratch/checkpoints/ADDRESS/`` holds the files of one checkpoint. An entry is written beside its
-place and renamed into it when whole; a damaged entry counts as missing.
+A run has one stage and several seeds. The stage takes a seed from the store if its settings, inputs
+and code have not changed. Workers that train seeds in parallel put them into the store.
+``.scratch/checkpoints/ADDRESS/`` holds the files of one checkpoint. An entry has a temporary name
+until it is complete; a damaged entry counts as missing.
 """
 
 import shutil
@@ -26,7 +26,7 @@ PROGRESS = ("history", "rates", "samples")  # tables of a pretraining
 
 def settings_of(plan: PretrainPlan, seed: int, device: Device) -> Json:
     """Returns the settings that the weights of a checkpoint depend on, except for the number of
-    processes: another number of them goes on from the same state."""
+    processes, so that a run can resume with a different number."""
     compute = device.describe() | {"threads": plan.compute.threads}
     return plan.run.model_dump(exclude={"seeds"}) | {"seed": seed, "compute": compute}
 

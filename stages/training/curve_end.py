@@ -10,7 +10,7 @@ import numpy as np
 def slope_at_end(losses: Mapping[int, float]) -> float | None:
     """The slope of the validation loss, in nats per doubling of the steps; negative where it falls.
 
-    By least squares of the loss against log2(step), over the validations in the last half of the
+    It is a least-squares fit of the loss to log2(step) over the validations in the last half of the
     steps; None if there is only one. ``losses`` are by step, the last one at the end. With a decay
     the learning rate falls to 0 in this half, and the loss with it: the slope is no forecast of a
     training of twice the steps (benchmarks/pretraining_rates.md).
@@ -26,7 +26,7 @@ def last_quarter_share(first: float, losses: Mapping[int, float]) -> float | Non
     """The share of the fall in loss, from ``first`` before the first step to the last validation,
     that came in the last quarter of the steps; None if there is one validation, or no fall.
 
-    Between two validations the loss is interpolated. More than 1 where it had first risen.
+    Between two validations the loss is interpolated. The share exceeds 1 if the loss first rose.
     """
     last = max(losses)
     if len(losses) < 2 or first <= losses[last]:

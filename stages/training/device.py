@@ -38,10 +38,11 @@ class Device:
 
 
 def resolve(compute: Compute, *, threads: int) -> Device:
-    """``auto`` is CUDA if available, and bfloat16 if the hardware computes in it.
+    """Returns the settings without ``auto``: CUDA if available, and bfloat16 if the hardware
+    computes in it.
 
     Sets the number of threads of this process and, on CUDA, which kernels of attention it uses.
-    Raises ValueError if CUDA is asked for and not available.
+    Raises ValueError if CUDA is required but not available.
     """
     torch.set_num_threads(threads)
     has_cuda = torch.cuda.is_available()

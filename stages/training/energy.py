@@ -1,6 +1,6 @@
 """Energy and its CO2-equivalent: an estimate for processors and GPU, without the rest.
 
-A GPU has an energy counter, which is used where one process has it. For processors the estimate
+A GPU has an energy counter, which is used if only one process uses it. For processors the estimate
 is processor time times the power of a core (Lannelongue et al. 2021, "Green Algorithms", eq. 1,
 without memory and cooling). Intel's counters (RAPL) are not used: they count all processes of a
 socket, so that parallel trials would each count the others, and only root may read them.
@@ -30,7 +30,7 @@ class Energy:
 
     @classmethod
     def of(cls, processor_time_s: float, gpu_energy_j: float | None) -> "Energy | None":
-        """None if the energy of the GPU is unknown."""
+        """Returns the energy of processors and GPU, or None if the GPU's is unknown."""
         if gpu_energy_j is None:
             return None
         return cls(processor_time_s * WATTS_PER_CORE + gpu_energy_j)

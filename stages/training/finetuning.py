@@ -1,4 +1,4 @@
-"""The batches of fine-tuning, labelled examples in epochs, and how many of these there are."""
+"""The batches of fine-tuning, which are labelled examples in epochs, and the number of epochs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
@@ -15,7 +15,7 @@ BUCKET_BATCHES = 8  # batches are cut from this many at a time, sorted by length
 
 @runtime_checkable
 class Encoded(Protocol):
-    """What a model predicts for: an Example of a task, or a prompt. A row may be more than one."""
+    """An input to predict for: an Example of a task, or a prompt. A row may have several inputs."""
 
     @property
     def id(self) -> str: ...  # of the row
@@ -24,7 +24,7 @@ class Encoded(Protocol):
     def tokens(self) -> np.ndarray: ...  # int64 [T]
 
     @property
-    def window(self) -> int: ...  # which of the row's
+    def window(self) -> int: ...  # the number of this input in its row
 
     @property
     def num_cut(self) -> int: ...  # tokens that were left out
@@ -62,7 +62,8 @@ class FinetuningData:
         return f"batch_examples: {self._micro_batch_examples}"
 
     def halve(self) -> bool:
-        """Halves the examples in memory at once, not those of a step."""
+        """Halves the examples in memory at once, but not in a step; returns False if there is only
+        one."""
         if self._micro_batch_examples == 1:
             return False
         self._micro_batch_examples = -(-self._micro_batch_examples // 2)
@@ -81,7 +82,7 @@ class FinetuningData:
 
 
 def in_order_of_length(examples: Sequence[E], *, batch_examples: int) -> Iterator[list[E]]:
-    """All examples, each once, in batches of similar lengths, shortest first: for prediction."""
+    """Yields all examples in batches of similar lengths, shortest first, for prediction."""
     order = sorted(examples, key=lambda example: len(example.tokens))
     for at in range(0, len(order), batch_examples):
         yield list(order[at : at + batch_examples])
@@ -92,8 +93,8 @@ def steps_per_epoch(settings: Adaptation, num_examples: int) -> int:
 
 
 def max_epochs(settings: Adaptation, num_examples: int) -> int:
-    """Returns ``num_epochs``, or more if ``min_steps`` take more; ``patience`` may end training
-    sooner."""
+    """Returns ``num_epochs``, or more if ``min_steps`` need more epochs; ``patience`` may end
+    training sooner."""
     return max(
         settings.num_epochs, -(-settings.min_steps // steps_per_epoch(settings, num_examples))
     )

@@ -91,7 +91,7 @@ class Counter(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # to skip it, torch would load it
+        return False  # in order to skip this mode, torch would load its compiler
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -159,8 +159,8 @@ class StepFlops:
         function = self._functions[tuple(weight.requires_grad for weight in weights)]
         flops = function.known(batches)
         if self._compiles and self._ranks.total({"unknown": int(flops is None)})["unknown"]:
-            # torch does not compile what it counts, and compiled code rounds differently. So it is
-            # counted in a pass of its own, by all ranks if one of them needs it.
+            # torch does not compile code while it counts, and compiled code rounds differently. So
+            # a pass of its own counts the operations, on all ranks if one of them needs it.
             with torch.compiler.set_stance("force_eager"), Counter() as counter:
                 step()
             for weight in weights:
@@ -179,9 +179,9 @@ class FlopsByBatch:
     few counted batches determine all others exactly.
 
     The operations of some public checkpoints have steps, because attention pads rows to blocks
-    (Longformer, BigBird). So the function is checked on CHECKED further lengths, and on each that
-    is longer than those counted. After a contradiction only batches of equal lengths determine one
-    another.
+    (Longformer, BigBird). So the function is checked on CHECKED further lengths, and on each length
+    that is longer than all counted ones. After a contradiction each combination of lengths has a
+    function of its own.
     """
 
     def __init__(self) -> None:
@@ -224,7 +224,7 @@ class FlopsByBatch:
         return function, [sum(each) for each in zip(*sizes, strict=True)], lengths
 
 
-Lengths = tuple[int, ...]  # of rows and of the longest document, and of those that are written
+Lengths = tuple[int, ...]  # of rows and of the longest document, as read and then as written
 
 
 def _longest(lengths: Iterable[Sequence[int]]) -> list[int]:
@@ -291,8 +291,8 @@ class _LinearFunction:
             self._basis.append((place, rest, scale * value - known))
 
     def _reduced(self, argument: Sequence[int]) -> tuple[list[int], int, int]:
-        """(rest, value, scale), where the rest is scale * argument minus a combination of the basis
-        that has this value; 0 if the argument is such a combination."""
+        """Returns (rest, value, scale): the rest is scale * argument minus a combination of the
+        basis whose value is ``value``. It is 0 if the argument is such a combination."""
         rest, value, scale = [*argument], 0, 1
         for place, numbers, of_numbers in self._basis:
             factor, unit = rest[place], numbers[place]

@@ -1,7 +1,7 @@
 """Starts the processes of one training on this machine.
 
-They find each other as torchrun's do, by the same environment variables. torchrun itself reports a
-mistake of the user as a failure of its own, with its exit status and a page of text.
+The processes find each other through the environment variables that torchrun sets. torchrun itself
+is not used: it reports a user's mistake as its own failure, with its status and a page of text.
 """
 
 import os
@@ -26,11 +26,11 @@ POLL_S = 0.05
 
 
 def rank_to_run(compute: Compute, distributed: Distributed, *, trains: bool) -> int | None:
-    """The rank that this process has to run as; None if it has started the ranks, which have ended
-    well. What does not train runs in the first.
+    """Returns the rank that this process has to run as, or None if it has nothing to run: it has
+    started the ranks and they have ended well, or nothing trains and it is not the first rank.
 
-    Raises ValueError with the path in params.yaml for devices that are not there or processes that
-    cannot be started here, and SystemExit with the status of a rank that has failed.
+    Raises ValueError with the path in params.yaml for missing devices or processes that cannot be
+    started here, and SystemExit with the status of a rank that has failed.
     """
     place = rank_of_process()
     if place is not None:
@@ -58,7 +58,7 @@ def rank_to_run(compute: Compute, distributed: Distributed, *, trains: bool) -> 
 
 
 def too_many(compute: Compute, distributed: Distributed) -> str | None:
-    """Why this machine has fewer devices; None if it has enough."""
+    """Returns why this machine has too few devices; None if it has enough."""
     if compute.device != "cpu" and torch.cuda.is_available():
         count = torch.cuda.device_count()
         return f"there are {count} GPUs here" if distributed.devices > count else None
@@ -66,13 +66,13 @@ def too_many(compute: Compute, distributed: Distributed) -> str | None:
 
 
 def _run_ranks(number: int) -> int:
-    """Start this command as ``number`` ranks and wait for them; returns the exit status. None of
-    them outlives this process, or the first that fails. A signal reaches the ranks first, which
-    save their training."""
-    # A port that is free, taken before anyone is told.
+    """Start this command as ``number`` ranks and wait for them; returns the exit status. No rank
+    outlives this process, or the first rank that fails. A signal is passed on to the ranks, which
+    then save their training."""
+    # The store takes a free port before the ranks are told its number.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     with held_signals() as came, tempfile.TemporaryDirectory() as folder:
-        # What the other ranks say, the first says too, unless they fail.
+        # The other ranks print what the first prints, unless they fail: their output goes to files.
         logs = [Path(folder, f"{rank}.log") for rank in range(number)]
         ranks: list[subprocess.Popen[bytes]] = []
         try:
@@ -115,14 +115,14 @@ def _environment(rank: int, number: int, port: int) -> dict[str, str]:
         "MASTER_PORT": port,
         "TORCHELASTIC_USE_AGENT_STORE": True,
     }
-    # On one machine no network is needed, whatever the name of the machine stands for.
+    # On one machine no network is needed, whatever address the machine's name has.
     loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
     return loopback | os.environ | {name: str(value) for name, value in variables.items()}
 
 
 def _first_failure(ranks: Sequence[subprocess.Popen[bytes]], came: Sequence[int]) -> int | None:
-    """Wait; the first rank that ends with another status than 0, None if all end well. Signals that
-    ``came`` to this process end the ranks."""
+    """Waits for the ranks; returns the first that ends with a status other than 0, or None if all
+    end well. If a signal ``came`` to this process, the ranks are terminated."""
     is_told = False
     while True:
         if came and not is_told:

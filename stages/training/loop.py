@@ -35,9 +35,9 @@ from stages.training.learning_rate import lr_factor
 from stages.training.progress import Progress
 from stages.training.ranks import ALONE, Ranks
 
-# How often the state is saved, which changes no result: no setting of a study. 0: after each step.
+# How often the state is saved; 0: after each step. No setting of a study, as it changes no result.
 CHECKPOINT_SECONDS = float(os.environ.get("CHECKPOINT_SECONDS", "20"))
-SAVING_SHARE = 0.02  # of the time, at most: large models take seconds, and are saved less often
+SAVING_SHARE = 0.02  # of the time, at most, for saves: large models are saved less often
 T = TypeVar("T")
 
 
@@ -45,8 +45,8 @@ T = TypeVar("T")
 class Criterion(Protocol):
     """What an Objective and a Task have in common.
 
-    A protocol, since the code of a result is what its stage imports: the loop imports neither, so
-    that an edit of one does not run the other's stage again.
+    It is a protocol so that the loop imports neither. The code of a result is all that its stage
+    imports, and an edit of an objective or a task must not run the other's stage again.
     """
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Mapping[str, tuple[float, Tensor]]: ...
@@ -61,12 +61,12 @@ class Data(Protocol):
 
 @runtime_checkable
 class Divisible(Data, Protocol):
-    """Data whose micro-batches can become smaller, which changes no gradient but for dropout."""
+    """Data whose micro-batches can become smaller, which changes gradients only through dropout."""
 
     @property
-    def at_once(self) -> str: ...  # the setting that bounds a micro-batch, a colon, its rows
+    def at_once(self) -> str: ...  # setting and rows of a micro-batch: ``batch_examples: 16``
 
-    def halve(self) -> bool: ...  # whether micro-batches have half of the rows from now on
+    def halve(self) -> bool: ...  # halves the rows of micro-batches; False if that is impossible
 
 
 @dataclass
@@ -221,16 +221,17 @@ def _in_memory(
     weights: Sequence[nn.Parameter],
     ranks: Ranks,
 ) -> T:
-    """Returns what ``compute`` returns for the micro-batches of a step, or for smaller ones as long
-    as memory is too small.
+    """Returns what ``compute`` returns for the micro-batches of a step, which are made smaller as
+    long as memory is too small.
 
-    Raises OutOfMemory if they cannot be smaller. Several ranks would have to agree: they fail.
+    Raises OutOfMemory if they cannot be smaller, or for several ranks, which would have to agree.
     """
     while True:
         try:
             return compute(micro_batches)
         except torch.OutOfMemoryError as error:
-            # Not the error itself: its frames hold the tensors of the step. torch's advice goes.
+            # The error itself is not kept: its frames hold the tensors of the step. torch's advice
+            # is left out.
             reason = str(error).partition(" If reserved")[0]
         for weight in weights:
             weight.grad = None
@@ -247,8 +248,8 @@ def _in_memory(
 
 
 def _dropout_seed(seed: int, step: int, place: int) -> int:
-    """Returns the seed of a micro-batch at a place in the whole step, whichever rank computes
-    it."""
+    """Returns the dropout seed of the micro-batch at position ``place`` of the whole step. It does
+    not depend on the rank."""
     return derive(seed, "dropout", step, *([place] if place else []))
 
 
@@ -262,7 +263,7 @@ def _seed(seed: int, device: Device) -> None:
 
 @contextmanager
 def _without_gradients(frozen: Sequence[nn.Parameter]) -> Iterator[None]:
-    """The optimizer leaves a weight without a gradient as it is, bit for bit."""
+    """Inside, ``frozen`` weights get no gradient; the optimizer does not change them by a bit."""
     weights = list(frozen)
     for weight in weights:
         weight.requires_grad_(False)
@@ -290,10 +291,10 @@ def add_gradients(
     ranks: Ranks = ALONE,
 ) -> list[Tensor]:
     """Add the gradients of this rank's part of a step's loss to those of the model; returns the
-    losses of its micro-batches, which sum up to the step's over micro-batches and ranks.
+    losses of its micro-batches, whose sum over all ranks is the loss of the step.
 
     Each term is divided by its number of targets in the whole step, counted over all micro-batches
-    of all ranks before the first backward pass. There is a seed for each micro-batch, or none.
+    of all ranks before the first backward pass. ``dropout_seeds`` are one per micro-batch or none.
     """
     totals = ranks.total(count_targets(micro_batches))
     losses = list[Tensor]()
@@ -316,7 +317,7 @@ def add_gradients(
 def mean_loss(
     model: ModelWithHead, criterion: Criterion, batches: list[Batch], device: Device
 ) -> float:
-    """The loss of all batches as if they were one; leaves the model in evaluation."""
+    """Returns the loss of all batches as if they were one; leaves the model in evaluation mode."""
     model.eval()
     totals = count_targets(batches)
     weights, sums = list[float](), list[Tensor]()
@@ -326,17 +327,17 @@ def mean_loss(
         for term, (weight, loss_sum) in terms.items():
             weights.append(weight / _number(totals, term, criterion))
             sums.append(loss_sum)
-    # Read once, when all is under way: each reading waits for the device.
+    # All losses are copied to the host at once, since every copy waits for the device.
     return math.fsum(map(operator.mul, weights, _values(sums)))
 
 
 def _values(losses: Sequence[Tensor]) -> list[float]:
-    """Returns numbers of the device, all in one copy to the host, which waits for the device."""
+    """Returns the values of scalar tensors in one copy to the host, which waits for the device."""
     return torch.stack([loss.double() for loss in losses]).tolist() if losses else []
 
 
 def _number(totals: Mapping[str, int], term: str, criterion: Criterion) -> int:
-    """Returns what the sum of a term is divided by.
+    """Returns the divisor of a term's sum: the number of its targets, or 1 if there are none.
 
     Raises ValueError for a term that ``collate`` does not count.
     """
@@ -358,7 +359,7 @@ def count_targets(batches: list[Batch]) -> dict[str, int]:
 
 
 def _prefetched(data: Data, start: int, num_steps: int) -> Generator[list[Batch], None, None]:
-    """The micro-batches of each step; those of the next step are made while these are used."""
+    """Yields the micro-batches of each step and makes those of the next step in the meantime."""
     if start >= num_steps:
         return
     with ThreadPoolExecutor(max_workers=1) as pool:

@@ -39,7 +39,8 @@ class Meter:
         self._others = {"processor_time_s": 0.0, "gpu_energy_j": 0.0}
 
     def read(self) -> Usage:
-        """Memory is that of this process alone: the others take about as much, on their devices."""
+        """Returns the usage so far. Memory is that of this process only; added processes use about
+        as much on their own devices."""
         gpu = self._gpu_energy_j()
         known = gpu is not None and self._gpu is not None
         return Usage(
@@ -77,7 +78,7 @@ def peak_memory_bytes() -> int:
 
 
 def gpu_energy_j() -> float | None:
-    """The energy that the GPU has used since its driver was loaded (NVML's
+    """The energy in joules that the GPU has used since its driver was loaded (NVML's
     nvmlDeviceGetTotalEnergyConsumption, from Volta on); None if it cannot be read, or if several
     processes compute on the GPU, each of which would count the others' energy as its own."""
     try:
@@ -93,7 +94,7 @@ def gpu_energy_j() -> float | None:
     )
     if failed:
         return None
-    # Without room for a list it sets their number, and fails if there are any.
+    # Without room for a list this call sets the number of processes, and fails if there are any.
     nvml.nvmlDeviceGetComputeRunningProcesses_v3(gpu, ctypes.byref(processes), None)
     return None if processes.value > 1 else millijoules.value / 1000
 

@@ -20,13 +20,13 @@ from stages.training.ranks import ALONE, Ranks
 
 VALIDATION_ROWS = 256  # at most; the same for every run on a corpus
 VALIDATION_SEED = 0
-COUNTED_TARGETS = 2**15  # about as many targets give the frequencies of tokens
+COUNTED_TARGETS = 2**15  # the frequencies of tokens are counted over about as many targets
 
 
 def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, Objective]:
-    """A run's model as it is pretrained, its weights not yet drawn, and its objective.
+    """Returns a run's model as it is pretrained, before its weights are drawn, and its objective.
 
-    Raises ValueError with the path in params.yaml for what does not go together.
+    Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
     backbone: Backbone = MODELS.build(run.model, vocabulary.vocab_size, where=f"{where}.model")
     objective = objective_for(run, vocabulary, backbone, where=where)
@@ -49,7 +49,7 @@ def objective_for(run: Run, vocabulary: Vocabulary, backbone: Backbone, *, where
 def incompatibilities(
     run: Run, backbone: Backbone, objective: Objective, where: str
 ) -> Iterator[str]:
-    """Why a run's objective cannot train its model, each reason with its path in params.yaml."""
+    """Yields reasons why a run's objective cannot train its model, with paths in params.yaml."""
     if reason := objective.incompatibility(backbone):
         yield f"{where}.objective: {run.objective['name']} {reason}"
     if reason := backbone.too_long(run.training.max_tokens):
@@ -57,7 +57,8 @@ def incompatibilities(
 
 
 class PretrainingData:
-    """Step s takes rows s * batch_rows, ... of the packing, in micro-batches."""
+    """The micro-batches of each step. Step s has the ``batch_rows`` rows of the packing from row
+    s * batch_rows on."""
 
     def __init__(
         self,
@@ -84,8 +85,8 @@ class PretrainingData:
         return f"micro_batch_rows: {rows} of {self._packing.max_tokens} tokens"
 
     def halve(self) -> bool:
-        """Halves the rows of a micro-batch, if their number is even. Batches of validation, which
-        keep no states for a backward pass, stay as they are."""
+        """Halves the rows of a micro-batch, or returns False if their number is odd. Validation
+        batches, which keep no states for a backward pass, do not change."""
         if self._micro_batch_rows % 2:
             return False
         self._micro_batch_rows //= 2

@@ -8,8 +8,8 @@ from tqdm import tqdm
 
 from stages.training.device import Device
 
-# Dense products of bfloat16 per second, in 10^12 operations, by a part of the card's name: NVIDIA's
-# data sheets. The first that fits.
+# Peak FLOPs per second of dense products in bfloat16, in units of 10^12, from NVIDIA's data sheets.
+# The first key that is a part of the card's name counts.
 PEAKS = {
     "H100 PCIe": 756.0,
     "H100 NVL": 835.0,
@@ -24,8 +24,8 @@ PEAKS = {
 
 
 def peak_flops(device: Device) -> float | None:
-    """The products of bfloat16 that the GPU can compute per second, or None where that is not
-    known or another precision is used."""
+    """Returns the FLOPs per second that the GPU can compute in bfloat16, or None if they are
+    unknown or another precision is used."""
     if device.device != "cuda" or device.precision != "bfloat16":
         return None
     name = torch.cuda.get_device_name()
@@ -44,7 +44,7 @@ def line(
     seconds_left: float,
     width: int,
 ) -> str:
-    """All numbers; the description is cut where there is too little room for it."""
+    """Returns the line with all numbers; the description is cut if there is too little room."""
     numbers = f"{done}/{num_steps} loss {loss:.3f} norm {gradient_norm:.2f} "
     numbers += f"{tqdm.format_sizeof(tokens_per_s)} tok/s "
     if utilisation is not None:
@@ -62,7 +62,7 @@ class Progress:
     def __init__(
         self, description: str | None, *, num_steps: int, start: int, device: Device, num_ranks: int
     ) -> None:
-        hidden = True if description is None else None  # tqdm's None: on a terminal alone
+        hidden = True if description is None else None  # tqdm's None: hidden off a terminal
         self._bar = tqdm(
             total=num_steps, initial=start, desc=description, bar_format="{desc}", disable=hidden
         )
@@ -82,7 +82,7 @@ class Progress:
         self._bar.close()
 
     def update(self, *, loss: float, gradient_norm: float, tokens: int, flops: int) -> None:
-        """After a step; ``tokens`` and ``flops`` are those of all ranks."""
+        """Shows a step that has ended; ``tokens`` and ``flops`` are those of all ranks."""
         bar = self._bar
         if bar.disable:
             return

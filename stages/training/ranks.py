@@ -1,8 +1,8 @@
 """Several processes (ranks) that train one model together, each on a device of its own.
 
 Each rank computes its own micro-batches of a step. With ``ddp`` every device has all weights, and
-gradients are summed behind the last of them. torch's DistributedDataParallel, which sums while the
-backward pass goes on, looks for weights without a gradient in each pass and warns of what it finds.
+gradients are summed after the last micro-batch. torch's DistributedDataParallel is not used: it
+sums during the backward pass, looks for weights without a gradient in each pass, and warns of them.
 With ``fsdp`` torch's ``fully_shard`` (Zhao et al. 2023, PyTorch FSDP) shards weights, gradients and
 the state of the optimizer over all devices.
 """
@@ -24,8 +24,8 @@ from stages.core.sharded import local, whole
 from stages.models._heads import ModelWithHead
 from stages.training.device import Device
 
-# A rank that loses the others waits as long before it fails, so that the one that failed first is
-# heard first.
+# Seconds that a rank waits after an error before it ends (not the first rank with a mistake of the
+# user). So the error that came first is reported, and not that of a rank that lost the others.
 GRACE_S = 3.0
 BUCKET_BYTES = 25 * 2**20  # of gradients that are summed at once: DistributedDataParallel's
 N = TypeVar("N", int, float)
@@ -33,10 +33,10 @@ N = TypeVar("N", int, float)
 
 @torch.no_grad()
 def put(values: Tensor, tensor: Tensor, ranks: "Ranks") -> None:
-    """Set a tensor, of which this rank may hold a part, to the values of all of it."""
+    """Set a tensor, of which this rank may hold only a part, to the ``values`` of the whole one."""
     held = local(tensor)
     if held is not tensor:
-        # As fully_shard cuts: the last ranks hold less, or nothing.
+        # Cut in the way of fully_shard: the last ranks hold less, or nothing.
         parts = values.chunk(ranks.number)
         values = parts[ranks.rank] if ranks.rank < len(parts) else values[:0]
     held.copy_(values)
@@ -52,11 +52,11 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes what all have computed."""
+        """Returns whether this process is the one that writes the results of all ranks."""
         return self.rank == 0
 
     def total(self, values: Mapping[str, N]) -> dict[str, N]:
-        """The sums over ranks of what each of them has under the same names."""
+        """Returns the sums of ``values`` over ranks by name. All ranks call it with equal names."""
         if self.number == 1:
             return dict(values)
         names = sorted(values)
@@ -67,17 +67,17 @@ class Ranks:
         return dict(zip(names, summed.tolist(), strict=True))
 
     def from_first(self, value: float) -> float:
-        """What the first rank has."""
+        """Returns the ``value`` of the first rank, on all ranks."""
         return self.total({"": value if self.is_first else 0.0})[""]
 
     def wait(self) -> None:
-        """Until all ranks are here."""
+        """Wait until all ranks have called this."""
         self.total({"": 0})
 
     @contextmanager
     def spread(self, model: ModelWithHead, device: Device) -> Iterator[ModelWithHead]:
-        """The model to train, on the device. In the end the first rank has its weights in
-        ``model``, on the device too."""
+        """Yields the model to train, on the device. Afterwards ``model`` has the trained weights on
+        the first rank, and is on the device too."""
         if self.number == 1 or self.strategy == "ddp":
             yield model.to(device.torch)
             return
@@ -102,7 +102,7 @@ class Ranks:
         for block in copy.backbone.blocks:
             if type(block).forward is not nn.Module.forward:  # a list of modules is never called
                 fully_shard(block, mesh=mesh)
-        # It cannot shard single numbers. Ours mix layers for tasks, and no objective trains them.
+        # fully_shard cannot shard scalars. Ours mix layers for tasks, and no objective trains them.
         scalars = {weight for weight in copy.parameters() if weight.dim() == 0}
         for weight in scalars:
             weight.data = weight.data.to(device.torch)
@@ -112,8 +112,8 @@ class Ranks:
 
     @torch.no_grad()
     def sum_gradients(self, weights: Sequence[nn.Parameter]) -> None:
-        """Give each weight the sum of its gradients over ranks, where they are not shared by other
-        means; none to a weight that has none on any rank."""
+        """Give each weight the sum of its gradients over ranks, unless ``fully_shard`` does so. A
+        weight without a gradient on every rank gets none."""
         if self.number == 1 or self.strategy == "fsdp":
             return
         has_one = torch.tensor([int(weight.grad is not None) for weight in weights])
@@ -131,7 +131,8 @@ class Ranks:
                 gradient.copy_(part.view_as(gradient))
 
     def scaled(self, loss: Tensor) -> Tensor:
-        """A loss whose gradients sum up over ranks: ``fully_shard`` takes their mean."""
+        """Returns the loss to call ``backward`` on. With ``fsdp`` it is multiplied by the number of
+        ranks, since ``fully_shard`` takes the mean of gradients and not their sum."""
         return loss * self.number if self.strategy == "fsdp" else loss
 
 
@@ -139,7 +140,7 @@ ALONE = Ranks()
 
 
 def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Side by side, so many that each bucket has BUCKET_BYTES."""
+    """Yields consecutive gradients in buckets of at least BUCKET_BYTES, but for the last."""
     bucket, size = list[Tensor](), 0
     for gradient in gradients:
         bucket.append(gradient)
@@ -152,7 +153,7 @@ def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def _flat_sum(bucket: Sequence[Tensor]) -> tuple[Tensor, dist.Work]:
-    """The gradients of a bucket in one tensor, which is being summed over ranks."""
+    """Returns the gradients of a bucket as one tensor, and the pending sum of it over ranks."""
     flat = torch.cat([gradient.flatten() for gradient in bucket])
     pending = dist.all_reduce(flat, async_op=True)
     assert pending is not None
@@ -167,7 +168,7 @@ def joined(distributed: Distributed, device: Device) -> Iterator[Ranks]:
         yield ALONE
         return
     if device.device == "cuda":
-        # Where the system shows each process its own GPU alone, that one.
+        # If the system shows each process only its own GPU, the remainder is 0: that GPU.
         torch.cuda.set_device(place.local_rank % torch.cuda.device_count())
     # Losses and numbers of targets are in CPU memory.
     backend = "cpu:gloo,cuda:nccl" if device.device == "cuda" else "gloo"
@@ -176,7 +177,7 @@ def joined(distributed: Distributed, device: Device) -> Iterator[Ranks]:
     try:
         yield ranks
     except Exception as error:
-        # A mistake that all ranks meet is reported by the first.
+        # A mistake of the user raises ValueError on all ranks; the first rank reports it at once.
         if not (ranks.is_first and isinstance(error, ValueError)):
             time.sleep(GRACE_S)
         raise
@@ -184,8 +185,8 @@ def joined(distributed: Distributed, device: Device) -> Iterator[Ranks]:
 
 
 def too_few_threads(compute: Compute, distributed: Distributed) -> str | None:
-    """Why a CPU has fewer devices, to stand behind ``distributed.devices``; None if it has enough:
-    each is a process of one thread or more."""
+    """Returns why a CPU has too few devices, as words that follow ``distributed.devices``; None if
+    it has enough. A device is a process of at least one thread."""
     if distributed.devices <= compute.threads:
         return None
     return (
@@ -195,7 +196,7 @@ def too_few_threads(compute: Compute, distributed: Distributed) -> str | None:
 
 
 def uneven(training: Training, distributed: Distributed) -> str | None:
-    """Why the micro-batches of a step cannot be shared equally by the ranks, to stand behind
+    """Returns why the ranks cannot share the micro-batches of a step equally, as words that follow
     ``micro_batch_rows``; None if they can."""
     rows, number = training.batch_rows, distributed.num_ranks
     if rows // training.micro_batch_rows % number == 0:

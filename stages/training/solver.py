@@ -17,7 +17,7 @@ from stages.training.device import Device
 from stages.training.flops import Counter
 from stages.training.loop import Criterion, accumulate, count_targets, mean_loss
 
-TOLERANCE = 1e-5  # of the largest gradient of the mean loss with its penalty, preconditioned
+TOLERANCE = 1e-5  # of the largest element of the preconditioned gradient of mean loss and penalty
 MAX_ITERATIONS = 500  # for each C
 MEMORY = 20  # pairs of steps and gradients that L-BFGS keeps
 CURVATURE = 0.1  # of a logistic loss that is fitted, per unit of a feature's variance
@@ -27,7 +27,7 @@ DEAD = 1e-8  # a smaller standard deviation is that of a constant
 
 @dataclass(frozen=True)
 class Solution:
-    """What was kept, and the work of all that was tried."""
+    """The result for the C that was kept, and the work for every C that was tried."""
 
     C: float
     train_loss: float  # without the penalty
@@ -56,17 +56,17 @@ def solve(
     merit: Callable[[], float],
     device: Device,
 ) -> Solution:
-    """Put into the weights of ``model`` that require a gradient those that minimise
+    """Set the weights of ``model`` that require a gradient to the minimum of
 
         sum of losses over targets + |W|^2 / (2 C)
 
-    with the C whose model has the largest ``merit``; of equal ones that with the lowest loss on
-    ``validation``. W are the matrices of the head, for states that are standardised over those that
-    the loss of ``train`` depends on; afterwards the head is one for states as they are. A mix of
-    layers is penalised as well (Peters et al. 2018, section 3.2): if one layer alone were best, the
-    weights of the mix would have no minimum, and the solver would not end. Computed in
-    float64, without dropout, from the strongest penalty to the weakest, each from the minimum of
-    the last.
+    with the C whose model has the largest ``merit``, and of equal merits the lowest loss on
+    ``validation``. W are the matrices of the head. The head reads states that are standardised over
+    all states that the loss of ``train`` depends on; afterwards it is changed to read states as
+    they are. A mix of layers is penalised as well (Peters et al. 2018, section 3.2): if one layer
+    alone were best, the weights of the mix would have no minimum, and the solver would not end. All
+    is computed in float64, without dropout, from the strongest penalty to the weakest, each time
+    from the previous minimum.
     """
     exact = replace(device, precision="float32")  # no autocast: float64 stays float64
     weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -105,8 +105,8 @@ def _minimum(
     scale: "_Scale",
     device: Device,
 ) -> _Minimum:
-    """From the weights that the model has, which end as those of the minimum."""
-    # Not imported where nothing is solved.
+    """Returns the minimum for C, searched from the model's weights, which are set to it."""
+    # Imported here, so that a process that solves nothing does not load scipy.optimize.
     from scipy.optimize import minimize
 
     weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -116,7 +116,7 @@ def _minimum(
     inner, outer = scale.preconditioner(strength)
 
     def times(factor: Tensor, values: Sequence[Tensor]) -> np.ndarray:
-        """The matrices times ``factor``, where they are multiplied with states."""
+        """Returns all values in one array; matrices that multiply states are times ``factor``."""
         fits = [value.dim() == 2 and value.shape[1] == len(factor) for value in values]
         parts = [v @ factor if fit else v for v, fit in zip(values, fits, strict=True)]
         return np.concatenate([part.cpu().numpy().ravel() for part in parts])
@@ -165,7 +165,7 @@ class _Scale:
 
     @staticmethod
     def of(states: Float[Tensor, "N D"]) -> "_Scale":
-        """1 is the standard deviation of a dimension that is constant."""
+        """Returns the statistics of states; a constant dimension gets a standard deviation of 1."""
         mean, std = states.mean(dim=0), states.std(dim=0, correction=0)
         std = torch.where(std < DEAD, 1.0, std)
         states = (states - mean) / std
@@ -173,8 +173,9 @@ class _Scale:
         return _Scale(mean, std, vectors, values.clamp(min=0.0))
 
     def preconditioner(self, strength: float) -> tuple[Float[Tensor, "D D"], Float[Tensor, "D D"]]:
-        """What makes the loss about as steep in all directions, and its inverse: the root of the
-        inverse of the Hessian that a logistic regression with this penalty has, about."""
+        """Returns a matrix that makes the loss about equally steep in all directions, and its
+        inverse. The matrix is the root of the inverse Hessian of a logistic regression with this
+        penalty, approximately."""
         steep = (CURVATURE * self.values + strength).sqrt()
         return self.vectors / steep @ self.vectors.T, self.vectors * steep @ self.vectors.T
 
@@ -196,8 +197,8 @@ def _in_float64(model: ModelWithHead, *, constant: Sequence[Batch]) -> Iterator[
 
 
 class _States(nn.Module):
-    """The states of a backbone in float64, with a ``scale`` standardised. Those of the batches that
-    are ``constant`` are computed once, as far as there is room."""
+    """Computes the states of a backbone in float64, standardised if it has a ``scale``. States of
+    ``constant`` batches are computed once, as far as MAX_REMEMBERED allows."""
 
     def __init__(self, backbone: Backbone, constant: Sequence[Batch] = ()) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ class Try:
 
 
 def best(tries: Sequence[Try]) -> Try:
-    """The one whose validation loss is lowest at the end; of equal ones the first."""
+    """Returns the try with the lowest validation loss at the end; of equal ones the first."""
     return min(tries, key=lambda each: each.final_loss)
 
 
@@ -42,8 +42,8 @@ def try_each(
     """Train ``model`` in place at each rate, each time from the weights that it has now, and leave
     it with those of the best.
 
-    A rate that diverges is a try that lost. What a try leaves is kept beside the states of
-    ``resumable``, so that an interrupted process goes on with the try that it was in.
+    A try that diverges has lost. The result of each try is kept next to the state of ``resumable``,
+    so that a resumed process goes on with the try that was interrupted.
 
     Raises ValueError if the training diverges at every rate.
     """

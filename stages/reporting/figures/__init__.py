@@ -1,1 +1,1 @@
-"""The figures of the report, drawn offline from what ``comparison`` computes."""
+"""The figures of the report, drawn offline from what ``stages/findings`` computes."""

@@ -25,8 +25,8 @@ from stages.reporting.figures.style import (
 def pictures(
     scores: Scores, epochs: Sequence[EpochRecord], task: str, label_budget: str
 ) -> dict[str, Callable[[], Spec]]:
-    """One for each method that trains and that a run from scratch has trials with."""
-    trained = {epoch.method for epoch in epochs}  # the others have no curves
+    """Returns a figure for each method that trains and with which a run from scratch has trials."""
+    trained = {epoch.method for epoch in epochs}  # methods that do not train have no curves
     return {
         f"curves_{task}_{method}_{label_budget}": partial(
             curves, scores, epochs, task, method, label_budget
@@ -40,7 +40,7 @@ def curves(
     scores: Scores, epochs: Sequence[EpochRecord], task: str, method: str, label_budget: str
 ) -> Spec:
     """A panel for each model that was fine-tuned from scratch, with the pretrained runs of the same
-    model. A line is the mean over seeds; its band goes from the lowest to the highest."""
+    model. A line is the mean over seeds; its band goes from the lowest seed to the highest."""
     points: dict[str, dict[int, list[float]]] = defaultdict(dict)  # by run, then by epoch
     factor = scale_of(scores.metrics[task]).factor
     for record in epochs:

@@ -29,9 +29,9 @@ STYLES = {  # shape and colour
 }
 SHAPES = {verdict.value: shape for verdict, (shape, _) in STYLES.items()} | {NO_VERDICT: "cross"}
 COLOURS = {verdict.value: colour for verdict, (_, colour) in STYLES.items()} | {NO_VERDICT: MUTED}
-STEP, NARROW_STEP = 18, 50  # pixels of a row; the page leaves out an empty line of a narrow one
+STEP, NARROW_STEP = 18, 50  # pixels of a row; the page takes 14 off narrow rows of one line
 LABEL_LIMIT = 600  # pixels
-MANY = 60  # rows that one can look through
+MANY = 60  # rows that a reader can look through
 KEYS = ("task", "method", "labels")
 DATA = "contrasts"
 TURNED = "Differences in {} are drawn with their signs turned, because lower is better."
@@ -39,18 +39,19 @@ Width = Literal["wide", "narrow"]
 
 
 def forest(contrasts: Sequence[Contrast]) -> Spec:
-    """The contrasts that are shown first, as a picture for a file."""
+    """Returns the contrasts that the page shows first, as a picture for a file."""
     return interactive(first_shown(rows(contrasts)), "wide", width=520)
 
 
 def interactive(shown: Sequence[Row], kind: Width, *, width: int | str = "container") -> Spec:
-    """A row for each contrast under the head of its axis. Narrow, its name stands above it."""
+    """Returns a chart with a row for each contrast under the heading of its axis. In the narrow
+    form, the label of a row is above the row."""
     return styled(_panel(kind, width), {DATA: with_heads(shown)})
 
 
 def rows(contrasts: Sequence[Contrast]) -> list[Row]:
-    """A row for each contrast; to the right the first side is better, whatever the metric. ``name``
-    is the pair where that has long names."""
+    """Returns a row for each contrast. A positive ``effect`` means that the first side is better,
+    whatever the metric. A pair with long names also has a ``name``, the pair with short names."""
     pairs = [_pair(contrast) for contrast in contrasts]
     short = short_names(name for pair in pairs for name in pair)
     named = []
@@ -61,13 +62,13 @@ def rows(contrasts: Sequence[Contrast]) -> list[Row]:
 
 
 def short_values(found: Sequence[Row]) -> dict[str, str]:
-    """The long names of tasks and methods, each with its short one."""
+    """Returns the short names of tasks and methods with long names, by the long names."""
     short = short_names(str(row[key]) for key in KEYS for row in found)
     return {name: text for name, text in short.items() if name != text}
 
 
 def _pair(contrast: Contrast) -> list[str]:
-    """Both runs, or one with its two levels."""
+    """Returns both runs of a contrast, or its only run with the two levels."""
     one, other = contrast.a.group, contrast.b.group
     return [one, other] if one != other else [one, contrast.level_a, contrast.level_b]
 
@@ -100,8 +101,9 @@ def _row(number: int, contrast: Contrast) -> Row:
 
 
 def first_choice(found: Sequence[Row]) -> dict[str, str]:
-    """What is chosen at first, so that there are few rows and one unit: the most labels, then the
-    first method, axis and task. An empty choice is all."""
+    """Returns the choices at first, which leave one unit and few rows. While there are more than
+    MANY rows, the most labels are chosen, then the first method, axis and task. An empty choice
+    means all."""
     chosen: dict[str, str] = {"axis": "", **dict.fromkeys(KEYS, ""), "unit": ""}
     if found:
         chosen["unit"] = found[0]["unit"]
@@ -120,9 +122,9 @@ def _chosen(found: Sequence[Row], chosen: dict[str, str]) -> list[Row]:
 
 
 def with_heads(shown: Sequence[Row]) -> list[Row]:
-    """The rows with a label for each, whose second part says of task, method and labels what
-    differs among the rows, and a head above each axis. Names of runs are in lower case, so that no
-    head is one."""
+    """Returns the rows with a label each, and a heading above the rows of each axis. The second
+    part of a label has those of task, method and labels that differ among the rows. Headings are
+    in upper case and names of runs in lower case, so that no name is taken for a heading."""
     several = [key for key in KEYS if len({row[key] for row in shown}) > 1]
     short = short_values(shown)
     rows: list[Row] = []
@@ -135,7 +137,7 @@ def with_heads(shown: Sequence[Row]) -> list[Row]:
 
 def _labelled(row: Row, several: Sequence[str], short: Mapping[str, str]) -> Row:
     name = row.get("name", row["pair"])
-    # Of two methods or numbers of labels the pair tells it.
+    # A pair of two methods or of two numbers of labels already names them.
     parts = [row[key] for key in several if not row["pair"].endswith(f": {row[key]}")]
     where = ", ".join(short.get(value, value) for value in parts)
     return {**row, "name": name, "where": where, "label": ", ".join(filter(None, (name, where)))}
@@ -176,7 +178,7 @@ def _panel(kind: Width, width: int | str) -> Panel:
             "verdict:N",
         ],
     )
-    # A mark that needs no number keeps the heads, which have none, on the axis.
+    # Headings have no numbers: an empty text, which needs none, keeps them on the axis.
     names = [base.mark_text(text="")] if wide else _names(base)
     return alt.layer(*names[:1], zero, whiskers, marks, *names[1:]).properties(
         width=width,
@@ -186,7 +188,8 @@ def _panel(kind: Width, width: int | str) -> Panel:
 
 
 def _names(base: alt.Chart) -> list[alt.Chart]:
-    """The labels in two lines above their rows, with a rim where they cross a line."""
+    """Returns the labels in two lines above their rows, with a rim that keeps them legible where
+    they cross a line."""
     colour = alt.condition("isValid(datum.effect)", alt.value(MUTED), alt.value(INK))
     rims: list[dict[str, Any]] = [{"stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}]
     marks = []

@@ -23,7 +23,7 @@ from stages.reporting.figures import (
 from stages.reporting.figures.style import Spec
 
 Picture = Callable[[], Spec]
-# In the place of a figure; a viewer scales it.
+# Shown instead of a figure that cannot be drawn; a viewer scales it.
 NOT_DRAWN = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 60" font-size="14"
 font-family="sans-serif"><text x="10" y="25">Not drawn: a limit of the report's process
 <tspan x="10" y="45">(ulimit -v) allows too little address space.</tspan></text></svg>"""
@@ -31,7 +31,8 @@ TINY = {"mark": "point", "data": {"values": [{}]}}
 
 
 def pictures(results: Results) -> dict[str, Picture]:
-    """Every figure of the report, by the name of its file; ``draw`` draws one."""
+    """Returns a function for each figure of the report, by the name of its file. The function makes
+    the figure's specification, which ``draw`` draws."""
     scores = results.scores
     losses = loss_curves.Losses(results.groups, results.params.runs, results.progress)
     pictures: dict[str, Picture] = {
@@ -50,10 +51,11 @@ def pictures(results: Results) -> dict[str, Picture]:
 
 @cache
 def can_draw() -> bool:
-    """Whether this process may draw.
+    """Returns whether this process can draw.
 
     V8 reserves many times the address space that it uses, and aborts its process where a limit
-    (``ulimit -v``, or a batch system's) does not allow that. A process of its own tries.
+    (``ulimit -v``, or a batch system's) does not allow that. If there is a limit, a child process
+    tries it.
     """
     if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
         return True
@@ -62,9 +64,9 @@ def can_draw() -> bool:
 
 
 def draw(picture: Picture, *, svg: Path, png: Path) -> str:
-    """Write both files; returns the SVG. Needs no browser and no network.
+    """Writes a picture to both files and returns the SVG. Needs no browser and no network.
 
-    Where this process may not draw, the SVG says so and there is no PNG.
+    If this process cannot draw, the SVG says so and there is no PNG.
     """
     drawn = vl_convert.vegalite_to_svg(picture()) if can_draw() else NOT_DRAWN
     with replacing(svg) as temporary:

@@ -30,8 +30,8 @@ DASHES = {"pretrained": [1, 0], "from scratch": [7, 4], CLASSICAL: DOTTED}
 def pictures(
     scores: Scores, num_labels: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Callable[[], Spec]]:
-    """One for each task with at least two label budgets; ``num_labels`` has the number of labels of
-    each budget by task."""
+    """Returns a figure for each task with at least two numbers of labels. ``num_labels`` has the
+    number of labels by task and label budget."""
     return {
         f"label_budgets_{task}": partial(label_budgets, scores, task, numbers)
         for task, numbers in num_labels.items()

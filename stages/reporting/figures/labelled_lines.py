@@ -13,8 +13,8 @@ LEAD = 16  # from the last point to the name
 
 
 def spread(ends: Sequence[float], domain: tuple[float, float], height: int) -> list[float]:
-    """The places of the names of lines that end at ``ends``, on the same axis: in the same order,
-    without overlap, and as near to the ends as possible (least squares)."""
+    """Returns where to write the names of lines that end at ``ends``, as values of the y axis: in
+    the order of the ends, without overlap, and as near to them as possible (least squares)."""
     low, high = domain
     gap = min(GAP, height / max(len(ends) - 1, 1))
     order = np.argsort(ends, kind="stable")

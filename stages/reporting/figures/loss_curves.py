@@ -35,8 +35,8 @@ class Losses:
 
     @property
     def comparable(self) -> dict[str, list[Group]]:
-        """The pretrained groups, by what their validation loss depends on: objective, validation
-        text and its tokens."""
+        """The groups that were pretrained here, by what their validation loss depends on:
+        objective, validation text, tokenizer and length of rows."""
         panels: dict[str, list[Group]] = defaultdict(list)
         for group in self.groups:
             if any(self.progress[checkpoint].history for checkpoint in group.checkpoints):
@@ -47,7 +47,7 @@ class Losses:
 
     def lines(self, group: Group, amount: Amount) -> list[Row]:
         """A point for each validation of each checkpoint of a group, at the kept learning rate.
-        ``x`` is the amount that the checkpoint and its parents and teachers took."""
+        ``x`` is the amount that the checkpoint and its parents and teachers used."""
         return [
             {
                 "run": group.name,
@@ -63,8 +63,8 @@ class Losses:
         ]
 
     def _of_parents(self, checkpoint: RunKey, amount: Amount) -> int:
-        """The amount of all parents and teachers. What others did is unknown: the curve of a public
-        checkpoint begins with its further pretraining."""
+        """Returns the amount that all parents and teachers used. Pretraining by others is unknown,
+        so the curve of a public checkpoint begins with its further pretraining here."""
         name = self.runs[checkpoint.run].parent
         if name == NONE:
             return 0

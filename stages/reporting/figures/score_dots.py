@@ -55,9 +55,9 @@ def comparison(scores: Scores) -> Spec:
 def task_scores(
     scores: Scores, rivals: Sequence[Rival], *, width: int | str = 240, title: bool = True
 ) -> Spec:
-    """One panel of ``comparison``, that of the task and label budget of the ``rivals``: the runs
-    and baselines that have trials on it, the best mean first, with a tick for each trial, and at
-    the right a line beside those that no verdict tells apart from the best run."""
+    """Returns the panel of ``comparison`` for the task and label budget of the ``rivals``: runs and
+    baselines that have trials, the best mean first. Unlike in ``comparison``, trials have ticks,
+    and a line at the right marks the rows that no verdict tells apart from the best run."""
     task, label_budget = rivals[0].cell.task, rivals[0].cell.label_budget
     rivals = rivals[:MOST_ROWS]
     names = [rival.cell.group for rival in rivals]
@@ -90,7 +90,7 @@ def task_scores(
 
 
 def _room(means: Sequence[Row]) -> list[alt.Chart]:
-    """Room around a single score, which would have an axis without a length."""
+    """Returns invisible marks around a single score, whose axis would otherwise have no length."""
     ends = {row[key] for row in means for key in ("low", "high")}
     if len(ends) > 1:
         return []
@@ -100,8 +100,8 @@ def _room(means: Sequence[Row]) -> list[alt.Chart]:
 
 
 def _bracket(names: Sequence[str]) -> list[alt.Chart]:
-    """A line beside each row that is not told apart from the best run, which makes one of rows that
-    follow each other; dotted beside those that were not tested against it."""
+    """Returns a line next to each row that is not told apart from the best run. The lines of
+    consecutive rows join. A line is dotted if its row was not tested against the best run."""
     base = alt.Chart(alt.NamedData("beside")).encode(
         x=alt.value("width"),
         y=alt.Y("run:N", scale=alt.Scale(domain=list(names)), bandPosition=0),
@@ -118,7 +118,7 @@ def _bracket(names: Sequence[str]) -> list[alt.Chart]:
 
 
 def _trials(scores: Scores, means: Sequence[Row], task: str, label_budget: str) -> list[Row]:
-    """A row for each trial, beside the mark of its cell."""
+    """Returns a row for each trial, at the height of its cell's mark."""
     factor = scale_of(scores.metrics[task]).factor
     return [
         {key: row[key] for key in ("run", "architecture", "slot")} | {"score": factor * t.value}
@@ -129,7 +129,7 @@ def _trials(scores: Scores, means: Sequence[Row], task: str, label_budget: str) 
 
 
 def _means(scores: Scores, task: str, label_budget: str, names: Sequence[str]) -> list[Row]:
-    """The data of ``_dots``."""
+    """Returns the data of ``_dots``: a row for each cell."""
     factor = scale_of(scores.metrics[task]).factor
     rows: list[Row] = []
     for name in names:

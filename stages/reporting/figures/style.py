@@ -25,7 +25,7 @@ PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
 SHAPES = ["circle", "diamond", "triangle-up", "square", "cross", "triangle-down"]
 DASHES = [[1, 0], [7, 3], [4, 2], [10, 3, 2, 3]]
 DOTTED = [1.5, 3]
-KEPT = (12, 13), (8, 17), (17, 8), (4, 21), (21, 4)  # letters of a long name: at its begin and end
+KEPT = (12, 13), (8, 17), (17, 8), (4, 21), (21, 4)  # letters kept at both ends of a long name
 LETTERS = 26
 ROW = 26  # pixels
 # Liberation Sans, which the renderer bundles, is as wide as Arial: text fits in either font.
@@ -36,8 +36,8 @@ Spec = Json  # of Vega-Lite
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Names that fit beside a chart: of long ones a part is left out that tells none apart. Where
-    every part does, those that look alike are numbered."""
+    """Returns short names, which fit next to a chart, by name. The middle of a long name is left
+    out. If every choice of a middle makes two names equal, equal names are numbered."""
     every = dict.fromkeys(names)
     for begin, end in KEPT:
         short = {name: _cut(name, begin, end) for name in every}
@@ -86,7 +86,7 @@ def architecture_colour(scores: Scores, *, baselines: bool = True) -> alt.Color:
 
 
 def method_shape(scores: Scores, *, shown: Collection[str]) -> alt.Shape:
-    """A method has the same shape in every figure; the legend lists those in ``shown``."""
+    """Returns the shapes of methods, equal in every figure; the legend lists those in ``shown``."""
     shapes = [SHAPES[i % len(SHAPES)] for i in range(len(scores.methods))]
     return alt.Shape(
         "method:N",
@@ -128,7 +128,7 @@ def styled(chart: Any, data: dict[str, list[Row]]) -> Spec:
     config = {
         "font": FONT,
         "background": PAPER,
-        # Where the font is another one than was measured here, text may be a fifth wider.
+        # If a viewer has another font than the one measured here, text may be a fifth wider.
         "padding": {"left": 40, "right": 32, "top": 8, "bottom": 8},
         "view": {"stroke": None},
         "axis": text | plain,

@@ -56,8 +56,8 @@ def cost(
     title: bool = True,
 ) -> Spec:
     """The mean of every run and method against its FLOPs, with the Pareto front. Baselines train no
-    network: they stand at the left edge, and only what is better than the best of them is on the
-    front."""
+    network: they are drawn at the left edge, and only runs that are better than the best baseline
+    are on the front."""
     cells = cells_with_flops(scores, task, label_budget)
     front = front_beside_baselines(scores, task, label_budget)
     data = {
@@ -96,8 +96,8 @@ def cost(
 
 
 def front_beside_baselines(scores: Scores, task: str, label_budget: str) -> list[int]:
-    """The places in ``cells_with_flops`` that are on the Pareto front: no cheaper run does better,
-    nor does a baseline."""
+    """Returns the indices in ``cells_with_flops`` of the cells on the Pareto front, which neither a
+    cheaper run nor a baseline beats."""
     cells = cells_with_flops(scores, task, label_budget)
     front = pareto_front([(flops, cell.merit) for cell, flops in cells])
     to_beat = max((c.merit for c in _baselines(scores, task, label_budget)), default=-math.inf)
@@ -115,13 +115,14 @@ def front_key(scores: Scores, task: str, label_budget: str) -> list[str]:
 
 
 def _baselines(scores: Scores, task: str, label_budget: str) -> list[Cell]:
-    """The best one first, without external systems, whose cost is unknown."""
+    """Returns the cells of classical baselines, the best first. External systems, whose cost is
+    unknown, are left out."""
     cells = [c for c in scores.baseline_cells(task, label_budget) if not c.is_external]
     return sorted(cells, key=lambda cell: -cell.merit)
 
 
 def _with_interval(scores: Scores, cell: Cell) -> Row:
-    """A mark with the ends of its interval, which are its mean if there is none."""
+    """Returns a mark with the ends of its interval; without an interval both ends are the mean."""
     mean, factor = cell.mean, scale_of(cell.metric).factor
     low, high = (factor * end for end in ends(mean, cell.metric) or (mean.value, mean.value))
     text = shown(mean.value, cell.metric)
@@ -152,7 +153,7 @@ def parameters(scores: Scores, task: str, label_budget: str) -> Spec:
 
 
 def _marks(scores: Scores, cells: Placed, front: Sequence[int]) -> list[Row]:
-    """The marks on the front are numbered from the left."""
+    """Returns the marks of all cells; the marks on the front are numbered from the left."""
     number = {i: str(n) for n, i in enumerate(front, start=1)}
     return [
         {**_with_interval(scores, cell), "x": x, "number": number.get(i, "")}
@@ -161,7 +162,8 @@ def _marks(scores: Scores, cells: Placed, front: Sequence[int]) -> list[Row]:
 
 
 def _front(scores: Scores, cells: Placed, end: int) -> list[Row]:
-    """The corners of the line, which ends at the most expensive mark."""
+    """Returns the corners of the front's line, which ends at the cost of the most expensive
+    mark (``end``)."""
     if not cells:
         return []
     corners = [{"x": x, "score": mark(scores, cell)["score"]} for cell, x in cells]
@@ -169,7 +171,7 @@ def _front(scores: Scores, cells: Placed, end: int) -> list[Row]:
 
 
 def _curve(metric: str, group: Group, law: PowerLaw, sizes: Sequence[int]) -> list[Row]:
-    """The law in scores, from the smallest size to the largest."""
+    """Returns points of a power law as scores, from the smallest size to the largest."""
     factor = scale_of(metric).factor
     rows = []
     for x in np.geomspace(min(sizes), max(sizes), STEPS).tolist():
@@ -237,7 +239,7 @@ def _panel(
     *,
     width: int | str = WIDTH,
 ) -> Panel:
-    """``lines`` of text are the subtitle; None is a panel without a title."""
+    """Returns the layers as a panel. ``lines`` are its subtitle; with None it has no title."""
     panel = alt.layer(*layers).properties(width=width, height=HEIGHT)
     if lines is None:
         return panel

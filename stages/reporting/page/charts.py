@@ -1,7 +1,7 @@
 """Interactive charts on the page: Vega-Lite specifications, their colours, and the runtime.
 
-The page holds the runtime, so that it works offline. Where scripts are off, and on paper, the
-picture stands in the place of a chart.
+The page holds the runtime, so that it works offline. Where scripts are off, and on paper, a picture
+replaces each chart.
 """
 
 import json
@@ -38,10 +38,10 @@ LINE, BRACKET, DOTTED = "\u25ac", "\u2503", "\u250a"
 
 @cache
 def runtime() -> Markup:
-    """Vega, Vega-Lite and Vega-Embed as one script, whose only global name is ``vegaEmbed``. To
-    bundle them takes seconds, so that is done once for each version of vl-convert.
+    """Returns Vega, Vega-Lite and Vega-Embed as one script, whose only global name is
+    ``vegaEmbed``. Bundling takes seconds, so each version of vl-convert does it once.
 
-    Empty where this process can draw nothing; the page then has no charts."""
+    The script is empty if this process cannot draw; the page then has no charts."""
     if not can_draw():
         return Markup("")
     bundle = BUNDLES / f"{version('vl-convert-python')}.js"
@@ -54,21 +54,22 @@ def runtime() -> Markup:
 
 
 def as_json(value: object) -> Markup:
-    """JSON for the text of a script element, which no name can end."""
+    """Returns JSON for a script element, with "<" escaped so that no name ends the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return Markup(text.replace("<", "\\u003c"))
 
 
 def chart(wide: Spec, narrow: Spec | None = None) -> Markup:
-    """Both forms of a chart, with their data once, for the script of the page."""
+    """Returns both forms of a chart and the data that they share, for the page's script."""
     narrow = wide if narrow is None else narrow
     data = _replaced(wide["datasets"])
     return as_json({"data": data, "wide": _themed(wide), "narrow": _themed(narrow)})
 
 
 def _themed(spec: Spec) -> Spec:
-    """A specification in the page's colours and font. The legend is text of the page, which fits
-    any width. The box of a chart is an image with a label, so that its marks need none."""
+    """Returns a specification in the page's colours and font, without a legend: the page has the
+    legend as text, which fits any width. Marks need no labels for screen readers, because the box
+    of the chart has one."""
     own = {"background": "transparent", "font": FONT, "padding": 2}
     config = spec["config"] | own | {"mark": {"aria": False}}
     parts = {key: value for key, value in spec.items() if key not in ("datasets", "$schema")}

@@ -77,7 +77,7 @@ def figures(
     best_runs: BestRuns,
     cards: Iterable[Card],
 ) -> dict[str, list[Figure]]:
-    """Scores and costs, for each of the ``cards``."""
+    """Returns the figures of scores and of costs for each of the ``cards``, by kind."""
     dots, costs = [], []
     for card in cards:
         place = card.task, card.label_budget
@@ -97,7 +97,7 @@ def figures(
 
 
 def _best_score(scores: Scores, card: Card) -> str:
-    """The first place, and whether it is sure."""
+    """Returns a sentence on which mean is the best, and how sure that is."""
     best = card.best
     mean = f"{shown_mean(best)} {metric_name(best.metric)}"
     comma = "," if best.group in scores.baselines else ""
@@ -106,7 +106,7 @@ def _best_score(scores: Scores, card: Card) -> str:
 
 
 def _front(scores: Scores, card: Card) -> str:
-    """How many runs have a better mean than all that costs less."""
+    """Returns a sentence on how many runs have a better mean than everything that costs less."""
     if card.standing is Standing.BASELINE:
         return f"`{card.task}`: no run has a better mean than the best classical baseline"
     number = len(trade_offs.front_beside_baselines(scores, card.task, card.label_budget))
@@ -129,7 +129,7 @@ def contrast_forest(contrasts: Sequence[Contrast]) -> Forest:
 
 
 def forest_finding(contrasts: Sequence[Contrast]) -> str:
-    """How many contrasts are decided, and by which axis."""
+    """Returns a sentence on how many contrasts are significant, in all and by axis."""
     after = [c for c in contrasts if c.verdict is Verdict.SIGNIFICANT]
     before = sum(c.verdict is Verdict.BEFORE_CORRECTION for c in contrasts)
     if not contrasts:
@@ -143,7 +143,7 @@ def forest_finding(contrasts: Sequence[Contrast]) -> str:
 
 
 def forest_turned(contrasts: Sequence[Contrast]) -> list[str]:
-    """A note on the metrics in which lower is better."""
+    """Returns a note on the metrics in which lower is better, or nothing if there are none."""
     metrics = dict.fromkeys(contrast.metric for contrast in contrasts)
     lower = [metric_name(metric) for metric in metrics if scale_of(metric).lower_is_better]
     return [forest.TURNED.format(" and ".join(lower))] if lower else []

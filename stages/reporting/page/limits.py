@@ -1,4 +1,4 @@
-"""What the page holds of a large study, so that it opens at once, and where the rest is."""
+"""Limits on how much of a large study the page shows, so that it opens at once."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from stages.findings.answers import BestRun
 from stages.findings.contrasts import Contrast
 from stages.findings.scores import Scores
 
-TRIALS = 1000  # beyond which the page has their means alone
+TRIALS = 1000  # with more trials, the page has only their means
 MEANS = 1000  # rows of the leaderboard
 CONTRASTS = 1000
 ROWS = 300  # of any other table
@@ -18,8 +18,9 @@ PICTURE = 200_000  # characters of a drawn picture
 def contrasts(
     found: Sequence[Contrast], best_runs: Iterable[BestRun], scores: Scores
 ) -> Sequence[Contrast]:
-    """All or, of too many, first those of the best runs, then those with the most labels, then
-    those of the first method; their verdicts play no part."""
+    """Returns at most CONTRASTS contrasts, in their order. If there are more, contrasts of the best
+    runs are taken first, then those with the most labels, then those with the first method.
+    Verdicts do not matter."""
     if len(found) <= CONTRASTS:
         return found
     best = {(c.group, c.task) for c in (each.run for each in best_runs)}
@@ -34,7 +35,8 @@ def contrasts(
 
 
 def leaderboard(rows: Sequence[Json]) -> Sequence[Json]:
-    """All rows, which are sorted, or the best of each task and label budget."""
+    """Returns all rows or, if there are more than MEANS, the best of each task and label budget.
+    ``rows`` are sorted, the best of each task and label budget first."""
     if len(rows) <= MEANS:
         return rows
     places = [(row["task"], row["labels"]) for row in rows]

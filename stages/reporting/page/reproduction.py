@@ -64,7 +64,7 @@ def _study() -> list[Path]:
 
 
 def commit() -> Commit | None:
-    """None without git, a repository or a commit."""
+    """Returns the current commit; None without git, a repository or a commit."""
     head = _git("rev-parse", "--verify", "HEAD")
     if head is None:
         return None

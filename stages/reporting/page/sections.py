@@ -112,7 +112,7 @@ def _parts(members: Sequence[Contrast]) -> Iterator[Part]:
 
 
 def appendix(results: Results) -> list[Appendix]:
-    """What both pages have after the comparison, where the study has it."""
+    """Returns the parts of the appendix, as far as the study has something to show in them."""
     scores, runs = results.scores, results.params.runs
     agreement = agreements(results, [SHOWN], scores.label_budgets[-1:])
     coverages = (coverage(run, results.coverage[run.task]) for run in results.best_of_tasks)

@@ -7,7 +7,7 @@ from html import escape
 TOKENS = re.compile(r"(<[^>]*>)")
 TAG = re.compile(r"<(/?)([a-z0-9]+)", re.IGNORECASE)
 VOID = {"br", "img", "input", "link", "meta"}
-# Elements whose text is no prose, or has a meaning of its own when it is pointed at.
+# Elements whose text is no prose, or that already react when a pointer is on them.
 SKIPPED = {"a", "code", "option", "pre", "script", "select", "style", "summary", "svg", "title"}
 
 

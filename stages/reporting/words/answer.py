@@ -57,7 +57,7 @@ from stages.reporting.words.names import (
 )
 from stages.reporting.words.what_mattered import Mattered, what_mattered
 
-ANY = "any"  # the method of a choice: of each task the one with the best mean
+ANY = "any"  # as the method of an answer: for each task the method with the best mean
 BEST_BASELINE = "the best classical baseline"  # a reference; the others are runs
 RULE = (
     "Two choices tie if the interval of their difference includes 0; then the cheaper is the "
@@ -81,9 +81,9 @@ class Card:
     against: dict[str, str]  # by reference
     otherwise: str  # what else could be chosen
     takes: str  # what it took on the machine that computed the study
-    chip: str  # the standing, and of a baseline that is first, whether that is sure
-    cheapest: str  # what costs least of those that are not told apart from the best
-    cheapest_takes: str  # what that took on the machine that computed the study
+    chip: str  # the standing and, if a baseline is first, how sure that is
+    cheapest: str  # what costs least of all that ties with the best
+    cheapest_takes: str  # what the cheapest took on the machine that computed the study
     use_it: str  # the command that predicts new rows with it; "" for an external system
 
 
@@ -132,12 +132,13 @@ def answers(results: Results) -> list[Answer]:
 
 
 def references(scores: Scores) -> list[str]:
-    """What can be compared with: BEST_BASELINE and every run, of very many the first ones."""
+    """Returns what to compare the best run with: BEST_BASELINE and the first MOST_REFERENCES
+    runs."""
     return [BEST_BASELINE, *(group.name for group in scores.groups[:MOST_REFERENCES])]
 
 
 def _with_side(questions: Sequence[Question], reference: str) -> list[Question]:
-    """The questions that a run is a side of, if a run is the reference."""
+    """Returns the questions with the reference as a side, or all if it is BEST_BASELINE."""
     return [
         question
         for question in questions
@@ -146,7 +147,8 @@ def _with_side(questions: Sequence[Question], reference: str) -> list[Question]:
 
 
 def _verdict(best: Sequence[BestRun]) -> str:
-    """On how many tasks a model is ahead of the best classical baseline; "" without baselines."""
+    """Returns a sentence on how many tasks a model is ahead of the best classical baseline; ""
+    without baselines."""
     tasks = {each.run.task: each for each in best if each.strongest}
     tested = {task: each for task, each in tasks.items() if each.is_tested}
     ahead = [task for task, each in tested.items() if each.standing is Standing.LEADS]
@@ -173,23 +175,23 @@ def _verdict(best: Sequence[BestRun]) -> str:
 
 
 def _on(tasks: Sequence[str], number: int) -> str:
-    """Some of a ``number`` of tasks."""
+    """Returns the words "on ..." for these tasks out of ``number``; "" for the only task."""
     if len(tasks) < number:
         return f"on {len(tasks)}{_named(tasks)} "
     return f"on all {number} " if number > 1 else ""
 
 
 def _named(tasks: Sequence[str]) -> str:
-    """A few tasks, in brackets."""
+    """Returns the names of the tasks in brackets; "" if there are more than FEW."""
     return f" ({quoted(tasks)})" if 0 < len(tasks) <= FEW else ""
 
 
 def luck(scores: Scores, label_budget: str, methods: Sequence[str]) -> str:
-    """The selection bias of the best of each task; the baselines are among the means. Of many tasks
-    only the largest bound is given."""
+    """Returns sentences on the selection bias of each task's best mean, which may be a baseline's.
+    For more than FEW tasks only the largest bound of each unit is given."""
     known: list[str] = []
     unknown: list[str] = []
-    largest: dict[str, tuple[float, str]] = {}  # of each metric's unit
+    largest: dict[str, tuple[float, str]] = {}  # by unit
     for task, metric in scores.metrics.items():
         runs = [cell for cell in scores.run_cells(task, label_budget) if cell.method in methods]
         cells = [*runs, *scores.baseline_cells(task, label_budget)]
@@ -256,7 +258,8 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
 
 
 def _use_it(results: Results, best: Cell) -> str:
-    """The command, and what it needs if no weights were kept."""
+    """Returns the command that uses the best, and the setting that it needs if no weights were
+    kept."""
     if best.is_external:
         return ""
     trial, is_baseline = best.trials[0], best.group in results.scores.baselines
@@ -278,7 +281,7 @@ def predict_command(
 
 
 def _about(results: Results, task: str) -> str:
-    """What params.yaml says of a task or, if it says nothing, the kind of the task."""
+    """Returns what params.yaml says about a task or, if it says nothing, the kind of the task."""
     kind = results.tasks[task]["kind"].replace("_", " ")
     return (results.params.about("tasks", task) or f"{task}: {kind}").removesuffix(".")
 
@@ -321,7 +324,7 @@ def _against_baseline(best: BestRun) -> str:
 
 
 def _against_run(run: Cell, name: str, scores: Scores, contrasts: Sequence[Contrast]) -> str:
-    """The best run against another one."""
+    """Returns a sentence that compares the best run with the run ``name``."""
     if name == run.group:
         return f"`{name}` is the best run here."
     for contrast in contrasts:
@@ -337,8 +340,8 @@ def _against_run(run: Cell, name: str, scores: Scores, contrasts: Sequence[Contr
 
 
 def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
-    """What the contrasts of the best run say: which models it is ahead of, and which are not told
-    apart from it."""
+    """Returns a sentence on the contrasts of the best run: which models it is ahead of, and which
+    are not told apart from it."""
     if not contrasts:
         return f"No model differs from `{run.group}` in one thing alone."
     comparison = lead(run, contrasts)
@@ -358,19 +361,19 @@ def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
 
 
 def _others_by_name(run: Cell, contrasts: Sequence[Contrast]) -> str:
-    """The other sides, by name if they are few."""
+    """Returns the names of the other sides, or their number if there are more than FEW."""
     if len(contrasts) > FEW:
         return str(len(contrasts))
     return quoted([contrast.other(run).group for contrast in contrasts])
 
 
 def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterator[str]:
-    """What is next, what the best smaller model reaches, what was screened out, what is best
-    with other numbers of labels, and what more labels change for the best run; of runs with one of
-    the ``methods``."""
+    """Yields sentences on the next best, the best model with fewer weights, runs that were screened
+    out, the best with other label budgets, and what more labels change for the best run. Only runs
+    with one of the ``methods`` count."""
     scores, best = results.scores, first.best
     after = next_best(best, scores, methods)
-    if after and (first.run_is_ahead or after is not first.run):  # which is compared with it
+    if after and (first.run_is_ahead or after is not first.run):  # else already compared
         yield f"Next best: {run_or_baseline(after, scores.baselines)}, {shown_mean(after)}."
     if less := smaller(best, scores, methods):
         size = compact(less.amounts["num_params"])
@@ -391,8 +394,8 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
 
 
 def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[str, str]:
-    """What costs least of what ties with the best: a classical baseline, and of the runs, compared
-    with the best one, that of the fewest FLOPs; then the times that this run took."""
+    """Returns what costs least of all that ties with the best, and the times that it took. It names
+    a baseline that ties, and the run with the fewest FLOPs of those that tie with the best run."""
     parts, baseline, baselines = [], best.strongest, results.scores.baselines
     tie = tie_of(best)
     if baseline and (tie is Tie.TIED or not best.run_is_ahead):
@@ -414,7 +417,8 @@ def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[
 
 
 def _times(cell: Cell, scores: Scores, costs: Costs) -> Mapping[str, float]:
-    """Times measured here, on the mean: of the pretrainings of a run, and of one fine-tuning."""
+    """Returns mean times in seconds that were measured here: of pretraining a run with its parents
+    and teachers, and of one fine-tuning."""
     group, times = scores.group_of[cell.group], {}
     if group.pretrained and (before := costs.of_lineage(group).wall_time_s):
         times["pretraining"] = before
@@ -424,8 +428,8 @@ def _times(cell: Cell, scores: Scores, costs: Costs) -> Mapping[str, float]:
 
 
 def _takes(costs: Sequence[CostRecord]) -> str:
-    """What one training and its predictions took here, on the mean; "" if that was not measured, as
-    of baselines."""
+    """Returns a sentence on what a fine-tuning and its predictions took here on average; "" if it
+    was not measured, as for baselines."""
     if not costs:
         return ""
     return price(
@@ -448,7 +452,8 @@ def price(
 
 
 def ties(rivals: Sequence[Rival]) -> str:
-    """How many runs and baselines are told apart from the best run, and how many are not."""
+    """Returns a sentence on how many runs and baselines are told apart from the best run, and how
+    many are not."""
     best = next(rival.cell.group for rival in rivals if rival.tie is Tie.BEST)
     counts = Counter(rival.tie for rival in rivals if rival.tie is not Tie.BEST)
     if not counts:

@@ -127,7 +127,7 @@ def inputs(records: Mapping[str, Sequence[InputRecord]], runs: Mapping[str, Run]
 def _input_rows(
     task: str, records: Sequence[InputRecord], runs: Mapping[str, Run]
 ) -> Iterator[dict[str, str]]:
-    """A row for all checkpoints that read a task alike."""
+    """Yields a row for each set of checkpoints that read a task in the same way."""
     readers: dict[tuple[str, tuple[str, ...]], list[RunKey]] = {}
     for (checkpoint, read_at), members in groupby(
         records, key=lambda record: (record.checkpoint, record.read_at)
@@ -289,7 +289,7 @@ def _notes(endings: Sequence[Ending]) -> Iterator[str]:
             f"{len(single)} of {len(endings)} pretrainings tried one learning rate: how far their "
             "best one lies from it is not known."
         )
-    numbers = {e.checkpoint.run: len(e.rates) for e in endings}  # one for all seeds of a run
+    numbers = {e.checkpoint.run: len(e.rates) for e in endings}  # equal for all seeds of a run
     if len({*numbers.values()}) > 1:
         yield (
             "Runs tried different numbers of learning rates, which favours those that tried more: "

@@ -63,7 +63,7 @@ def summary(checks: Iterable[Check]) -> str:
 
 
 def _joined(parts: Iterable[str]) -> str:
-    """Parts of a sentence as a sentence, without those that are empty."""
+    """Returns a sentence that joins all parts that are not empty."""
     text = "; ".join(filter(None, parts))
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -265,11 +265,11 @@ def _beside_baseline(best: BestRun) -> str:
 
 
 def _each(words: Callable[[Any], str]) -> Callable[[Check], Iterable[str]]:
-    """Words for each of a check's details."""
+    """Returns a function that puts each detail of a check into words."""
     return lambda check: map(words, check.details)
 
 
-# The question, the answer where there is nothing to ask it of, the answer (a template of the
+# The question, the answer if the question does not apply, the answer if it does (a template for the
 # numbers, or a function), and the details.
 WORDS: Mapping[
     Subject, tuple[str, str, str | Callable[[Check], str], Callable[[Check], Iterable[str]]]

@@ -1,4 +1,4 @@
-"""What the intervals and verdicts cover, and what they do not. Objections are the audit's."""
+"""What the intervals and verdicts cover, and what they do not. Objections are in the audit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
@@ -139,7 +139,7 @@ def _tests(results: Results) -> Iterator[str]:
 
 
 def _moderation(contrasts: Sequence[Contrast]) -> Iterator[str]:
-    """How much of what is known about variances comes from other cells."""
+    """Yields how much of the information about variances comes from other cells."""
     variances = [c.effect.variance.between for c in contrasts if c.effect.variance]
     moderated = [between for between in variances if between.prior_df]
     if moderated:

@@ -6,7 +6,7 @@ from stages.findings.confusions import MOST, Confusion, Line, Worst
 from stages.reporting.formats import percent
 from stages.reporting.words.names import quoted
 
-LEVELS = (0.005, 0.1, 0.3, 0.6)  # shares of a row, from which it is shaded more
+LEVELS = (0.005, 0.1, 0.3, 0.6)  # shares of a row; a cell is one shade darker from each on
 
 
 def finding(confusion: Confusion, baselines: Sequence[str]) -> str:
@@ -29,5 +29,5 @@ def _worst(worst: Worst | None) -> str:
 
 
 def shades(line: Line) -> list[int]:
-    """How dark each share is: 0 is not at all."""
+    """Returns how dark each share is shaded, from 0 (not at all) to 4."""
     return [sum(share >= level for level in LEVELS) for share in line.shares]

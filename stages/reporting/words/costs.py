@@ -35,7 +35,8 @@ def pretraining_rows(
 
 
 def _pretraining_row(group: Group, trial: ScoredTrial, costs: Costs) -> dict[str, str]:
-    """A published checkpoint was only loaded here, so that its cost is unknown."""
+    """Returns the size and cost of a group. The cost of a published checkpoint, which was only
+    loaded here, is unknown."""
     checkpoints = [] if group.entry.as_published else group.checkpoints
     known = [costs.pretraining[checkpoint] for checkpoint in checkpoints]
     energies = [estimated_energy(cost) for cost in known] or [None]
@@ -85,7 +86,7 @@ def _median(records: Sequence[CostRecord], key: str) -> float:
 
 
 def weights_rows(scores: Scores) -> list[dict[str, str]]:
-    """The weights that using the model needs, for each group and method."""
+    """Returns the size of the weights that using a model needs, for each group and method."""
     return [
         {"run": group.name}
         | {method: _weights(_cells(scores, group, method)) for method in scores.methods}
@@ -94,13 +95,13 @@ def weights_rows(scores: Scores) -> list[dict[str, str]]:
 
 
 def _weights(cells: Sequence[Cell]) -> str:
-    """The maximum over tasks, whose heads differ in size."""
+    """Returns the largest size over tasks, whose heads differ in size; DASH without weights."""
     sizes = [t.weights_bytes for cell in cells for t in cell.trials if t.weights_bytes]
     return f"{max(sizes) / 1e6:.3g} MB" if sizes else DASH
 
 
 def gain_rows(gains: Sequence[Gain]) -> list[dict[str, str]]:
-    """What pretraining gained; costs only where the gain is significant."""
+    """Returns what pretraining gained. A row has costs only if its gain is significant."""
     rows = []
     for gain in gains:
         contrast, cost = gain.contrast, gain.cost_per_unit
@@ -147,7 +148,7 @@ def notes(
 def _narrower(
     costs: Costs, contrasts: Sequence[Contrast], trials: Sequence[ScoredTrial]
 ) -> list[str]:
-    """What would narrow the intervals most, by time as measured."""
+    """Returns a sentence on what would narrow the intervals most for the time that it takes."""
     took = [
         {
             "run": trial.run,

@@ -65,8 +65,8 @@ def estimates(
     runs: Mapping[str, Run],
     confidence: float,
 ) -> Appendix:
-    """``agreements`` are those of the layer SHOWN and of heuristics with the largest label
-    budget; without an estimate the appendix is empty."""
+    """Returns the appendix on estimates, which is empty without an estimate. ``agreements`` are
+    those of the layer SHOWN and of heuristics, with the largest label budget."""
     places = _by_place(a for a in agreements if a.estimate in ESTIMATES)
     if not places:
         return Appendix("Estimates", {})

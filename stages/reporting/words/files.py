@@ -30,9 +30,9 @@ KEYS = [
     *("study", "run", "architecture", "objective", "method", "task", "corpus", "pretrain_seed"),
     *("finetune_seed", "label_budget"),
 ]
-MOST = 20  # numbers of the summary
+MOST = 20  # numbers in the summary
 ENERGY = ("energy_j_estimate", "co2e_g_estimate")
-MEASURED = ("calibration_error", "average_precision", "recall_at_precision")  # if it can be
+MEASURED = ("calibration_error", "average_precision", "recall_at_precision")  # None if not
 COLUMNS = {
     "trials": [
         *KEYS,
@@ -175,8 +175,8 @@ def summary(results: Results) -> Json:
     the gain of pretraining on each of the first tasks with the most labels, and the minutes of a
     processor that all training took.
 
-    The gain is that of the best run that has the same model from scratch beside it, with a sign
-    such that above 0 is better.
+    The gain is that of the best run that is compared with the same model from scratch. It is
+    positive if pretraining is better.
     """
     flat: Json = {}
     budget = results.scores.label_budgets[-1]
@@ -197,8 +197,8 @@ def summary(results: Results) -> Json:
 
 
 def cost_rows(results: Results) -> list[Json]:
-    """The keys of trials, and what each trial and its pretraining took. Every trial of a cell
-    repeats the gain over from scratch."""
+    """Returns a row for each trial: its keys, what it and its pretraining took, and the gain over
+    from scratch, which all trials of a cell share."""
     gained = {
         gain.contrast.a.key: _gain_columns(gain)
         for gain in reversed(gains(results.contrasts, results.groups, results.costs))
@@ -274,8 +274,8 @@ def estimate_rows(results: Results) -> Iterator[Json]:
 
 
 def agreement_rows(results: Results) -> Iterator[Json]:
-    """A row for each task, method, label budget, estimate or heuristic, and set of runs, which
-    are named where their losses of pretraining are compared."""
+    """Yields a row for each task, method, label budget, estimate or heuristic, and set of runs. The
+    runs are named if the set was chosen to have comparable pretraining losses."""
     for agreement in agreements(results, LAYERS, results.scores.label_budgets):
         row = {key: getattr(agreement, key) for key in COLUMNS["agreement"]}
         row |= {"chosen": "; ".join(map(str, agreement.chosen)), "best": str(agreement.best)}
@@ -299,7 +299,8 @@ def carry_over_row(carried: CarryOver) -> Json:
 
 
 def labels_needed_row(needed: LabelsNeeded) -> Json:
-    """Numbers of labels have no decimals. The gain is in the unit of the metric, as a fraction."""
+    """Returns the row of a run, with whole numbers of labels. The gain is not multiplied by the
+    metric's ``factor``: 0.034 is 3.4 points."""
     row = {
         "task": needed.task,
         "run": needed.run,

@@ -117,7 +117,7 @@ def run_or_baseline(cell: Cell, baselines: Sequence[str]) -> str:
 
 
 def best_baseline(*, may_be_external: bool) -> str:
-    """What the strongest of the baselines is called, where an external system may be it."""
+    """Returns what to call the strongest baseline, which may be an external system."""
     return "the best baseline" if may_be_external else "the best classical baseline"
 
 
@@ -126,7 +126,7 @@ def shown_mean(cell: Cell) -> str:
 
 
 def size_of(effect: Interval, metric: str, *, turned: bool = False) -> str:
-    """``+3.4 points (+0.7 to +6.1)``; ``turned``, as seen from the other side."""
+    """Returns ``+3.4 points (+0.7 to +6.1)``, with ``turned`` as second side minus first."""
     value = with_unit(-effect.value if turned else effect.value, metric)
     return value + in_parentheses(interval_of_difference(effect, metric, turned=turned))
 
@@ -161,5 +161,5 @@ def quoted(names: Sequence[str]) -> str:
 
 
 def extreme(metric: str) -> str:
-    """Which mean is the best."""
+    """Returns which mean is the best: ``lowest`` or ``highest``."""
     return "lowest" if scale_of(metric).lower_is_better else "highest"

@@ -144,11 +144,11 @@ def rank_note(confidence: float) -> str:
 
 
 def confound_rows(contrasts: Sequence[Contrast]) -> list[dict[str, str]]:
-    """A row for each pair and axis, with the confounds of all its contrasts. One that only some of
-    them have says in how many."""
+    """Returns a row for each axis and pair, with the confounds of all its contrasts. If only some
+    contrasts have a confound, it says how many."""
     members: dict[tuple[str, str, str], list[list[str]]] = defaultdict(list)
     for contrast in contrasts:
-        pair = contrast.level_a, contrast.level_b  # of one run, alike for all runs
+        pair = contrast.level_a, contrast.level_b  # of one run; equal for all runs
         if contrast.is_between_runs:
             pair = contrast.a.group, contrast.b.group
         members[contrast.axis, *pair].append([confound(found) for found in contrast.confounds])
@@ -211,9 +211,9 @@ def _settings(component: Settings) -> str:
 
 
 def task_rows(tasks: Mapping[str, Json]) -> list[dict[str, str]]:
-    """The size of each task. The duplicates are rows that were removed because validation or test
-    has the same input; where rows are left that have one text of a pair in common with a row of
-    these, they are counted."""
+    """Returns the size of each task. Duplicates are rows that were removed because validation or
+    test has the same input. If rows were kept although they share one text of a pair with a row of
+    a later split, their number is given too."""
     shared = {key: task.get("share_a_text", {}) for key, task in tasks.items()}
     counted = any(any(numbers.values()) for numbers in shared.values())
     return [
@@ -234,5 +234,5 @@ def _by_split(numbers: Mapping[str, int]) -> str:
 
 
 def validation_labels(task: Json) -> str:
-    """What a label budget leaves out: the labels that choose epochs, rates and settings."""
+    """Returns how many labels choose epochs, rates and settings; a label budget excludes them."""
     return f"+{task['num_examples']['validation']:,} labels for validation"

@@ -107,14 +107,14 @@ def _side(axis: Axis, cell: Cell) -> str:
 
 
 def _of_pretrained(questions: Sequence[Question]) -> Sequence[Question]:
-    """The questions of pretrained runs, where there are any: the forest has the others."""
+    """Returns the questions of pretrained runs, or all if there are none. The forest shows all."""
     pretrained = [q for q in questions if q.first.a.trials[0].objective != NONE]
     return pretrained or questions
 
 
 def _besides(axis: Axis, questions: Sequence[Question]) -> str:
-    """What the two sides differ in besides the axis, what most differ in first. Empty if nothing
-    that is counted differs."""
+    """Returns what the two sides of contrasts differ in besides the axis, the most frequent first;
+    "" if nothing that is counted differs."""
     members = [c for question in _of_pretrained(questions) for c in question.contrasts]
     numbers = Counter(name for c in members for name in dict.fromkeys(_differs(c)))
     common = numbers.most_common()
