@@ -45,7 +45,7 @@ COST = (
 )
 PARAMETERS = (
     "Mean score of each pretrained run against the number of parameters that the task uses, with "
-    "the best of the methods that train most of these or, if none does, with its best method. "
+    "the best of the methods that train most of these or, if there is none, the run's best method. "
     "Numbers mark runs that no run with the same number of parameters or fewer beats. Where an "
     "architecture has three sizes with one objective, training set and tokenizer, the curve is a "
     "power law fitted to them. Its band is the {} interval over seeds if a power law holds: marks "

@@ -60,8 +60,8 @@ from stages.reporting.words.what_mattered import Mattered, what_mattered
 ANY = "any"  # as the method of an answer: for each task the method with the best mean
 BEST_BASELINE = "the best classical baseline"  # a reference; the others are runs
 RULE = (
-    "Two choices tie if the interval of their difference includes 0; then the cheaper is the "
-    "better one. What was not tested is no tie."
+    "Two choices tie if the interval of their difference includes 0; then prefer the cheaper one. "
+    "Pairs that were not tested do not count as ties."
 )
 FEW = 4  # tasks that a sentence names
 MOST_REFERENCES = 30  # runs; the contrasts of the others are in contrasts.csv
@@ -210,13 +210,17 @@ def luck(scores: Scores, label_budget: str, methods: Sequence[str]) -> str:
     num_tasks = len(known) + len(unknown)
     if num_tasks > FEW:
         known = [size for _, size in largest.values()]
-    parts = ["Each best score is the highest of several on the same test rows, in part by luck."]
+    parts = [
+        "Each best score is the highest of several on the same test rows, so it is partly luck."
+    ]
     if known:
-        parts.append(f"On average that is {', '.join(known)}.")
+        parts.append(f"On average it is too high by {', '.join(known)}.")
     if unknown:
         on = f"{len(unknown)} of {num_tasks} tasks" if num_tasks > FEW else ", ".join(unknown)
         where = f" on {on}" if known else ""
-        parts.append(f"How much{where} is unknown: what may be the best has one trial.")
+        parts.append(
+            f"How large this is{where} is unknown: a candidate for the best has one trial."
+        )
     return " ".join(parts)
 
 
@@ -346,7 +350,7 @@ def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
         return f"No model differs from `{run.group}` in one thing alone."
     comparison = lead(run, contrasts)
     number = len(contrasts)
-    of = "the one model that differs" if number == 1 else f"the {number} that differ"
+    differ = "One model differs" if number == 1 else f"{number} models differ"
     ahead = _others_by_name(run, comparison.ahead) if comparison.ahead else "none"
     parts = [f"ahead of {ahead} after Holm correction"]
     if comparison.ahead_before_correction:
@@ -357,7 +361,7 @@ def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
     if comparison.untested:
         was = "was" if len(comparison.untested) == 1 else "were"
         parts.append(f"{_others_by_name(run, comparison.untested)} {was} not tested against it")
-    return f"Of {of} from `{run.group}` in one thing alone, it is {'; '.join(parts)}."
+    return f"{differ} from `{run.group}` in one thing alone. `{run.group}` is {'; '.join(parts)}."
 
 
 def _others_by_name(run: Cell, contrasts: Sequence[Contrast]) -> str:
@@ -381,7 +385,7 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
         yield f"Best with fewer weights: {named}, {shown_mean(less)}."
     if out := results.screened_out[best.task]:
         names = quoted([screened.run for screened in out])
-        yield f"Without a score, since an estimate screened them out: {names}."
+        yield f"Screened out by an estimate, so without a score: {names}."
     others = [budget for budget in scores.label_budgets if budget != best.label_budget]
     elsewhere = results.best_runs[methods[0] if len(methods) == 1 else None]
     for budget in others:

@@ -186,7 +186,11 @@ def _labelled_rows(check: Check) -> str:
         )
     else:
         answer = f"{span(draws)} distinct samples for each task and label budget"
-    nested = "those of one seed are nested over label budgets" if n["nested"] else ""
+    nested = (
+        "with one seed, a larger label budget includes the rows of a smaller one"
+        if n["nested"]
+        else ""
+    )
     return _joined([answer, nested])
 
 
@@ -276,7 +280,7 @@ WORDS: Mapping[
 ] = {
     Subject.PROBES: (
         "Are probes solved, with a penalty inside the range tried?",
-        "No method is solved.",
+        "No method uses a solver.",
         "{converged:,} of {trials:,} solved probes came to a minimum; {share:.0%} kept a C at an "
         "edge of those tried.",
         _faults_of_probes,
@@ -326,7 +330,7 @@ WORDS: Mapping[
         _each(lambda draw: "{}, {} of {:,} labels: {:,}".format(*draw)),
     ),
     Subject.VALIDATION_LABELS: (
-        "Are labels for validation few beside those of the label budget?",
+        "Are there few validation labels compared with the label budget?",
         "",
         "Up to {most:.0%} of all labels that a trial uses are for validation.",
         _each(lambda share: "{}, {} labels and {:,} for validation: {:.0%}".format(*share)),
@@ -338,9 +342,9 @@ WORDS: Mapping[
         lambda check: (f"{task}: {share:.1%}" for task, share in check.details if share),
     ),
     Subject.READ_AT: (
-        "Has the state that a label is predicted from read what is labelled?",
+        "Is each label predicted from a state that has read the labelled text?",
         "No task is encoded.",
-        "{unread} of {pairs} pairs of task and run read a label where it has not.",
+        "In {unread} of {pairs} pairs of task and run it is not.",
         _each(lambda unread: "{} on {}: {}".format(*unread)),
     ),
     Subject.OVERLAP: (

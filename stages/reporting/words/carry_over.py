@@ -9,8 +9,8 @@ from stages.reporting.words.appendix import Appendix
 HEADING = "How small results carry over"
 CAPTION = "The share of pairs of runs that keep their order"
 NOTE = (
-    "The decision accuracy of DataDecide (Magnusson et al. 2025): the share of pairs of runs whose "
-    "order in a smaller experiment with one seed is their order in a larger one, in the mean of "
+    "The decision accuracy of DataDecide (Magnusson et al. 2025): the share of pairs of runs that "
+    "have the same order in a smaller experiment with one seed as in a larger one, averaged over "
     "the other seeds; 50% is chance. A single seed is compared with itself, which gives too high a "
     "share. Pairs that tie in the larger experiment do not count; pairs that tie in the smaller "
     "one count half. Validation losses are compared between runs with equal objective, training "

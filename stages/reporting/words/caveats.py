@@ -26,7 +26,7 @@ def caveats(results: Results) -> list[str]:
         *_external_systems(results.scores),
         "Each seed draws its labelled rows from the train split of the task, unless the label "
         "budget is all of it. All results hold for these tasks and corpora; the intervals do not "
-        "cover the drawing of others. The highest mean of several runs is favoured by chance.",
+        "cover the drawing of others. The highest mean of several runs is partly luck.",
     ]
 
 
@@ -92,9 +92,9 @@ def _screening(
     yield (
         f"Screened by {screen.by} (`finetune.screen`): of the pretrained runs only the "
         f"{screen.keep} with the highest estimate on a task are fine-tuned on it. Estimates are "
-        "from frozen states and labels of training. No score is known of a run that is screened "
-        "out: it may be better than those compared, and agreement of estimates with scores is "
-        "known of the others alone."
+        "from frozen states and labels of training. The score of a screened-out run is unknown: it "
+        "may be better than those compared. How well estimates agree with scores is known only for "
+        "the runs that were fine-tuned."
     )
     all_kept = [f"`{task}`" for task, some in screened_out.items() if not some]
     if all_kept:

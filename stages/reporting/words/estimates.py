@@ -50,11 +50,11 @@ COMPARED = (
     "mean rank of the test scores on the other tasks, which needs fine-tuning on these."
 )
 CHOICES = (
-    "What a study would have lost and saved that fine-tunes only the checkpoint with the highest "
+    "What a study would lose and save by fine-tuning only the checkpoint with the highest "
     "estimate: the score of the best checkpoint less that of the chosen one, in the unit of the "
     "metric, and the share of the FLOPs of fine-tuning all checkpoints, less those of the "
     "estimate's own states. At random: the mean loss of a checkpoint drawn blindly. The best "
-    "checkpoint is the best of several with noise, so that a right choice may lose a little, too."
+    "checkpoint's score is partly luck, so even a right choice may seem to lose a little."
 )
 
 

@@ -14,8 +14,8 @@ NOTE = (
     "The number of labels from which on the mean score of a run is better than that of the best "
     "classical baseline with as many labels, up to the largest label budget. Between two label "
     "budgets the difference is taken as linear in the logarithm of the number of labels; nothing "
-    "is extrapolated. The {confidence} interval has the numbers at which the interval of the "
-    "difference includes 0; with few seeds it often ends outside the label budgets. The best "
+    "is extrapolated. The {confidence} interval is the range of numbers at which the interval of "
+    "the difference includes 0; with few seeds it often ends outside the label budgets. The best "
     "baseline is the best of several, in part by luck, so the numbers are rather too large."
 )
 DOUBLING = (
