@@ -62,10 +62,11 @@ def run_stage(
 
 
 def run_root(main: Callable[[], None]) -> None:
-    """Runs the root stage, which reads params.yaml and writes the plans of the other stages."""
+    """Runs the root stage, which reads params.yaml and writes the plans of the other stages. It
+    prints nothing but mistakes, because it is also run by hand to check params.yaml."""
     stage, parser = _parser(main, ())
     parser.parse_args()
-    _run(lambda: _locked(main, _purpose(parser), stage, []))
+    _run(lambda: _locked(main, stage, []))
 
 
 def _parser(
@@ -86,18 +87,20 @@ def _parser(
     return stage, parser
 
 
-def _locked(main: Callable[[], None], purpose: str, stage: str, keys: list[str]) -> None:
-    """Runs a stage while it holds the stage's lock, prints what the stage does, and prints and
-    records how long it took.
+def _locked(main: Callable[[], None], stage: str, keys: list[str], purpose: str = "") -> None:
+    """Runs a stage while it holds the stage's lock, and records how long it took. With a
+    ``purpose`` it prints that first, and the time in the end.
 
     Raises ValueError if another process holds the lock for too long.
     """
     with hold(LOCKS / f"{'-'.join([stage, *keys])}.lock"):
-        begin, name = time.monotonic(), " ".join([stage, *keys])
-        print(f"{purpose} ({name})", flush=True)
+        begin = time.monotonic()
+        if purpose:
+            print(f"{purpose} ({' '.join([stage, *keys])})", flush=True)
         main()
         seconds = time.monotonic() - begin
-        print(f"Done in {seconds:.1f} s", flush=True)
+        if purpose:
+            print(f"Done in {seconds:.1f} s", flush=True)
         _write_time(stage, keys, seconds)
 
 
