@@ -35,7 +35,9 @@ from stages.core.params import Compute, Optimisation
 from stages.core.seeding import torch_stream
 from stages.models._backbone import MODELS, draw_weights
 from stages.models._heads import ModelWithHead, initialise_head
+from stages.objectives._cross_entropy import cross_entropy
 from stages.objectives._objective import OBJECTIVES
+from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
 from stages.text.tokenizer import Vocabulary
@@ -53,6 +55,8 @@ ARCHITECTURES = {"causal": "decoder", "mlm": "encoder", "span_corruption": "enco
 CHECK_EVERY = 10  # steps; to look at the clock waits for the GPU
 RATE = 1e-4
 TOLERANCE = 1e-3  # of losses of a few steps in float32
+COMPILED = {("causal", "decoder"), ("span_corruption", "encoder_decoder")}  # in the check
+MOST_LOSS_BYTES = 600e6  # beside the gradient of the logits, which are 1.05 GB
 
 
 @dataclass(frozen=True)
@@ -271,21 +275,79 @@ RUN = {OURS: run_ours, PLAIN: run_plain, TRAINER: run_trainer}
 # Correctness, in a process of its own ------------------------------------------------------------
 
 
+def loss_of_vocabulary(device: Device, *, rows: int, vocab_size: int = 32_000) -> tuple[float, int]:
+    """The difference of the loss and its gradient to torch's own in float64, and the bytes that the
+    loss takes beside the gradient."""
+    logits = 4 * torch.randn(rows, vocab_size, dtype=torch.bfloat16, device=device.torch)
+    labels = torch.randint(vocab_size, (rows,), device=device.torch)
+    labels[::3] = IGNORE_INDEX
+    on_gpu, taken = device.device == "cuda", 0
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+        taken = -torch.cuda.memory_allocated() - logits.nbytes
+    loss = cross_entropy(logits.requires_grad_(), labels)
+    loss.backward()
+    if on_gpu:
+        taken += torch.cuda.max_memory_allocated()
+    assert logits.grad is not None
+    total, largest, differs = 0.0, 0.0, 0.0
+    for some, right, gradient in zip(
+        logits.detach().split(512), labels.split(512), logits.grad.split(512), strict=True
+    ):
+        exact = some.double().requires_grad_()
+        of_some = nn.functional.cross_entropy(
+            exact, right, ignore_index=IGNORE_INDEX, reduction="sum"
+        )
+        (expected,) = torch.autograd.grad(of_some, exact)
+        total += of_some.item()
+        largest = max(largest, expected.abs().max().item())
+        differs = max(differs, (gradient.double() - expected).abs().max().item())
+    # The gradient is rounded to the eight binary digits of bfloat16.
+    of_gradient = max(differs / largest - 2**-8, 0.0)
+    return max(abs(loss.item() - total) / total, of_gradient), taken
+
+
+def packed_difference(device: Device) -> float:
+    from stages.models.hub import Hub
+    from tests.small_hub import checkpoint, revision_of
+
+    folder = checkpoint("bert")
+    model = Hub(300, path=str(folder), revision=revision_of(folder))
+    model.initialise(generator=torch.Generator())
+    ids = torch.tensor([1] * 40 + [2] * 3 + [3] * 5, dtype=torch.long).repeat(4, 1)
+    tokens = torch.randint(5, 300, ids.shape, generator=torch.Generator().manual_seed(1))
+    batch = Batch(input_ids=tokens, document_ids=ids, num_targets={})
+    with torch.no_grad():
+        expected = model.eval()(batch)
+        states = model.to(device.torch)(batch.to(device.torch)).cpu()
+    return float((states - expected).abs().max() / expected.abs().max())
+
+
 def check(device: Device) -> dict[str, Any]:
-    """Relative differences of losses: of CUDA to the CPU, of a resumed training to one that was not
-    interrupted, and of a repeated training."""
+    """Relative differences: of losses of CUDA, compiled or not, to those of the CPU, of a resumed
+    training to one that was not interrupted, of a repeated training, of the loss over a vocabulary
+    and its gradient to torch's own in float64, and of states of packed documents to the CPU's."""
     from tests.training.trained_by_ranks import CPU, Stopped, Trained, cases, trained
 
     def difference(one: Trained, other: Trained) -> float:
         pairs = zip(one.losses, other.losses, strict=True)
         return max(abs(a - b) / abs(b) for a, b in pairs)
 
-    differences = {}
+    on_gpu = device.device == "cuda"
+    of_loss, loss_bytes = loss_of_vocabulary(device, rows=16_384 if on_gpu else 96)
+    differences = {
+        "loss over a vocabulary": of_loss,
+        "packed documents of a public checkpoint": packed_difference(device),
+    }
     # On a CPU one of each architecture: it is equal to itself.
-    for name, architecture in cases(2 if device.device == "cuda" else 3):
+    for name, architecture in cases(2 if on_gpu else 3):
         here = trained(name, architecture, device=device, dropout=0.0)
         right = trained(name, architecture, device=CPU, dropout=0.0)
         differences[f"{name} {architecture}"] = difference(here, right)
+        if on_gpu and (name, architecture) in COMPILED:
+            compiling = replace(device, compile=True)
+            compiled = trained(name, architecture, device=compiling, dropout=0.0)
+            differences[f"{name} {architecture}, compiled"] = difference(compiled, right)
     loop.CHECKPOINT_SECONDS = -1.0  # after each step
     whole = trained("mlm", "encoder", device=device)
     with tempfile.TemporaryDirectory() as scratch:
@@ -301,7 +363,8 @@ def check(device: Device) -> dict[str, Any]:
     equal = all(torch.equal(again.weights[name], whole.weights[name]) for name in whole.weights)
     return {
         "differences": differences,
-        "right": max(differences.values()) < TOLERANCE,
+        "bytes of the loss over a vocabulary": loss_bytes,
+        "right": max(differences.values()) < TOLERANCE and loss_bytes < MOST_LOSS_BYTES,
         "repeated with equal bits": equal,
     }
 

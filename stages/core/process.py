@@ -54,7 +54,7 @@ def run_stage(
         plan = read_plan(kind, stage, *([] if kind.is_shared else keys))
         if (this := rank(plan)) == 0:
             part = [str(value) for value in options.values() if value is not None]
-            _locked(lambda: main(plan, *keys, **options), purpose, stage, [*keys, *part])
+            _locked(lambda: main(plan, *keys, **options), stage, [*keys, *part], purpose)
         elif this is not None:
             main(plan, *keys, **options)
 

@@ -75,7 +75,7 @@ def rotation(
     num_positions: int, width: int, device: torch.device, dtype: torch.dtype
 ) -> tuple[Float[Tensor, "T 1 d"], Float[Tensor, "T 1 d"]]:
     """Returns the sines and cosines that ``rotate`` multiplies each position by."""
-    sin, cos = sinusoids(num_positions, width)[:, None].chunk(2, dim=-1)
+    sin, cos = sinusoids(num_positions, width, device)[:, None].chunk(2, dim=-1)
     turns = torch.cat([-sin, sin], dim=-1), torch.cat([cos, cos], dim=-1)
     return turns[0].to(device, dtype), turns[1].to(device, dtype)
 
@@ -85,7 +85,9 @@ def rotation(
 known_rotation = lru_cache(rotation)
 
 
-def relative_buckets(num_queries: int, num_keys: int, *, bidirectional: bool) -> Int[Tensor, "T S"]:
+def relative_buckets(
+    num_queries: int, num_keys: int, *, bidirectional: bool, device: torch.device | None = None
+) -> Int[Tensor, "T S"]:
     """T5's bucket for each distance between a query (row) and a key (column); the queries are the
     last of the keys' tokens.
 
@@ -93,7 +95,7 @@ def relative_buckets(num_queries: int, num_keys: int, *, bidirectional: bool) ->
     RELATIVE_MAX_DISTANCE; larger distances share the last bucket (Raffel et al. 2020, section 2.1).
     With ``bidirectional``, keys after the query have buckets of their own, else bucket 0.
     """
-    index = torch.arange(num_keys)
+    index = torch.arange(num_keys, device=device)
     distance = index[num_keys - num_queries :, None] - index[None, :]
     buckets = RELATIVE_BUCKETS // 2 if bidirectional else RELATIVE_BUCKETS
     behind = (distance < 0).long() * buckets if bidirectional else torch.zeros_like(distance)
@@ -133,7 +135,7 @@ class RelativeBias(nn.Module):
         """Returns numbers to add to logits: the bias, or minus infinity for a masked key."""
         sizes, device = mask.shape[2:], mask.device
         if torch.compiler.is_compiling():  # as for rotation
-            buckets = relative_buckets(*sizes, bidirectional=self.bidirectional).to(device)
+            buckets = relative_buckets(*sizes, bidirectional=self.bidirectional, device=device)
         else:
             buckets = known_buckets(*sizes, bidirectional=self.bidirectional, device=device)
         bias = self.table(buckets).permute(2, 0, 1)

@@ -55,6 +55,12 @@ class Backbone(nn.Module, ABC):
         return self
 
     @property
+    def compiled_alone(self) -> list[nn.Module] | None:
+        """The modules that are compiled, each by itself, where a model reads numbers of its batches
+        on the host, which no compiled code does; None if all of a step is compiled at once."""
+        return None
+
+    @property
     @abstractmethod
     def d_model(self) -> int:
         """The width of a token's state."""

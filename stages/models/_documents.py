@@ -2,19 +2,22 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from stages.text.batch import PADDING
 
+CALL_TOKENS = 128  # of padding that take as long as another call of a model
+
 
 @dataclass(frozen=True)
 class Documents:
-    """The places of the K tokens of packed rows when each of N documents has its own row, padded to
-    the longest."""
+    """The places of the K tokens of N documents of packed rows when each document has its own row,
+    padded to the longest."""
 
-    taken: Bool[Tensor, "B T"]  # whether a token is one of the K
+    tokens: Int[Tensor, " K"]  # in the packed rows, which are counted as one
     rows: Int[Tensor, " K"]
     places: Int[Tensor, " K"]
     number: int  # N
@@ -23,61 +26,108 @@ class Documents:
     def apart(self, packed: Shaped[Tensor, "B T *D"]) -> Shaped[Tensor, "N L *D"]:
         """Returns the values of the tokens with one document per row, padded with zeros."""
         values = packed.new_zeros(self.number, self.length, *packed.shape[2:])
-        values[self.rows, self.places] = packed[self.taken]
-        return values
-
-    def together(self, apart: Shaped[Tensor, "N L *D"]) -> Shaped[Tensor, "B T *D"]:
-        """Returns the values in packed rows (the inverse of ``apart``), with zeros at padding."""
-        values = apart.new_zeros(*self.taken.shape, *apart.shape[2:])
-        values[self.taken] = apart[self.rows, self.places]
+        values[self.rows, self.places] = packed.flatten(0, 1)[self.tokens]
         return values
 
     @property
     def mask(self) -> Int[Tensor, "N L"]:
         """1 for tokens, 0 for padding."""
-        return self.apart(self.taken.long())
+        mask = self.rows.new_zeros(self.number, self.length)
+        mask[self.rows, self.places] = 1
+        return mask
 
 
-def documents_of(document_ids: Int[Tensor, "B T"]) -> Documents:
-    """Returns the places of all documents."""
-    return _documents(document_ids, _keys(document_ids, int(document_ids.max()) + 1))
+def together(
+    groups: list[Documents], states: list[Shaped[Tensor, "N L D"]], like: Int[Tensor, "B T"]
+) -> Shaped[Tensor, "B T D"]:
+    """Returns the states of all groups in packed rows (the inverse of ``apart``), with zeros at
+    tokens of no group."""
+    of_groups = zip(groups, states, strict=True)
+    values = torch.cat([apart[group.rows, group.places] for group, apart in of_groups])
+    packed = values.new_zeros(like.numel(), values.shape[1])
+    packed[torch.cat([group.tokens for group in groups])] = values
+    return packed.unflatten(0, like.shape)
+
+
+def documents_of(document_ids: Int[Tensor, "B T"]) -> list[Documents]:
+    """Returns all documents, in groups of like length."""
+    return [group for (group,) in _groups(document_ids)]
 
 
 def pairs_of(
     document_ids: Int[Tensor, "B T"], decoder_document_ids: Int[Tensor, "B U"]
-) -> tuple[Documents, Documents]:
-    """Returns the places of the inputs and of the targets of all documents that have targets.
-    Documents that are too short to be corrupted have none."""
-    width = int(torch.maximum(document_ids.max(), decoder_document_ids.max())) + 1
-    keys = _keys(decoder_document_ids, width)
-    return _documents(document_ids, keys), _documents(decoder_document_ids, keys)
+) -> list[tuple[Documents, Documents]]:
+    """Returns the inputs and the targets of all documents that have targets, in groups of like
+    length. Documents that are too short to be corrupted have none."""
+    return [(read, written) for read, written in _groups(document_ids, decoder_document_ids)]
 
 
-def _keys(document_ids: Int[Tensor, "B T"], width: int) -> tuple[int, Int[Tensor, " N"]]:
-    """Returns the stride between the numbers of two rows, and the sorted numbers of all
-    documents."""
-    numbered = _numbered(document_ids, width)
-    return width, numbered[document_ids != PADDING].unique()
+def document_lengths(*document_ids: Int[Tensor, "B _"]) -> Int[np.ndarray, "B J S"]:
+    """The number of tokens of each document of each row on each of S sides, such as inputs and
+    targets; without padding."""
+    sides = [ids.cpu().numpy() for ids in document_ids]
+    width = max(ids.max(initial=0) for ids in sides) + 1
+    of_row = width * np.arange(len(sides[0]))[:, None]
+    counts = [np.bincount((ids + of_row).ravel(), minlength=of_row.size * width) for ids in sides]
+    return np.stack(counts, axis=1).reshape(-1, width, len(sides))[:, PADDING + 1 :]
 
 
-def _numbered(document_ids: Int[Tensor, "B T"], width: int) -> Int[Tensor, "B T"]:
-    rows = torch.arange(len(document_ids), device=document_ids.device)
-    return document_ids + width * rows.unsqueeze(1)
+def groups_of_like_length(lengths: Int[np.ndarray, "N S"]) -> list[Int[np.ndarray, " n"]]:
+    """Groups of documents, of which each is padded to its longest ones. Cuts the documents in the
+    order of their first length where padding and CALL_TOKENS for each group are fewest."""
+    order = np.argsort(lengths[:, 0], kind="stable")
+    ends = np.flatnonzero(np.diff(lengths[order, 0], append=-1)) + 1  # documents of equal length
+    starts = np.append(0, ends)
+    longest = np.maximum.reduceat(lengths[order], starts[:-1]) if len(ends) else lengths
+    least, firsts = [0], list[int]()  # the cost up to each start, and where the last group begins
+    for last, end in enumerate(ends):
+        padded_to = np.maximum.accumulate(longest[last::-1])[::-1].sum(axis=1)
+        costs = least + (end - starts[: last + 1]) * padded_to
+        firsts.append(int(costs.argmin()))
+        least.append(int(costs.min()) + CALL_TOKENS)
+    groups, stop = list[np.ndarray](), len(ends)
+    while stop:
+        first = firsts[stop - 1]
+        groups.append(order[starts[first] : starts[stop]])
+        stop = first
+    return groups or [order]
 
 
-def _documents(document_ids: Int[Tensor, "B T"], keys: tuple[int, Int[Tensor, " N"]]) -> Documents:
-    width, listed = keys
-    numbered = _numbered(document_ids, width)
-    columns = torch.arange(document_ids.shape[1], device=document_ids.device)
-    new = torch.ones_like(document_ids, dtype=torch.bool)
-    new[:, 1:] = document_ids[:, 1:] != document_ids[:, :-1]
-    begins = torch.where(new, columns, 0).cummax(dim=1).values
-    taken = torch.isin(numbered, listed)
-    places = (columns - begins)[taken]
-    return Documents(
-        taken=taken,
-        rows=torch.searchsorted(listed, numbered[taken]),
-        places=places,
-        number=len(listed),
-        length=int(places.max()) + 1 if len(places) else 0,
-    )
+def _groups(*document_ids: Int[Tensor, "B _"]) -> list[tuple[Documents, ...]]:
+    """Returns each side of the documents that have tokens on all of them, in groups of like
+    length. The ids are copied to the host once, and the places to the device once."""
+    sides = [ids.cpu() for ids in document_ids]
+    lengths = document_lengths(*sides)
+    rows, columns = np.nonzero(lengths.all(axis=2))
+    lengths = lengths[rows, columns]
+    begins = [_begins(ids.numpy(), rows, columns + PADDING + 1) for ids in sides]
+    parts = [
+        (_places(lengths[group, side], begins[side][group]), lengths[group, side])
+        for group in groups_of_like_length(lengths)
+        for side in range(len(sides))
+    ]
+    places = torch.from_numpy(np.concatenate([each for each, _ in parts], axis=1))
+    split = places.to(document_ids[0].device).split([each.shape[1] for each, _ in parts], dim=1)
+    documents = [
+        Documents(*three, number=len(of_group), length=int(of_group.max(initial=0)))
+        for three, (_, of_group) in zip(split, parts, strict=True)
+    ]
+    return [*zip(*[iter(documents)] * len(sides), strict=True)]
+
+
+def _begins(
+    ids: Int[np.ndarray, "B T"], rows: Int[np.ndarray, " N"], numbers: Int[np.ndarray, " N"]
+) -> Int[np.ndarray, " N"]:
+    """The first token of the documents of these rows with these numbers."""
+    width = ids.max(initial=0) + 1
+    known, first = np.unique(ids + width * np.arange(len(ids))[:, None], return_index=True)
+    return first[np.searchsorted(known, numbers + width * rows)]
+
+
+def _places(
+    lengths: Int[np.ndarray, " N"], begins: Int[np.ndarray, " N"]
+) -> Int[np.ndarray, "3 K"]:
+    """The places of all tokens of documents in the packed rows, their rows and places apart."""
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.stack([np.repeat(begins, lengths) + places, rows, places])

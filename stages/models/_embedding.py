@@ -22,11 +22,13 @@ def positions_in_document(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"
     return index - torch.where(begins, index, 0).cummax(dim=1).values
 
 
-def sinusoids(num_positions: int, width: int) -> Float[Tensor, "P D"]:
+def sinusoids(num_positions: int, width: int, device: torch.device) -> Float[Tensor, "P D"]:
     """Returns sin in the first half of the columns and cos in the second (Vaswani et al. 2017,
-    section 3.5)."""
-    frequencies = 10_000 ** -(torch.arange(0, width, 2, device="cpu") / width)
-    angles = torch.arange(num_positions, device="cpu")[:, None] * frequencies
+    section 3.5). Only compiled code computes them on a GPU, for which they are no table: a copy
+    would wait for the device in each step."""
+    made_on = device if torch.compiler.is_compiling() else "cpu"
+    frequencies = 10_000 ** -(torch.arange(0, width, 2, device=made_on) / width)
+    angles = torch.arange(num_positions, device=made_on)[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
 
 
@@ -68,7 +70,7 @@ class Embedding(nn.Module):
         if self.positions is not None:
             x = x + self.positions(positions_in_document(row)[:, -ids.shape[1] :])
         elif self.sinusoidal:
-            table = sinusoids(row.shape[1], x.shape[2]).to(x)
+            table = sinusoids(row.shape[1], x.shape[2], x.device).to(x)
             x = x + table[positions_in_document(row)[:, -ids.shape[1] :]]
         if self.segments is not None:
             has_pairs = segment_ids is not None and self.segments.num_embeddings > 1

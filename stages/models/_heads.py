@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from stages.models._backbone import Backbone, Pooling
 from stages.text.batch import PADDING, Batch
 
+MOST_COMPILED = 64  # variants of a function: of a design of models, a task, training or not
 T = TypeVar("T")
 
 
@@ -28,6 +29,18 @@ class ModelWithHead(nn.Module):
     def forward(self, loss: "Callable[[ModelWithHead, Batch], T]", batch: Batch) -> T:
         """Returns ``loss(self, batch)``; torch synchronises devices when this module is called."""
         return loss(self, batch)
+
+    def compile(self, *args: object, **kwargs: object) -> None:
+        """Compile all from a batch to the terms of its loss, a decoder, a teacher and the logits of
+        the vocabulary included; and the backbone, which predicts without a loss."""
+        # A process trains many models by the same code; beyond the limit torch compiles nothing.
+        torch._dynamo.config.recompile_limit = MOST_COMPILED
+        parts = self.backbone.compiled_alone
+        if parts is None:
+            super().compile(*args, **kwargs)
+            parts = [self.backbone]
+        for part in parts:
+            part.compile(*args, **kwargs)
 
 
 @torch.no_grad()

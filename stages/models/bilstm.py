@@ -159,8 +159,10 @@ class BiLSTM(Backbone):
         forward, backward = self.dropout(self.layers(batch)[-1]).chunk(2, dim=-1)
         return forward, backward
 
-    def compile(self, *args: object, **kwargs: object) -> None:
-        """Does nothing: the number of steps differs between batches, and each would be compiled."""
+    @property
+    def compiled_alone(self) -> list[nn.Module]:
+        """Nothing: the number of steps differs between batches, and each would be compiled."""
+        return []
 
     def unembed(self, states: Float[Tensor, "*N d"]) -> Float[Tensor, "*N V"]:
         """Returns the logits for states of one direction; both directions share the weights."""

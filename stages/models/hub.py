@@ -19,7 +19,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttenti
 from stages.core import paths
 from stages.core.limited import limited
 from stages.models._backbone import Backbone, Settings
-from stages.models._documents import Documents, documents_of, pairs_of
+from stages.models._documents import documents_of, pairs_of, together
 from stages.models._generation import Decoding, continued, prompts
 from stages.models._published_checkpoint import (
     PublishedModel,
@@ -65,7 +65,7 @@ class Hub(Backbone):
     published without the head (a sentence encoder) gets that of its family: logits are products
     with its token embeddings, as in BERT (Devlin et al. 2019, section 3.1), and the layers between
     states and logits are drawn anew, as transformers does. Documents that are packed in a row are
-    run separately.
+    run separately, those of like length together.
     """
 
     is_transformer = True
@@ -152,9 +152,16 @@ class Hub(Backbone):
         ids, segment_ids = batch.input_ids, batch.segment_ids
         if batch.document_ids.max() <= 1:
             return self._states(ids, (batch.document_ids != PADDING).long(), segment_ids)
-        documents = documents_of(batch.document_ids)
-        segment_ids = None if segment_ids is None else documents.apart(segment_ids)
-        return documents.together(self._states(documents.apart(ids), documents.mask, segment_ids))
+        groups = documents_of(batch.document_ids)
+        states = [
+            self._states(
+                group.apart(ids),
+                group.mask,
+                None if segment_ids is None else group.apart(segment_ids),
+            )
+            for group in groups
+        ]
+        return together(groups, states, ids)
 
     def _states(
         self, ids: Int[Tensor, "N L"], mask: Int[Tensor, "N L"], segment_ids: Tensor | None = None
@@ -170,25 +177,29 @@ class Hub(Backbone):
     def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
         """The decoder's states, which attend to the encoder's of the same document; zeros at
         padding."""
-        assert batch.decoder_input_ids is not None
-        read, written = self._pairs(batch)
-        memory = self._states(read.apart(batch.input_ids), read.mask)
-        decoded = self.model.get_decoder()(
-            input_ids=written.apart(batch.decoder_input_ids),
-            encoder_hidden_states=memory,
-            encoder_attention_mask=read.mask,
-            return_dict=True,
-        )
-        return written.together(decoded.last_hidden_state)
-
-    @staticmethod
-    def _pairs(batch: Batch) -> tuple[Documents, Documents]:
-        assert batch.decoder_document_ids is not None
-        return pairs_of(batch.document_ids, batch.decoder_document_ids)
+        assert batch.decoder_input_ids is not None and batch.decoder_document_ids is not None
+        groups = pairs_of(batch.document_ids, batch.decoder_document_ids)
+        states = [
+            self.model.get_decoder()(
+                input_ids=written.apart(batch.decoder_input_ids),
+                encoder_hidden_states=self._states(read.apart(batch.input_ids), read.mask),
+                encoder_attention_mask=read.mask,
+                return_dict=True,
+            ).last_hidden_state
+            for read, written in groups
+        ]
+        return together([written for _, written in groups], states, batch.decoder_input_ids)
 
     @property
     def _reader(self) -> PublishedModel:
         return reader_of(self.model, self.config)
+
+    @property
+    def compiled_alone(self) -> list[nn.Module]:
+        """The parts that compute states: which documents of packed rows go together is worked out
+        on the host."""
+        has_decoder = self.architecture == "encoder_decoder" and self._has_decoder
+        return [self._reader, *([self.model.get_decoder()] if has_decoder else [])]
 
     def add_pretraining_layers(self) -> None:
         """Add the layers that compute an encoder's logits over the vocabulary.

@@ -11,14 +11,21 @@ from torch.autograd.function import once_differentiable
 from stages.text.batch import IGNORE_INDEX
 
 ROWS_AT_ONCE = 64  # of logits, which stay in a core's cache while they are read several times
+BYTES_AT_ONCE = 2**27  # of float32 copies of logits on a GPU, where few rows would leave it idle
 
 
 def cross_entropy(logits: Float[Tensor, "*N V"], labels: Int[Tensor, "*N"]) -> Float[Tensor, ""]:
     """Returns the cross-entropy summed over all labels except IGNORE_INDEX, in float32."""
     logits, labels = logits.flatten(0, -2), labels.flatten()
+    if torch.compiler.is_compiling():  # compiled code makes no float32 copy of all logits
+        return F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX, reduction="sum")
+    return _CrossEntropy.apply(logits, labels)
+
+
+def _rows_at_once(logits: Float[Tensor, "N V"]) -> int:
     if logits.device.type == "cpu":
-        return _CrossEntropy.apply(logits, labels)
-    return F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX, reduction="sum")
+        return ROWS_AT_ONCE
+    return max(BYTES_AT_ONCE // (torch.float32.itemsize * logits.shape[1]), 1)
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -31,7 +38,8 @@ class _CrossEntropy(torch.autograd.Function):
         learns = ctx.needs_input_grad[0]
         gradient = torch.empty_like(logits) if learns else logits
         losses = []
-        parts = (each.split(ROWS_AT_ONCE) for each in (logits, labels, gradient))
+        rows = _rows_at_once(logits)
+        parts = (each.split(rows) for each in (logits, labels, gradient))
         for some, right, change in zip(*parts, strict=True):
             counted = right != IGNORE_INDEX
             right = right.where(counted, 0)[:, None]
@@ -53,4 +61,6 @@ class _CrossEntropy(torch.autograd.Function):
         ctx: Any, *grad_outputs: Float[Tensor, ""]
     ) -> tuple[Tensor, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient * grad_outputs[0], None  # a scalar, which keeps its own precision
+        # In place, since it is large: torch refuses to go backward a second time. The factor is a
+        # scalar, which keeps its own precision.
+        return gradient.mul_(grad_outputs[0]), None

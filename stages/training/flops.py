@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count, shape_wrapper
 
-from stages.text.batch import PADDING, Batch
+from stages.models._documents import document_lengths, groups_of_like_length
+from stages.text.batch import Batch
 from stages.training.ranks import ALONE, Ranks
 
 CHECKED = 3  # lengths on which the interpolation of operations is checked before it is used
@@ -197,7 +197,7 @@ class FlopsByBatch:
         value = function.value(sizes)
         if value is None or self._has_steps or lengths in self._counted:
             return value
-        is_longer = any(map(operator.gt, _longest(lengths), self._longest))
+        is_longer = any(map(operator.gt, _longest(lengths), self._longest or _longest(lengths)))
         return None if is_longer or self._num_checked < CHECKED else value
 
     def add(self, batches: Sequence[Batch], flops: int) -> None:
@@ -210,7 +210,7 @@ class FlopsByBatch:
             function, *_ = self._of(batches)
         self._num_checked += value == flops
         self._counted.add(lengths)
-        self._longest = _longest([*lengths, self._longest or lengths[0]])
+        self._longest = [*map(max, _longest(lengths), self._longest or _longest(lengths))]
         function.add(sizes, flops)
 
     def _of(
@@ -224,52 +224,52 @@ class FlopsByBatch:
         return function, [sum(each) for each in zip(*sizes, strict=True)], lengths
 
 
-Lengths = tuple[int, ...]  # of rows and of the longest document, as read and then as written
+# The lengths of rows and of the longest document, both as read and as written; and the number of
+# documents and the same lengths for each group of documents, if documents are packed.
+Lengths = tuple[tuple[int, int, int, int], tuple[tuple[int, ...], ...]]
 
 
-def _longest(lengths: Iterable[Sequence[int]]) -> list[int]:
-    return [max(each) for each in zip(*lengths, strict=True)]
+def _longest(lengths: Iterable[Lengths]) -> list[int]:
+    return [max(each) for each in zip(*(of_batch for of_batch, _ in lengths), strict=True)]
 
 
 def _lengths_and_sizes(batch: Batch) -> tuple[Lengths, list[int]]:
     """Returns the lengths of rows and documents, and numbers of which the operations of a model and
     its loss are a linear function: rows, tokens, pairs of tokens that attention compares, targets;
     and the same of documents, for models that read each document of a row separately, padded to the
-    longest or not."""
+    longest of its group or not."""
     rows, length = batch.input_ids.shape
     written = 0 if batch.decoder_input_ids is None else batch.decoder_input_ids.shape[1]
-    read = _document_lengths(batch.document_ids)
-    used = read > 0
-    longest_target = 0
+    sides = [batch.document_ids]
     if batch.decoder_document_ids is not None:
-        targets = _document_lengths(batch.decoder_document_ids)
-        width = min(read.shape[1], targets.shape[1])
-        used[:, :width] &= targets[:, :width] > 0  # a document without a target is left out
-        used[:, width:] = False
-        longest_target = int(targets.max(initial=0))
-    number, longest = int(used.sum()), int(read.max(initial=0, where=used))
+        sides.append(batch.decoder_document_ids)
+    lengths = document_lengths(*sides)
+    # A document without a target is left out.
+    used = np.pad(lengths[lengths.all(axis=2)], ((0, 0), (0, 2 - len(sides))))
+    groups = tuple(
+        (len(group), *used[group].max(axis=0, initial=0).tolist())
+        for group in groups_of_like_length(used)
+    )
+    padded = [sum(each) for each in zip(*(_padded(*group) for group in groups), strict=True)]
+    longest, longest_target = (max(each) for each in list(zip(*groups, strict=True))[1:])
+    is_packed = lengths.shape[1] > 1
     places = (batch.labels, batch.target_positions, batch.boundary_positions, batch.pair_positions)
     sizes = [
         *(1, rows, *_tokens_and_pairs(rows, length, written)),
-        *(int(read.sum()), number, *_tokens_and_pairs(number, longest, longest_target)),
+        *(int(lengths[:, :, 0].sum()), *padded),
         *(0 if each is None else each.numel() for each in places),
         sum(batch.num_targets.values()),
     ]
-    return (length, longest, written, longest_target), sizes
+    return ((length, longest, written, longest_target), groups if is_packed else ()), sizes
+
+
+def _padded(number: int, longest: int, longest_target: int) -> list[int]:
+    return [number, *_tokens_and_pairs(number, longest, longest_target)]
 
 
 def _tokens_and_pairs(rows: int, length: int, written: int) -> list[int]:
     per_row = (length, length**2, written, written**2, length * written)
     return [rows * each for each in per_row]
-
-
-def _document_lengths(document_ids: Int[Tensor, "B T"]) -> Int[np.ndarray, "B K"]:
-    """The number of tokens of each document of each row, without padding."""
-    ids = document_ids.cpu().numpy()
-    width = ids.max(initial=0) + 1
-    of_row = width * np.arange(len(ids))[:, None]
-    counts = np.bincount((ids + of_row).ravel(), minlength=width * len(ids))
-    return counts.reshape(len(ids), width)[:, PADDING + 1 :]
 
 
 @dataclass

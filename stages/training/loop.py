@@ -132,7 +132,7 @@ def train(
     weights = list(model.parameters())
     step_flops = StepFlops(compiles=device.compile, ranks=ranks)
     if device.compile:
-        model.backbone.compile()
+        model.compile()
     saved, saving_s = time.monotonic(), 0.0
     model.train()  # all of it, whatever state its parts were read or built in
     # With several ranks the process that started them handles the death of its parent.

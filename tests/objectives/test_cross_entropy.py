@@ -1,11 +1,16 @@
 """The cross-entropy over a vocabulary, beside torch's own in double precision."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from stages.objectives import _cross_entropy
 from stages.objectives._cross_entropy import ROWS_AT_ONCE, cross_entropy
 from stages.text.batch import IGNORE_INDEX
 
@@ -21,9 +26,53 @@ def logits_and_labels(num_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
     return logits, labels
 
 
+class Allocated(TorchDispatchMode):
+    """Notes the bytes of every new tensor by its type; views are no new tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = dict[torch.dtype, list[int]]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        inputs = (value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor))
+        known = {value.untyped_storage()._cdata for value in inputs}
+        result = func(*args, **(kwargs or {}))
+        for value in tree_leaves(result):
+            if isinstance(value, Tensor) and value.untyped_storage()._cdata not in known:
+                self.bytes.setdefault(value.dtype, []).append(value.untyped_storage().nbytes())
+        return result
+
+
+def test_cross_entropy_on_a_gpu_makes_one_tensor_of_all_logits_which_is_their_gradient() -> None:
+    """By shapes, on torch's device meta, which takes the way of a GPU: 16 x 1,024 tokens."""
+    logits = torch.empty(16, 1024, 32_000, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    with Allocated() as allocated:
+        cross_entropy(logits, torch.empty(16, 1024, dtype=torch.long, device="meta")).backward()
+    largest = {dtype: max(sizes) for dtype, sizes in allocated.bytes.items()}
+    assert largest[torch.float32] < 300e6
+    assert largest.pop(torch.bfloat16) == 2 * logits.numel()
+    assert max(largest.values()) < 300e6
+    assert [size for size in allocated.bytes[torch.bfloat16] if size > 300e6] == [
+        2 * logits.numel()
+    ]
+
+
+def test_cross_entropy_goes_backward_once() -> None:
+    values, labels = logits_and_labels(2)
+    loss = cross_entropy(values.float().requires_grad_(), labels)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("rows_at_once", [ROWS_AT_ONCE, 50])
 @pytest.mark.parametrize("dtype", ROUNDING, ids=str)
 @pytest.mark.parametrize("num_rows", [1, 2, ROWS_AT_ONCE, ROWS_AT_ONCE + 1, 3 * ROWS_AT_ONCE])
-def test_loss_and_gradient_are_those_of_torch(num_rows: int, dtype: torch.dtype) -> None:
+def test_loss_and_gradient_are_those_of_torch(
+    num_rows: int, dtype: torch.dtype, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the number of rows at once, which is another one on a GPU."""
+    monkeypatch.setattr(_cross_entropy, "_rows_at_once", lambda logits: rows_at_once)
     values, labels = logits_and_labels(num_rows)
     gradients, losses = [], []
     for loss_of, logits in (

@@ -1,0 +1,84 @@
+"""What torch's compiler makes of a training step of each objective, printed as JSON. A process of
+its own, since the checks of types in tests are no code that can be compiled.
+
+    python -m tests.training.compiled_steps
+
+Graphs are run as they are: the last part of the compiler, which makes kernels, is left out. What
+was compiled for one model stays, as in a stage that trains several.
+"""
+
+import json
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._dynamo.utils import counters
+from torch.fx import GraphModule
+
+from stages.models._attention import Attention
+from stages.models._heads import ModelWithHead
+from stages.objectives._objective import Objective
+from stages.objectives.distillation import Distillation
+from stages.text.batch import Batch
+from tests.training.trained_by_ranks import built, cases
+
+
+def step(
+    model: ModelWithHead, objective: Objective, batch: Batch
+) -> tuple[Tensor, list[Tensor | None]]:
+    """The loss of a batch and the gradients of all weights."""
+    terms = model(objective.loss, batch).values()
+    loss = torch.stack([weight * total for weight, total in terms]).sum()
+    model.zero_grad()
+    loss.backward()
+    return loss.detach(), [weight.grad for weight in model.parameters()]
+
+
+def compiled(name: str, architecture: str) -> dict[str, Any]:
+    """The graphs of a step, and by how much its results differ from one that is not compiled."""
+    counters.clear()
+    objective, model, data = built(name, architecture, dropout=0.0)
+    batch, *_ = data.micro_batches(0)
+    loss, gradients = step(model.train(), objective, batch)
+    graphs: list[GraphModule] = []
+
+    def backend(graph: GraphModule, inputs: list[Any]) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    model.compile(backend=backend)
+    compiled_loss, compiled_gradients = step(model, objective, batch)
+    num_graphs = len(graphs)
+    step(model, objective, batch)
+    model.backbone.eval()
+    with torch.no_grad():
+        model.backbone(batch)
+    operations = [
+        getattr(node.target, "__name__", "")
+        for graph in graphs[:num_graphs]
+        for node in graph.graph.nodes
+    ]
+    teacher = [objective.teacher] if isinstance(objective, Distillation) else []
+    layers = [layer for part in (model, *teacher) for layer in part.modules()]
+    pairs = zip(gradients, compiled_gradients, strict=True)
+    return {
+        "graphs": num_graphs,
+        "breaks": len(counters["graph_break"]),
+        "attentions": operations.count("scaled_dot_product_attention"),
+        "layers": sum(isinstance(layer, Attention) for layer in layers),
+        "losses": operations.count("cross_entropy"),
+        "graphs for more": len(graphs) - num_graphs,
+        "difference": max(
+            float((one - other).abs().max() / one.abs().max().clamp(min=1e-6))
+            for one, other in [(loss, compiled_loss), *pairs]
+            if one is not None and other is not None
+        ),
+        "same weights": all((one is None) == (other is None) for one, other in pairs),
+    }
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    results = {f"{name} {of}": compiled(name, of) for name, of in cases()}
+    sys.stdout.write(json.dumps(results, indent=1))

@@ -1,0 +1,41 @@
+"""Training with ``compute.compile``: what is compiled."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.trained_by_ranks import cases
+
+pytestmark = pytest.mark.slow
+
+# The logits of targets alone are taken by a mask, whose number of tokens is read from the device.
+BREAKS = {"multi_task": 1}
+
+
+@pytest.fixture(scope="module")
+def steps() -> dict[str, dict[str, Any]]:
+    command = [sys.executable, "-m", "tests.training.compiled_steps"]
+    root = Path(__file__).parents[2]
+    return json.loads(subprocess.run(command, cwd=root, check=True, capture_output=True).stdout)
+
+
+@pytest.mark.parametrize(("name", "architecture"), cases())
+def test_compile_covers_a_step_from_the_batch_to_the_loss(
+    steps: dict[str, dict[str, Any]], name: str, architecture: str
+) -> None:
+    """In one graph with all attention, that of a decoder and of a teacher too, and the loss over
+    the vocabulary. The next step takes the same graph, and the backbone alone, which predicts, has
+    one of its own."""
+    result = steps[f"{name} {architecture}"]
+    assert result["difference"] < 1e-5 and result["same weights"]
+    if architecture == "bilstm":  # the number of whose steps differs between batches
+        assert result["graphs"] == result["graphs for more"] == 0
+        return
+    breaks = BREAKS.get(name, 0)
+    assert (result["graphs"], result["breaks"]) == (1 + 2 * breaks, breaks)
+    assert result["attentions"] == result["layers"] > 0 and result["losses"] > 0
+    assert result["graphs for more"] == 1
