@@ -28,6 +28,7 @@ from stages.evaluation.confusion import ConfusionRecord, Pairs, has_confusion, p
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.examples import examples, shown_trials
 from stages.evaluation.metrics import score
+from stages.evaluation.near_duplicates import near_duplicates
 from stages.evaluation.rare_class import RareClass, rare_class
 from stages.evaluation.records import (
     EpochRecord,
@@ -114,6 +115,8 @@ def main(plan: EvaluationPlan, task: str) -> None:
         write_json(folder / "task.json", about)
         shown = [] if kind.is_own_answer else examples(kind, rows, gold, predictions)
         write_jsonl(folder / "examples.jsonl", shown)
+        train = read_jsonl(paths.examples(task) / "train.jsonl")
+        write_json(folder / "near_duplicates.json", asdict(near_duplicates(rows, train, kind)))
         write(folder / "confusion.csv", ConfusionRecord, records(confused))
         write(folder / "reliability.csv", ReliabilityRecord, reliability(answered))
         write(folder / "coverage.csv", CoverageRecord, covered)

@@ -1,6 +1,6 @@
 """Read a task: labelled examples for training, validation and test, the test labels apart."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from stages.core import paths
@@ -41,6 +41,8 @@ def main(plan: TaskPlan, key: str) -> None:
     except ValueError as error:
         raise ValueError(f"{where}.source: {error}") from None
     check_kind(labelled, kind, where=where)
+    with below(f"{where}.source"):
+        check_groups(labelled)
     with below(f"{where}.task"):
         kind.check_rows(((e.id, e.row) for e in labelled), settings)
     labelled = [e._replace(row=kind.prepared(e.row)) for e in labelled]
@@ -130,6 +132,30 @@ def check_kind(examples: list[Labelled], kind: Kind, *, where: str) -> None:
             raise ValueError(
                 f"{where}.task: {kind.name} needs {needed}, but {example.id} has {given}"
             )
+
+
+def check_groups(examples: Iterable[Labelled]) -> None:
+    """Raises ValueError if a group is in two splits, which is so only if a split is given, or if
+    the groups are too few for a split to have one."""
+    splits_of: dict[str, set[Split]] = defaultdict(set)
+    for example in examples:
+        if example.group is not None:
+            splits_of[example.group].add(example.split)
+    if not splits_of:
+        return
+    if shared := sorted(group for group, splits in splits_of.items() if len(splits) > 1):
+        both = " and ".join(split for split in SPLITS if split in splits_of[shared[0]])
+        raise ValueError(
+            f"group: {len(shared):,} of {len(splits_of):,} groups are in more than one split, such "
+            f"as {shared[0]!r} in {both}; a split that is given keeps its rows"
+        )
+    counts = Counter(split for splits in splits_of.values() for split in splits)
+    if len(counts) < len(SPLITS):
+        counted = ", ".join(f"{counts[split]:,} in {split}" for split in SPLITS)
+        raise ValueError(
+            f"group: {len(splits_of):,} groups are too few to draw three splits ({counted}); "
+            "draw by smaller groups, or give the splits yourself"
+        )
 
 
 def with_enough_rows(

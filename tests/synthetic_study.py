@@ -249,6 +249,8 @@ def write_study(
         write(root / "data/timings/estimates" / f"{task}.csv", EstimateCostRecord, took)
         write_json(root / "data/evaluated" / task / "task.json", about(task))
         write_jsonl(root / "data/evaluated" / task / "examples.jsonl", looked_at(task, params))
+        near = {"num_test": NUM_TEST, "number": 5, "similarity": 0.8, "test": "a b", "train": "b a"}
+        write_json(root / "data/evaluated" / task / "near_duplicates.json", near)
         write(root / "data/evaluated" / task / "confusion.csv", ConfusionRecord, confused(trials))
         reliable = [_reliable(trial) for trial in trials[:: len(params.finetune.seeds)]]
         write(root / "data/evaluated" / task / "reliability.csv", ReliabilityRecord, reliable)
@@ -488,6 +490,7 @@ def estimates_of(params: Params, task: str) -> list[EstimateRecord]:
 def about(task: str) -> dict[str, Any]:
     """Returns the record of prepare_task."""
     return {
+        "task": {"name": "tagging" if task == "tag" else "classification"},
         "kind": "tagging" if task == "tag" else "classification",
         "labels": ["B-CODE", "O"] if task == "tag" else ["a", "b", "c"],
         "num_examples": {"train": 1200, "validation": 200, "test": NUM_TEST},

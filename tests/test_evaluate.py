@@ -12,13 +12,14 @@ import pytest
 
 from stages import evaluate
 from stages.core import paths
-from stages.core.artifacts import Json, read_jsonl, write_json, write_jsonl
+from stages.core.artifacts import Json, read_json, read_jsonl, write_json, write_jsonl
 from stages.core.keys import TrialKey
 from stages.core.plans import EvaluationPlan
 from stages.evaluation import metrics
 from stages.evaluation.calibration import ReliabilityRecord
 from stages.evaluation.confusion import ConfusionRecord
 from stages.evaluation.estimates import EstimateRecord
+from stages.evaluation.near_duplicates import NearDuplicates
 from stages.evaluation.records import (
     CLASSICAL,
     EpochRecord,
@@ -130,6 +131,7 @@ def write_task(kind: str, rows: Sequence[Json], labels: Sequence[Json], metric: 
     write_json(examples / "task.json", about)
     with_ids = [[{"id": f"id{i}", **row} for i, row in enumerate(part)] for part in (rows, labels)]
     write_jsonl(examples / "test.jsonl", with_ids[0])
+    write_jsonl(examples / "train.jsonl", with_ids[0][:1])
     write_jsonl(paths.test_labels("tag"), with_ids[1])
 
 
@@ -144,6 +146,13 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(RIGHT, GOLD)
     write_run(WRONG, ["O O O", "B-Y O", "B-X"])
     write_baseline({1: BASELINE})
+
+
+def test_evaluate_counts_the_test_rows_that_train_almost_has() -> None:
+    evaluated()  # train has the first test row, which has three words; the others have two and one
+    near = NearDuplicates(**read_json(EVALUATED / "near_duplicates.json"))
+    assert (near.number, near.num_test, near.similarity) == (1, 3, 1.0)
+    assert near.test == near.train == "word0 word1 word2"
 
 
 def evaluated() -> list[ScoredTrial]:

@@ -259,6 +259,26 @@ def test_without_duplicates_has_no_held_out_text_in_train(examples: list[Labelle
     assert sum(map(len, kept.values())) + sum(removed.values()) == len(examples)
 
 
+def test_prepare_task_refuses_groups_too_few_for_three_splits() -> None:
+    rows = [f"Review number {i} of it.,{LABELS[i % 3]},user{i % 3}" for i in range(30)]
+    write_table("reviews.csv", "text,label,user", rows)
+    with pytest.raises(
+        ValueError,
+        match=r"tasks.own.source.group: 3 groups are too few to draw .*"
+        r"\(2 in train, 1 in validation, 0 in test\)",
+    ):
+        prepare(source={"group": "user"})
+
+
+def test_prepare_task_refuses_a_group_that_is_also_in_a_given_split() -> None:
+    rows = [f"Review number {i} of it.,{LABELS[i % 3]},user{i}" for i in range(60)]
+    write_table("train.csv", "text,label,user", rows)
+    write_table("test.csv", "text,label,user", ["A late review.,good,user7"])
+    given = {"path": ".", "train": "train.csv", "test": "test.csv", "group": "user"}
+    with pytest.raises(ValueError, match="group: 1 of 60 groups .* such as 'user7' in "):
+        prepare(source=given)
+
+
 def test_prepare_task_removes_what_is_held_out_and_counts_it() -> None:
     train = ["A film.,1", "A  FILM.,0", "More.,1", "Less.,0", "Odd.,1", "Even.,0", "ODD.,1"]
     files = write_splits(train, ["A film.,1", "less.,0"], ["Less.,0", "Other.,1"])

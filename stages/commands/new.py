@@ -72,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
     add("--min-rows-per-class", type=int, default=1, help="rarer classes are left out")
     add("--decimal", choices=get_args(Decimal), help="what separates decimals")
     add("--split", metavar="NAME", help="the column that names splits; none if none does")
+    add("--group", metavar="NAME", help="the column whose equal values are in one split: a user")
     add("--first-choice", choices=("0", "1", "A"), help="what the first choice is called")
     for split in SPLITS:
         add(f"--{split}", metavar="FILE", action="append", default=[], help="in the folder DATA")
@@ -131,6 +132,7 @@ def flags_of(arguments: argparse.Namespace) -> Flags:
         min_rows=arguments.min_rows_per_class,
         decimal=arguments.decimal,
         split=arguments.split,
+        group=arguments.group,
         first_choice=arguments.first_choice,
         splits={split: names for split in SPLITS if (names := getattr(arguments, split))},
         max_tokens=arguments.max_tokens,

@@ -56,6 +56,10 @@ CHOSEN_THRESHOLD = (
     "The scores are of a threshold that was chosen on validation: {second} is predicted where "
     "logits[:, 1] - logits[:, 0] is at least {threshold:.6g}, not where its logit is larger."
 )
+HEAD_AND_TAIL = (
+    "Of texts of more than {max_tokens} tokens it has read the first and the last half of so many. "
+    "The tokenizer cuts their end: shorten them yourself."
+)
 PIPELINES = {
     CAUSAL_LM: "text-generation",
     MASKED_LM: "fill-mask",
@@ -109,6 +113,8 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
             notes.append(CAUSAL_ONLY)
         if isinstance(model.head, PooledHead) and auto_class == TOKEN_LABELS:
             notes.append(TEXTS_BY_TOKENS[model.head.pooling])
+        if setup is not None and getattr(setup.task, "long_texts", "cut") == "head_tail":
+            notes.append(HEAD_AND_TAIL.format(max_tokens=setup.max_tokens))
         if threshold:
             notes.append(CHOSEN_THRESHOLD.format(second=labels[1], threshold=threshold))
         note = " ".join(filter(None, notes))

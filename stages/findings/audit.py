@@ -9,8 +9,10 @@ from statistics import median
 from typing import Any
 
 from stages.core.artifacts import Json
+from stages.core.components import Settings
 from stages.core.params import Method, Params, Run
 from stages.evaluation.metrics import scale_of
+from stages.evaluation.near_duplicates import NOTEWORTHY_SHARE, NearDuplicates
 from stages.evaluation.records import CLASSICAL, InputRecord, ScoredTrial, ScoredTry
 from stages.evaluation.statistics import POWER
 from stages.evaluation.variance import Variance
@@ -21,7 +23,7 @@ from stages.findings.contrasts import Contrast
 from stages.findings.convergence import faults, share_at_edge
 from stages.findings.groups import Group
 from stages.findings.not_compared import NotCompared
-from stages.findings.overlap import NOTEWORTHY, NOTEWORTHY_CUT, most_cut
+from stages.findings.overlap import NOTEWORTHY, NOTEWORTHY_CUT, WITH_LONG_TEXTS, most_cut
 from stages.findings.pretraining_ends import Ending
 from stages.findings.questions import unit_of
 from stages.findings.results import Results
@@ -61,6 +63,7 @@ class Subject(Enum):
     VALIDATION_LABELS = "labels for validation"
     CUT = "cut texts"
     READ_AT = "where labels are read"
+    NEAR_DUPLICATES = "near-duplicates"
     OVERLAP = "overlap"
     PRETRAINING_SEEDS = "pretraining seeds"
     POWER = "power"
@@ -101,8 +104,9 @@ def audit(results: Results) -> dict[Subject, Check]:
         Subject.SHARED_DEFAULTS: shared_defaults(cells, contrasts, results.tries),
         Subject.LABELLED_ROWS: labelled_rows(params, tasks),
         Subject.VALIDATION_LABELS: validation_labels(results.num_labels, tasks),
-        Subject.CUT: cut_texts(results.inputs),
+        Subject.CUT: cut_texts(results.inputs, tasks),
         Subject.READ_AT: read_at(results.inputs),
+        Subject.NEAR_DUPLICATES: near_duplicates(results.near_duplicates),
         Subject.OVERLAP: overlap(
             results.overlap.shares, params.runs, results.scores.external_systems
         ),
@@ -300,13 +304,24 @@ def validation_labels(
     return Check(most > MOST_VALIDATION, {"most": most}, details)
 
 
-def cut_texts(inputs: Mapping[str, Sequence[InputRecord]]) -> Check:
-    """Whether texts are read as a whole."""
+def cut_texts(inputs: Mapping[str, Sequence[InputRecord]], tasks: Mapping[str, Json]) -> Check:
+    """Whether texts are read as a whole. Of tasks with ``long_texts: cut`` the end of long texts is
+    not read."""
     if not any(inputs.values()):
         return NOT_ASKED
     shares = most_cut(inputs)
     most = max(shares.values())
-    return Check(most > NOTEWORTHY_CUT, {"most": most}, [*shares.items()])
+    endless = [
+        task
+        for task, share in shares.items()
+        if share > NOTEWORTHY_CUT and _reads_beginnings(tasks[task]["task"])
+    ]
+    return Check(most > NOTEWORTHY_CUT, {"most": most, "endless": endless}, [*shares.items()])
+
+
+def _reads_beginnings(settings: Settings) -> bool:
+    """Whether a task reads the beginning of long texts alone, and may read their end, too."""
+    return settings["name"] in WITH_LONG_TEXTS and settings.get("long_texts", "cut") == "cut"
 
 
 def read_at(inputs: Mapping[str, Sequence[InputRecord]]) -> Check:
@@ -318,6 +333,12 @@ def read_at(inputs: Mapping[str, Sequence[InputRecord]]) -> Check:
         return NOT_ASKED
     unread = [(run, task, place) for (task, run), place in places.items() if UNREAD in place]
     return Check(bool(unread), {"unread": len(unread), "pairs": len(places)}, unread)
+
+
+def near_duplicates(by_task: Mapping[str, NearDuplicates]) -> Check:
+    """Whether train is free of near-duplicates of test rows."""
+    most = max(of_task.share for of_task in by_task.values())
+    return Check(most > NOTEWORTHY_SHARE, {"most": most}, [*by_task.items()])
 
 
 def overlap(

@@ -12,6 +12,8 @@ from stages.findings.groups import Group
 NOTEWORTHY = 0.03  # of a task's test rows
 UNEQUAL = 0.02  # a difference between two such shares
 NOTEWORTHY_CUT = 0.05  # of a split's rows
+# Tasks with the setting ``long_texts``.
+WITH_LONG_TEXTS = ("classification", "multi_label", "regression")
 
 Text = tuple[str, str]  # a corpus and the tokenizer that it was encoded with
 

@@ -16,6 +16,7 @@ from stages.evaluation.calibration import CoverageRecord, ReliabilityRecord
 from stages.evaluation.confusion import ConfusionRecord
 from stages.evaluation.estimates import Estimates
 from stages.evaluation.moderation import Moderation
+from stages.evaluation.near_duplicates import NearDuplicates
 from stages.evaluation.records import (
     CostRecord,
     EpochRecord,
@@ -59,6 +60,7 @@ class Results:
     finetuning_costs: dict[TrialKey, CostRecord]
     tasks: dict[str, Json]  # task.json of each task: num_examples, labels, ...
     examples: dict[str, list[Json]]  # of each task; see ``evaluation.examples``
+    near_duplicates: dict[str, NearDuplicates]  # of each task
     confusion: dict[str, list[ConfusionRecord]]  # of each task
     reliability: dict[str, list[ReliabilityRecord]]  # of each task
     coverage: dict[str, list[CoverageRecord]]  # of each task
@@ -251,6 +253,10 @@ def load(params: Params) -> Results:
         finetuning_costs=finetuning,
         tasks=tasks,
         examples=examples,
+        near_duplicates={
+            task: NearDuplicates(**_json(paths.EVALUATED / task / "near_duplicates.json"))
+            for task in params.tasks
+        },
         confusion={
             task: read(paths.EVALUATED / task / "confusion.csv", ConfusionRecord)
             for task in params.tasks

@@ -15,7 +15,7 @@ from stages.core.artifacts import Json
 from stages.kinds._column import HOT, LABELS, MOST_LABELS, TEXT_WORDS, TEXTS, Column, words_of_name
 from stages.kinds._kind import KINDS, Kind
 from stages.proposal.flags import Flags, flag_of, roles_of
-from stages.sources._columns import NONE
+from stages.sources._columns import GROUP, NONE
 from stages.sources._formats import Record
 
 MOST_RATINGS = 20  # different whole numbers that may be classes
@@ -64,6 +64,7 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
     predicted from what.
     """
     given = [name for names in flags.columns.values() for name in _list(names)]
+    given += [flags.group] if flags.group else []
     for name in given:
         if name not in columns:
             raise ValueError(f"{place}: no column {name!r}; there are: {', '.join(columns)}")
@@ -94,9 +95,11 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
         )
     targets = [columns[name] for name in _list(names[kind.target])]
     settings = _settings(kind.name, targets[0], len(targets), flags, columns, notes)
-    shown = {name: column for name, column in columns.items() if name != split}
+    settings |= {"split": split} if split else {}
+    settings |= {GROUP: flags.group} if flags.group else {}
+    shown = {name: c for name, c in columns.items() if name not in (split, flags.group)}
     _note(kind.name, names, targets[0], shown, notes)
-    return Guess(kind.name, names, settings | ({"split": split} if split else {}))
+    return Guess(kind.name, names, settings)
 
 
 def _settings(

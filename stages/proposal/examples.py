@@ -12,7 +12,13 @@ from stages.core.components import below
 from stages.kinds._kind import KINDS, SPLITS, Kind, Split, settings_of
 from stages.kinds._labels import NO_LABEL_SIGNS, alike, signs_of_none
 from stages.kinds._tags import OUTSIDES, split_tag, written_as
-from stages.prepare_task import check_kind, count_labels, with_enough_rows, without_duplicates
+from stages.prepare_task import (
+    check_groups,
+    check_kind,
+    count_labels,
+    with_enough_rows,
+    without_duplicates,
+)
 from stages.proposal.columns import Guess
 from stages.proposal.files import files_of
 from stages.proposal.flags import WORDS, Flags
@@ -95,6 +101,7 @@ def read_examples(source: Json, kind: Kind, notes: list[str], min_rows: int) -> 
         notes.append(f"Left out as signs for no label: {shown}. (--no-label SIGN,... or '')")
         labelled = [example for file in files_of(source) for example in file.examples(kind)]
     with below(f"{files_of(source)[0].path}: source"):
+        check_groups(labelled)
         labelled = with_enough_rows(labelled, kind, source, min_rows)
     labelled = [example._replace(row=kind.prepared(example.row)) for example in labelled]
     by_split, removed = without_duplicates(labelled, kind)

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from stages.evaluation.near_duplicates import near_duplicates
 from stages.kinds._kind import SPLITS
 from stages.proposal.examples import TOKENS_PER_WORD, Examples
+from stages.sources._columns import GROUP
 
 SHOWN_LABELS = 8
 UNEVEN = 5  # times as many rows of the largest class as of the smallest
@@ -15,13 +17,15 @@ FEW_TEST_SCORES = 100  # test rows, for metrics other than a share of right answ
 MANY_CUT = 0.01
 ODD_LINES = 10  # fewest lines of a text that is suspicious
 NORMAL_95 = 1.96
+MOST_COMPARED = {"train": 20_000, "test": 2_000}  # rows that are searched for near-duplicates
 
 
 def facts(examples: Examples, max_tokens: int, *, given: set[str]) -> Iterator[str]:
     """Yields sentences about the rows; ``given`` are the splits that have files, or ``split`` if a
     column names them."""
     counted = ", ".join(f"{examples.num[split]:,} {split}" for split in SPLITS)
-    how = "drawn by a hash of the input, 80/10/10"
+    group = examples.source.get(GROUP)
+    how = f"drawn by a hash of {group or 'the input'}, 80/10/10"
     if "split" in given:
         how = "as the column has them; a split that it does not name is drawn from train"
     elif given - {"train"}:
@@ -32,6 +36,7 @@ def facts(examples: Examples, max_tokens: int, *, given: set[str]) -> Iterator[s
     yield from _lengths(examples, max_tokens)
     yield from _swallowed(examples)
     yield from _duplicates(examples)
+    yield from _near_duplicates(examples)
     yield f"Script: {examples.script.title()}."
     num_test = examples.num["test"]
     has_accuracy = examples.kind.stratified or examples.kind.right_if is not None
@@ -83,6 +88,18 @@ def _swallowed(examples: Examples) -> Iterator[str]:
             f"{(lines >= ODD_LINES).sum():,} texts go over {ODD_LINES} to {lines.max():,} lines, "
             "most over one: quotation marks that do not close may have swallowed rows (longest: "
             f"{rows[int(np.argmax(lines))].id})."
+        )
+
+
+def _near_duplicates(examples: Examples) -> Iterator[str]:
+    test = [example.row for example in examples.by_split["test"][: MOST_COMPARED["test"]]]
+    train = [example.row for example in examples.by_split["train"][: MOST_COMPARED["train"]]]
+    similar = near_duplicates(test, train, examples.kind)
+    if similar.number:
+        of_rows = f"{similar.number:,} of {similar.num_test:,} test rows"
+        yield (
+            f"{of_rows} have a near-duplicate in train, such as {similar.example}. If rows of one "
+            "user or document belong together, --group NAME draws them into one split."
         )
 
 

@@ -47,6 +47,7 @@ class Flags:
     min_rows: int = 1  # of a class
     decimal: Decimal | None = None
     split: str | None = None  # the column that names splits, or none
+    group: str | None = None  # the column whose equal values are drawn into one split
     first_choice: Literal["0", "1", "A"] | None = None
     splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files of the folder
     max_tokens: int | None = None

@@ -13,6 +13,7 @@ from stages.core.artifacts import Json
 from stages.core.parallel import cores
 from stages.core.params import NAME, Task
 from stages.core.text_files import NotUtf8Error, encoding_of
+from stages.findings.overlap import WITH_LONG_TEXTS
 from stages.kinds._cells import EmptyCellError, short
 from stages.kinds._column import structured
 from stages.kinds._kind import KINDS, SPLITS, Split, settings_of
@@ -29,7 +30,7 @@ from stages.proposal.files import files_of, source_of
 from stages.proposal.flags import Flags, flag_of, roles_of
 from stages.proposal.public import about_published, fetch_candidate, fitting
 from stages.proposal.study import MOST_TAGS_PROBED, Study, architectures_of, entries, written
-from stages.sources._columns import EMPTY_CELLS, NONE
+from stages.sources._columns import EMPTY_CELLS, GROUP, NONE
 from stages.sources._formats import format_of
 from stages.sources.files import PARALLEL
 
@@ -37,6 +38,7 @@ MOST_ROWS: dict[Split, int] = {"train": 20_000, "validation": 400, "test": 2_000
 LEAST_QA_TOKENS = 128  # a question, and a window of its context
 SHOWN_ROWS = 3
 RARE, RARE_OF_EVEN = 0.1, 0.5  # a rare class has a smaller share, and less of an even share
+MANY_LONG = 0.1  # share of texts that are cut, above which their end is read, too
 MOST_THREADS = 8  # more threads do not make such small models faster
 Measure = Callable[[Json, Sequence[Budget], int], Pace]
 
@@ -67,6 +69,12 @@ def propose(
     max_tokens = flags.max_tokens or examples.fitting_tokens()
     if guessed.kind == "span_qa" and flags.max_tokens is None:
         max_tokens = LEAST_QA_TOKENS
+    if guessed.kind in WITH_LONG_TEXTS and examples.share_cut(max_tokens) > MANY_LONG:
+        task["long_texts"] = "head_tail"
+        notes.append(
+            f"{examples.share_cut(max_tokens):.0%} of the texts are cut: long_texts is head_tail, "
+            "by which half of what is read is a text's beginning and half its end."
+        )
     num = _numbers(examples, flags)
     _check(examples, task, num)
     given = {"split", *SPLITS} & examples.source.keys()
@@ -167,6 +175,10 @@ def _read(data: Path, flags: Flags, notes: list[str]) -> tuple[Guess, Examples]:
         source = source_of(data, flags, notes)
         guessed = _guess(source, flags, notes)
         roles = roles_of(KINDS[guessed.kind])
+        if flags.group and GROUP not in guessed.settings:
+            raise ValueError(
+                "--group: files of words by line and parallel files have no such column"
+            )
         if unread := [flag_of(role) for role in flags.columns if role not in roles]:
             raise ValueError(f"{unread[0]}: {guessed.kind} has {', '.join(map(flag_of, roles))}")
         return guessed, _examples(source, guessed, flags, notes)

@@ -1,15 +1,16 @@
 """Makes rows of a kind from records of data, by the names of the data's columns."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field, make_dataclass, replace
 from typing import Any, Literal
 
 from stages.core.artifacts import Json
-from stages.kinds._cells import EmptyCellError
-from stages.kinds._kind import KINDS, Kind, settings_of
+from stages.kinds._cells import EmptyCellError, text_of
+from stages.kinds._kind import KINDS, SPLITS, Kind, Split, settings_of
 
 NONE = "none"
 EMPTY_CELLS = "empty_cells"
+GROUP = "group"
 Cells = Mapping[str, Any]  # the cells of a record, by the names of its columns
 
 
@@ -31,7 +32,8 @@ TEXT, WORDS = _Text(), _Words()
 class Columns:
     """The settings that map data to rows: the column of the data for each column of a row
     (``translation.de`` is ``de`` in the objects of the column ``translation``), how cells are read
-    (``tag_scheme``), and whether a row that lacks a cell is refused or left out (``empty_cells``).
+    (``tag_scheme``), whether a row that lacks a cell is refused or left out (``empty_cells``), and
+    the column by which splits are drawn (``group``).
 
     Every method raises ValueError that begins with ``place``, the file and the line.
     """
@@ -70,21 +72,38 @@ class Columns:
         leave out."""
         kind = self._configured(kind)
         row: Json = {}
-        for column, name in self.of(kind):
-            if isinstance(name, str):
-                value, shown = cell(cells, name, place), name
-            else:
-                value, shown = {n: cell(cells, n, place) for n in name}, ", ".join(name)
-            if not kind.target and isinstance(value, str) and not value.strip():
-                return None
-            try:
-                row[column] = kind.read(column, value, row, f"{place}: {shown}")
-            except EmptyCellError as error:
-                if getattr(self, EMPTY_CELLS) == "skip":
+        try:
+            for column, name in self.of(kind):
+                if isinstance(name, str):
+                    value, shown = cell(cells, name, place), name
+                else:
+                    value, shown = {n: cell(cells, n, place) for n in name}, ", ".join(name)
+                if not kind.target and isinstance(value, str) and not value.strip():
                     return None
-                hint = f"`{EMPTY_CELLS}: skip` leaves out such rows"
-                raise EmptyCellError(f"{error}; {hint}") from None
+                row[column] = kind.read(column, value, row, f"{place}: {shown}")
+            self.group_of(cells, place)
+        except EmptyCellError as error:
+            if getattr(self, EMPTY_CELLS) == "skip":
+                return None
+            hint = f"`{EMPTY_CELLS}: skip` leaves out such rows"
+            raise EmptyCellError(f"{error}; {hint}") from None
         return kind.checked(row, place)
+
+    def group_of(self, cells: Cells, place: str) -> str | None:
+        """Returns the value of a record in the column ``group``, or None if no column is named.
+
+        Raises EmptyCellError, since a row without a group may belong to any.
+        """
+        name = self.name_of(GROUP)
+        return None if name == NONE else text_of(cell(cells, name, place), f"{place}: {name}")
+
+    def check_group(self, given: Collection[Split]) -> None:
+        """Raises ValueError if groups are named although all splits are ``given``."""
+        if self.name_of(GROUP) != NONE and set(given) == set(SPLITS):
+            raise ValueError(
+                f"{GROUP}: train, validation and test are given, so that none is drawn; leave it "
+                "out, or leave out a split that shall be drawn from train"
+            )
 
     def _configured(self, kind: Kind) -> Kind:
         """Returns the kind with these settings for reading cells."""
@@ -94,7 +113,8 @@ class Columns:
 
 def _fields() -> list[tuple[str, Any, Any]]:
     """Returns every kind's columns and settings for reading cells, with their defaults, and
-    ``empty_cells``. A required column has its own name; an optional one is not read."""
+    ``empty_cells`` and ``group``. A required column has its own name; an optional one is not
+    read."""
     columns = {column: column for kind in KINDS.values() for column in (*kind.inputs, kind.target)}
     columns |= {column: NONE for kind in KINDS.values() for column in kind.optional}
     gathered = {column for kind in KINDS.values() for column in kind.gathered}
@@ -108,6 +128,7 @@ def _fields() -> list[tuple[str, Any, Any]]:
         ),
         *((key, each.annotation, field(default=each.default)) for key, each in settings.items()),
         (EMPTY_CELLS, Literal["refuse", "skip"], field(default="refuse")),
+        (GROUP, str, field(default=NONE)),
     ]
 
 

@@ -57,8 +57,10 @@ class SourceFile:
         if self.format == "txt" and columns != {"text"}:
             raise ValueError(f"{self.path}: a txt file has no labels; if it has, name its `format`")
         for record, row in self._rows(self.records(), kind):
-            split = drawn_from_train(self.split_of(record), kind.group_key(row), self.given)
-            yield Labelled(f"{self.name}:{record.key}", split, row)
+            group = self._group_of(record)
+            key = kind.group_key(row) if group is None else group
+            split = drawn_from_train(self.split_of(record), key, self.given)
+            yield Labelled(f"{self.name}:{record.key}", split, row, group=group)
 
     def parts(self) -> Iterator[Part]:
         """Yields the documents in parts."""
@@ -108,8 +110,10 @@ class SourceFile:
         kind = self._kind_of_documents()
         for record, row in self._rows(parsed, kind):
             (text,) = kind.texts(row)
-            split = self.split_of(record)
-            if self.unit == "file":
+            split, group = self.split_of(record), self._group_of(record)
+            if group is not None:
+                split = drawn_from_train(split, group, self.given)
+            elif self.unit == "file":
                 split = drawn_from_train(split, self.name, self.given)
             elif kind is TEXT:
                 split = document_split(split, text, self.given)
@@ -132,6 +136,9 @@ class SourceFile:
                 raise
             hint = "if its first line names none, give their names: `columns: [...]`"
             raise ValueError(f"{error}; {hint}") from None
+
+    def _group_of(self, record: Record) -> str | None:
+        return self.columns.group_of(record.cells, f"{self.path} {record.place}")
 
     def split_of(self, record: Record) -> Split:
         """Returns the split that the file or its ``split_column`` states, before splits are

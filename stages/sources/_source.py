@@ -29,12 +29,15 @@ class Labelled(NamedTuple):
 
     If the source changed inputs (words that would reveal the answer are masked), ``original`` has
     them unchanged: a model that has read the source may know them. No model sees ``original``.
+
+    Examples of one ``group`` (a user, a document) are to be in one split.
     """
 
     id: str
     split: Split
     row: Json
     original: Json | None = None
+    group: str | None = None
 
 
 class Part(NamedTuple):

@@ -24,8 +24,9 @@ class Files(Source):
     ``path`` is a file or a folder. ``train``, ``validation`` and ``test`` name files in the folder,
     one or a list. A split without a file is drawn from the files of train, or from all files of the
     folder if no split has one. The draw is a hash of the input (of the context for questions), or
-    of the file's name if ``unit`` is ``file``. ``format`` is needed if the files' names do not show
-    it.
+    of the file's name if ``unit`` is ``file``, or of the value in the column ``group``, so that all
+    rows of a user, a document or a patient are in one split. ``format`` is needed if the files'
+    names do not show it.
 
     The documents of a corpus are the units of txt files (``unit``; a paragraph ends at a blank
     line), or the column ``text`` of the other formats, or the column ``words`` of conll files.
@@ -118,6 +119,7 @@ class Files(Source):
     def each_file(self) -> Iterator[SourceFile]:
         """Yields the files with the settings for reading them and the splits that are given."""
         given = frozenset(self.splits or self._splits_of_column)
+        self._read.check_group(given)
         return (replace(file, given=given) for file in self._files())
 
     def _files(self) -> Iterator[SourceFile]:

@@ -43,8 +43,8 @@ class Hub(Source):
 
     ``config`` is a configuration in the dataset's README.md or, if it lists none, a subfolder.
     ``train``, ``validation`` and ``test`` are the dataset's names of the splits; a split that is
-    ``none`` is drawn from train by a hash, as for files. The settings of columns are those of
-    files. A label that the dataset gives as a number is replaced by its name.
+    ``none`` is drawn from train by a hash, as for files. The settings of columns and ``group`` are
+    those of files. A label that the dataset gives as a number is replaced by its name.
 
     Raises ValueError for data that cannot be loaded or read, and for a row that is no example.
     """
@@ -72,6 +72,7 @@ class Hub(Source):
         self.splits: dict[Split, str] = {
             split: name for split, name in named.items() if name != NONE
         }
+        naming.check_group(self.splits)
         _refuse_outside(config, "config: the files")
         if train == NONE:
             raise ValueError("train: name the dataset's split; the others can be drawn from it")
@@ -107,9 +108,9 @@ class Hub(Source):
             yield Document(id, drawn, sentences_of(text))
 
     def _texts(self, split: Split) -> Iterator[tuple[str, Split, str]]:
-        for id, drawn, row, _ in self._examples(split, TEXT):
-            (text,) = TEXT.texts(row)
-            yield id, drawn, text
+        for example in self._examples(split, TEXT):
+            (text,) = TEXT.texts(example.row)
+            yield example.id, example.split, text
 
     def _examples(self, split: Split, kind: Kind) -> Iterator[Labelled]:
         name = self.splits[split]
@@ -125,8 +126,10 @@ class Hub(Source):
             place = f"{self.title} {name} row {number}"
             row = self._read.row(_named(cells, table.features, columns, place), kind, place)
             if row is not None:
-                drawn = drawn_from_train(split, kind.group_key(row), self.splits)
-                yield Labelled(f"{name}:{number}", drawn, row)
+                group = self._read.group_of(cells, place)
+                key = kind.group_key(row) if group is None else group
+                drawn = drawn_from_train(split, key, self.splits)
+                yield Labelled(f"{name}:{number}", drawn, row, group=group)
 
     @cached_property
     def _loaded(self) -> Mapping[str, Any]:

@@ -13,7 +13,9 @@ from stages.models._backbone import Backbone, Pooling
 from stages.models._heads import ModelWithHead, PooledHead, at_least_float32
 from stages.tasks._task import Example, Task
 from stages.text.batch import Batch
-from stages.text.tokenizer import TaskTokenizer
+from stages.text.tokenizer import TaskTokenizer, Wrapped, longest_first
+
+LongTexts = Literal["cut", "head_tail"]  # what is read of a text that is too long
 
 
 class PooledTask(Task):
@@ -25,7 +27,9 @@ class PooledTask(Task):
     forward half has read all of the text, as in a recurrent classifier (Dai and Le 2015). If both
     are equally good, the mean is kept.
 
-    If a pair is too long, the longer text is cut first.
+    If a pair is too long, the longer text is cut first. ``long_texts: cut`` reads the beginning of
+    a text that is cut, and ``head_tail`` reads half of the tokens at its beginning and half at its
+    end (Sun et al. 2019, section 5.3.1, who read 128 and 382 tokens of 512).
     """
 
     num_outputs = 1
@@ -40,10 +44,12 @@ class PooledTask(Task):
         *,
         pooling: Literal["auto", "mean", "first", "last"],
         dropout: float,
+        long_texts: LongTexts = "cut",
     ) -> None:
         super().__init__(labels, tokenizer, max_tokens)
         self.pooling: Pooling = "mean" if pooling == "auto" else pooling
         self.dropout = dropout
+        self.long_texts = long_texts
 
     @classmethod
     def check_read(  # type: ignore[override]
@@ -74,6 +80,16 @@ class PooledTask(Task):
             pooling=self.pooling,
         )
 
+    def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> Wrapped:
+        wrapped = super().wrap(text, pair)
+        if self.long_texts == "cut" or not wrapped.num_cut:
+            return wrapped
+        texts = [text] if pair is None else [text, pair]
+        lengths = [len(each) for each in texts]
+        shares = longest_first(lengths, sum(lengths) - wrapped.num_cut)
+        ends = [head_and_tail(each, share) for each, share in zip(texts, shares, strict=True)]
+        return wrapped._replace(ids=self.tokenizer.wrap(*ends))
+
     def target_of(self, row: Row) -> np.ndarray:
         """Returns the label of a row, as an array [1], or IGNORE_INDEX or NaN if it is unknown."""
         raise AssertionError("a task whose rows are no texts or pairs encodes them itself")
@@ -100,3 +116,10 @@ class PooledTask(Task):
         states = at_least_float32(model.backbone(batch))
         with torch.autocast(states.device.type, enabled=False):
             return model.head(states, batch.document_ids).squeeze(-1)
+
+
+def head_and_tail(ids: Sequence[int], length: int) -> list[int]:
+    """Returns ``length`` of a text's ids, which are no fewer: half of them from its beginning and
+    half from its end, and the odd one from its beginning."""
+    tail = length // 2
+    return [*ids[: length - tail], *ids[len(ids) - tail :]]

@@ -12,7 +12,7 @@ from stages.kinds._cells import Row
 from stages.kinds._text_form import verbalised
 from stages.kinds.classification import BY_VALIDATION, POSITIVE_F1, LabelledText
 from stages.models._heads import ModelWithHead, at_least_float32
-from stages.tasks._pooled import PooledTask
+from stages.tasks._pooled import LongTexts, PooledTask
 from stages.tasks._task import Example, Predicted, balanced, cross_entropy, label_weights
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import TaskTokenizer
@@ -25,8 +25,8 @@ class Classification(PooledTask):
     """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or the tokenizer's own special
     tokens; one state predicts a label.
 
-    ``pooling`` decides which states are tried (``PooledTask``). If a pair is too long, the longer
-    text is cut first.
+    ``pooling`` decides which states are tried, and ``long_texts`` what is read of a text that is
+    too long (``PooledTask``). If a pair is too long, the longer text is cut first.
 
     ``verbalisers`` are ``label=words``: the words for a label in a prompt or in a written answer. A
     label without a verbaliser is its own text, with blanks for underscores.
@@ -41,7 +41,8 @@ class Classification(PooledTask):
     label from which it is predicted, so that the metric on validation is best
     (``trials/thresholds.py``). With 0.5 the more probable label is predicted.
 
-    Neither has an effect where answers are written as text or prompted for.
+    These settings have no effect where answers are written as text or prompted for, nor has
+    ``long_texts``.
     """
 
     kind = LabelledText()
@@ -61,8 +62,16 @@ class Classification(PooledTask):
         positive: str = NO_POSITIVE,
         class_weights: Literal["none", "balanced"] = "none",
         threshold: float | Literal["validation"] = EVEN,
+        long_texts: LongTexts = "cut",
     ) -> None:
-        super().__init__(labels, tokenizer, max_tokens, pooling=pooling, dropout=dropout)
+        super().__init__(
+            labels,
+            tokenizer,
+            max_tokens,
+            pooling=pooling,
+            dropout=dropout,
+            long_texts=long_texts,
+        )
         self.num_outputs = len(labels)
         self.class_weights, self.threshold = class_weights, threshold
 

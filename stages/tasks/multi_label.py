@@ -13,7 +13,7 @@ from stages.kinds._cells import Row
 from stages.kinds._text_form import verbalised
 from stages.kinds.multi_label import TextWithLabels, written
 from stages.models._heads import ModelWithHead, at_least_float32
-from stages.tasks._pooled import PooledTask
+from stages.tasks._pooled import LongTexts, PooledTask
 from stages.tasks._task import Example, Predicted
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import TaskTokenizer
@@ -44,8 +44,16 @@ class MultiLabel(PooledTask):
         threshold: float = 0.5,
         verbalisers: Sequence[str] = (),
         metric: Literal["micro_f1", "macro_f1_of_labels"] = "micro_f1",
+        long_texts: LongTexts = "cut",
     ) -> None:
-        super().__init__(labels, tokenizer, max_tokens, pooling=pooling, dropout=dropout)
+        super().__init__(
+            labels,
+            tokenizer,
+            max_tokens,
+            pooling=pooling,
+            dropout=dropout,
+            long_texts=long_texts,
+        )
         self.num_outputs, self.threshold = len(labels), threshold
 
     @classmethod

@@ -11,7 +11,7 @@ from stages.core.components import Settings
 from stages.kinds._cells import Row
 from stages.kinds.regression import RatedText, written
 from stages.models._heads import ModelWithHead
-from stages.tasks._pooled import PooledTask
+from stages.tasks._pooled import LongTexts, PooledTask
 from stages.tasks._task import Example
 from stages.text.batch import Batch
 from stages.text.tokenizer import TaskTokenizer
@@ -41,8 +41,16 @@ class Regression(PooledTask):
         dropout: float = 0.1,
         text_step: float = 0.2,
         metric: Literal["pearson", "spearman"] = "pearson",
+        long_texts: LongTexts = "cut",
     ) -> None:
-        super().__init__(labels, tokenizer, max_tokens, pooling=pooling, dropout=dropout)
+        super().__init__(
+            labels,
+            tokenizer,
+            max_tokens,
+            pooling=pooling,
+            dropout=dropout,
+            long_texts=long_texts,
+        )
         self.mean, self.std = 0.0, 1.0
 
     @classmethod

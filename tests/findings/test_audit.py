@@ -223,9 +223,24 @@ def with_inputs(results: Results, run: str, **values: Any) -> Results:
 @pytest.mark.parametrize(("rows_cut", "expected"), [(10, False), (11, True)])
 def test_cut_texts(results, rows_cut, expected) -> None:
     """More than 5% of a split's 200 rows are an objection."""
-    check = audit.cut_texts(with_inputs(results, "encoder_mlm", rows_cut=rows_cut).inputs)
+    inputs = with_inputs(results, "encoder_mlm", rows_cut=rows_cut).inputs
+    check = audit.cut_texts(inputs, results.tasks)
     assert check.objection is expected
     assert dict(check.details)["tag"] == check.numbers["most"] == rows_cut / 200
+
+
+def test_cut_texts_names_the_setting_by_which_the_end_of_texts_is_read(results) -> None:
+    records = [replace(record, rows_cut=20) for record in results.inputs["tag"]]
+    cut: dict[str, Any] = dict.fromkeys(("tag", "type", "section"), records)
+
+    def answer(**settings: str) -> str:
+        section = {"task": {"name": "classification", **settings}}
+        check = audit.cut_texts(cut, results.tasks | {"section": section})
+        return told({Subject.CUT: check})[Subject.CUT].answer
+
+    assert "a larger `finetune.max_tokens`" in answer()
+    assert answer().endswith("`long_texts: head_tail` reads their end, too: type, section.")
+    assert answer(long_texts="head_tail").endswith("too: type.")
 
 
 def test_read_at(results) -> None:
@@ -236,6 +251,20 @@ def test_read_at(results) -> None:
     place = task.states_read(Encoder.__new__(Encoder))  # it is named without a look at the model
     check = audit.read_at(with_inputs(results, "decoder_causal", read_at=place).inputs)
     assert check.objection is True and check.details == [("decoder_causal", "tag", place)]
+
+
+def test_near_duplicates(results) -> None:
+    check = checked(results, Subject.NEAR_DUPLICATES)
+    assert check.objection is False and check.numbers["most"] == 0.005
+    assert "`group`" not in told({Subject.NEAR_DUPLICATES: check})[Subject.NEAR_DUPLICATES].answer
+    few = results.near_duplicates
+    task = next(iter(few))
+    check = audit.near_duplicates(few | {task: replace(few[task], number=15)})
+    words = told({Subject.NEAR_DUPLICATES: check})[Subject.NEAR_DUPLICATES]
+    assert check.objection is True and "At most 1.5%" in words.answer and "`group`" in words.answer
+    assert (
+        f"{task}: 15 of 1,000 test rows, such as 'a b' in test, 'b a' in train" in words.details[0]
+    )
 
 
 def test_overlap(results, study) -> None:

@@ -57,6 +57,19 @@ def pairs(num: int = NUM) -> list[Json]:
     ]
 
 
+def test_propose_draws_splits_by_a_group() -> None:
+    rows = [(text, label, f"user{i % 30}") for i, (text, label) in enumerate(texts())]
+    put("reviews.csv", table([("review", "stars", "user"), *rows]))
+    proposal = proposed("reviews.csv", group="user")
+    params = study_of(proposal)
+    assert params.tasks["reviews"].source["group"] == "user"
+    assert any("drawn by a hash of user" in note for note in proposal.notes)
+    prepare(params, "reviews")
+    assert not list(find_faults(params))
+    with pytest.raises(ValueError, match="no column 'author'"):
+        proposed("reviews.csv", group="author")
+
+
 def split_files() -> None:
     rows = texts(90)
     for name, part in (("train", rows[:60]), ("dev", rows[60:75]), ("test_gold", rows[75:])):
@@ -233,6 +246,22 @@ def test_propose_weights_classes_of_which_one_is_rare(num_rare: int, is_weighted
     told = [note for note in proposal.notes if "class_weights" in note]
     assert len(told) == is_weighted
     assert all("The class 'rare' has " in note and " % of the rows" in note for note in told)
+
+
+@pytest.mark.parametrize(("num_long", "reads_ends"), [(9, False), (40, True)])
+def test_propose_reads_the_end_of_texts_where_many_are_cut(num_long: int, reads_ends: bool) -> None:
+    rows = [
+        (f"{text} {'and so on ' * 100}" if i < num_long else text, label)
+        for i, (text, label) in enumerate(texts(200))
+    ]
+    put("mails.csv", table([("mail", "folder"), *rows]))
+    proposal = proposed(Path("mails.csv"))
+    params = study_of(proposal)
+    assert params.finetune.max_tokens == (256 if reads_ends else 32)
+    ends = params.tasks["mails"].task.get("long_texts")
+    assert ends == ("head_tail" if reads_ends else None)
+    assert any("long_texts is head_tail" in note for note in proposal.notes) is reads_ends
+    assert not list(find_faults(params))
 
 
 def test_propose_says_that_an_open_quotation_mark_swallows_rows() -> None:

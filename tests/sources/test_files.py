@@ -101,6 +101,53 @@ def test_documents_of_a_table_are_the_cells_of_a_column(name, content, documents
     assert [d.sentences for d in source(name).documents()] == documents
 
 
+# Groups
+
+
+def write_users(num_users: int = 60) -> None:
+    """Writes four reviews of each user, the last users first."""
+    users = [f"user{i // 4}" for i in reversed(range(4 * num_users))]
+    lines = [f"Review {i} of it.,{'ab'[i % 2]},{user}" for i, user in enumerate(users)]
+    write("reviews.csv", "\n".join(["text,label,user", *lines]))
+
+
+def test_files_draw_all_rows_of_a_group_into_one_split_whatever_other_rows_there_are() -> None:
+    kind = KINDS["classification"]
+
+    def splits() -> dict[str | None, set[str]]:
+        drawn: dict[str | None, set[str]] = {}
+        for example in source("reviews.csv", group="user").examples(kind):
+            drawn.setdefault(example.group, set()).add(example.split)
+        return drawn
+
+    write_users()
+    before = splits()
+    by_input = {example.split for example in source("reviews.csv").examples(kind)}
+    assert by_input == {"train", "validation", "test"}
+    assert Counter(map(len, before.values())) == {1: 60}
+    assert before == {f"user{i}": {split_of(f"user{i}")} for i in range(60)}
+    assert {split for (split,) in before.values()} == {"train", "validation", "test"}
+    write_users(70)
+    assert before.items() <= splits().items()
+    documents = source("reviews.csv", group="user").documents()
+    examples_of = source("reviews.csv", group="user").examples(kind)
+    assert [d.split for d in documents] == [e.split for e in examples_of]
+
+
+def test_files_refuse_a_row_without_a_group_and_groups_without_a_draw() -> None:
+    write("a.csv", "text,label,user\ngood,a,x\nbad,b,\n")
+    with pytest.raises(ValueError, match=r"^a.csv line 3: user is empty; `empty_cells: skip`"):
+        rows("a.csv", group="user")
+    assert len(rows("a.csv", group="user", empty_cells="skip")) == 1
+    with pytest.raises(ValueError, match=r"^a.csv line 2: no column 'author'; there are: text"):
+        rows("a.csv", group="author")
+    write("f/a.csv", "text,label,user\ngood,a,x\n")
+    for split in ("b", "c"):
+        write(f"f/{split}.csv", "text,label,user\nbad,a,y\n")
+    with pytest.raises(ValueError, match="^group: train, validation and test are given"):
+        rows("f", train="a.csv", validation="b.csv", test="c.csv", group="user")
+
+
 # Tables
 
 

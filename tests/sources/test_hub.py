@@ -15,7 +15,8 @@ import huggingface_hub.constants
 import pytest
 from huggingface_hub.utils import close_session
 
-from stages.kinds._kind import KINDS
+from stages.core.artifacts import Json
+from stages.kinds._kind import KINDS, SPLITS
 from stages.sources._source import SOURCES
 from stages.sources.hub import Hub
 
@@ -115,6 +116,17 @@ def test_hub_gives_or_draws_splits() -> None:
     assert texts == [[e.row["text"]] for e in examples]
     with pytest.raises(ValueError, match="^validation: own: unknown 'dev'; Valid: train, test; no"):
         rows("classification", path="own", validation="dev")
+
+
+def test_hub_draws_all_rows_of_a_group_into_one_split() -> None:
+    lines = [f"text {i},{i % 2},user{i % 40}" for i in range(200)]
+    Path("folder").mkdir()
+    Path("folder/train.csv").write_text("\n".join(["text,label,user", *lines]))
+    drawn: Json = {"path": "folder", "validation": "none", "test": "none", "group": "user"}
+    splits = {(e.group, e.split) for e in source(**drawn).examples(KINDS["classification"])}
+    assert len(splits) == 40 and {split for _, split in splits} == set(SPLITS)
+    with pytest.raises(ValueError, match="source: group: train, validation and test are given"):
+        source(path="folder", group="user")
 
 
 def test_hub_reads_a_configuration_of_the_card_or_a_folder() -> None:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from functools import cache
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from stages.tasks._task import Example
+from stages.findings.overlap import WITH_LONG_TEXTS
+from stages.tasks._task import TASKS, Example
 from stages.tasks.classification import Classification
 from stages.text.tokenizer import BOS_ID, EOS_ID
 from tests.models.test_hub import OWN_MARKS, tokenizer_of
@@ -45,6 +47,39 @@ def test_encode_cuts_the_longer_text_of_a_pair() -> None:
             assert shown == text if text == short else text.startswith(shown) and shown
         lengths = map(len, small_tokenizer().encode([short, long]))
         assert example.num_cut == sum(lengths) + 3 - 16
+
+
+def test_encode_reads_the_head_and_the_tail_of_a_long_text_and_short_texts_as_ever() -> None:
+    words = ["a", "class", "function", "returns", "Objects", "of"]
+    long = " ".join([*(words[i * i % 6] for i in range(60)), "is undefined"])
+    marks = small_tokenizer().wrap([])
+    (ids,) = small_tokenizer().encode([long])
+    ends, room = task(17, long_texts="head_tail"), 17 - len(marks)
+    (example,) = ends.encode([{"id": "1", "text": long}])
+    inner = example.tokens[1:-1].tolist()
+    assert len(example.tokens) == 17 and room == 15
+    assert inner[:8] == ids[:8] and inner[8:] == ids[-7:]
+    assert example.num_cut == len(ids) - room
+    pair = {"id": "2", "text": "a class", "text_pair": long}
+    (cut,), (both,) = task(17).encode([pair]), ends.encode([pair])
+    assert both.pair_start is not None
+    assert (both.pair_start, both.num_cut) == (cut.pair_start, cut.num_cut)
+    first, second = np.split(both.tokens, [both.pair_start])
+    assert first.tolist() == cut.tokens[: cut.pair_start].tolist()
+    assert second[:4].tolist() == ids[:4] and second[-5:-1].tolist() == ids[-4:]
+    assert cut.tokens[cut.pair_start : -1].tolist() == ids[: len(second) - 1]
+    short = [{"id": "3", "text": "a class"}, {"id": "4", "text": "a", "text_pair": "a class"}]
+    for one, other in zip(task(17).encode(short), ends.encode(short), strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+
+
+def test_long_texts_is_a_setting_of_the_tasks_for_which_it_is_proposed() -> None:
+    has = {
+        name
+        for name in TASKS.names()
+        if "long_texts" in signature(TASKS.find(name, where="")).parameters
+    }
+    assert has == {*WITH_LONG_TEXTS}
 
 
 WORDS = st.lists(

@@ -194,6 +194,27 @@ def _labelled_rows(check: Check) -> str:
     return _joined([answer, nested])
 
 
+def _cut_texts(check: Check) -> str:
+    answer = f"At most {check.numbers['most']:.1%} of a split's rows are cut"
+    more = "a larger `finetune.max_tokens` reads more of them"
+    ends = ", ".join(check.numbers["endless"])
+    end = f"`long_texts: head_tail` reads their end, too: {ends}"
+    return _joined([answer, more if check.objection else "", end if ends else ""])
+
+
+def _near_duplicates(check: Check) -> str:
+    answer = f"At most {check.numbers['most']:.1%} of a task's test rows have one in train"
+    remedy = "if rows belong together, `group` of the source draws them into one split"
+    return _joined([answer, remedy if check.objection else ""])
+
+
+def _near_duplicate_details(check: Check) -> Iterable[str]:
+    for task, of_task in check.details:
+        if of_task.number:
+            counted = f"{of_task.number:,} of {of_task.num_test:,} test rows"
+            yield f"{task}: {counted}, such as {of_task.example} ({of_task.similarity:.2f})"
+
+
 def _overlap(check: Check) -> str:
     most, public = check.numbers["most"], check.numbers["public"]
     external = check.numbers["external"]
@@ -338,7 +359,7 @@ WORDS: Mapping[
     Subject.CUT: (
         "Are texts read as a whole?",
         "No task is encoded.",
-        "At most {most:.1%} of a split's rows are cut.",
+        _cut_texts,
         lambda check: (f"{task}: {share:.1%}" for task, share in check.details if share),
     ),
     Subject.READ_AT: (
@@ -346,6 +367,12 @@ WORDS: Mapping[
         "No task is encoded.",
         "In {unread} of {pairs} pairs of task and run it is not.",
         _each(lambda unread: "{} on {}: {}".format(*unread)),
+    ),
+    Subject.NEAR_DUPLICATES: (
+        "Is train free of near-duplicates of test rows?",
+        "",
+        _near_duplicates,
+        _near_duplicate_details,
     ),
     Subject.OVERLAP: (
         "Is the training text of pretraining free of test rows?",
