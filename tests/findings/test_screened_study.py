@@ -58,7 +58,7 @@ def test_tables_answers_and_estimates_name_what_is_screened_out(screened: Result
         written = [row for row in estimate_rows(screened) if row["task"] == task]
         assert {row["run"] for row in written if row["screened_out"]} == out
         for card in (card for a in answers(screened) for card in a.cards if card.task == task):
-            said = card.otherwise.partition("screened them out: ")[2].partition(".")[0]
+            said = card.otherwise.partition("so without a score: ")[2].partition(".")[0]
             assert {name for name in RUNS if f"`{name}`" in said} == out
 
 

@@ -214,13 +214,11 @@ def luck(scores: Scores, label_budget: str, methods: Sequence[str]) -> str:
         "Each best score is the highest of several on the same test rows, so it is partly luck."
     ]
     if known:
-        parts.append(f"On average it is too high by {', '.join(known)}.")
+        parts.append(f"On average it is too high, by {', '.join(known)}.")
     if unknown:
         on = f"{len(unknown)} of {num_tasks} tasks" if num_tasks > FEW else ", ".join(unknown)
         where = f" on {on}" if known else ""
-        parts.append(
-            f"How large this is{where} is unknown: a candidate for the best has one trial."
-        )
+        parts.append(f"How much{where} is unknown: a candidate for the best has one trial.")
     return " ".join(parts)
 
 
