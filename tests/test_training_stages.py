@@ -329,8 +329,8 @@ def test_rare_class_with_weights_and_a_threshold(params: Params) -> None:
 
 
 def test_finetune_stores_the_weights_that_ever_train(params: Params) -> None:
-    """Methods that do not fit the run are skipped. In two epochs of gradual unfreezing one of two
-    blocks trains."""
+    """Methods that do not fit the run or leave it out are skipped. In two epochs of gradual
+    unfreezing one of two blocks trains."""
     run = params.runs["encoder_scratch"]
     run = run.model_copy(update={"model": run.model | {"bias": False}})
     full = params.finetune.methods["full"]
@@ -340,13 +340,16 @@ def test_finetune_stores_the_weights_that_ever_train(params: Params) -> None:
         name: full.model_copy(update={"method": {"name": name}, "training": training})
         for name in ("gradual_unfreezing", "bitfit", "lora")
     }
+    probe = params.finetune.methods["linear_probe"]
+    methods["linear_probe"] = probe.model_copy(update={"only": ["another"]})
     study = study_of(params, {"plain": run}, "tag", methods=methods, seeds=[1])
     pretrained(study)
     run_stage(study, finetune, "tag")
 
     folder = Path("data/finetuned/tag/plain")
-    (skipped,) = records.read(folder / "skipped.csv", records.SkippedMethod)
+    skipped, left_out = records.read(folder / "skipped.csv", records.SkippedMethod)
     assert (skipped.run, skipped.method) == ("plain", "bitfit") and "bias" in skipped.reason
+    assert (left_out.method, left_out.reason) == ("linear_probe", "`only` does not list plain")
     gradual, lora = records.read(folder / "trials.csv", records.TrialRecord)
     assert (gradual.method, lora.method) == ("gradual_unfreezing", "lora")
     unfrozen, adapted = (

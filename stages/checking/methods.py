@@ -38,15 +38,21 @@ def fit_faults(
             yield str(error)
             continue
         yield from _training_faults(method, entry, finetune.label_budgets, where)
+        if unknown := [run for run in entry.only or () if run not in runs]:
+            yield from unlisted(unknown[0], runs, f"{where}.only")
+            continue
         for run in entry.runs:
             yield from unlisted(run, runs, f"{where}.runs")
+            if run in runs and (reason := entry.leaves_out(run)):
+                yield f"{where}.runs.{run}: {reason}; add it there, or leave its settings out"
         if method.prompts and entry.text_to_text:
             name = name_of(entry.method)
             yield f"{where}.text_to_text: {name} has its own prompts; leave it out"
         else:
             methods[key] = method
     reasons: Reasons = {
-        (run, task, key): incompatibility(
+        (run, task, key): finetune.methods[key].leaves_out(run)
+        or incompatibility(
             method,
             kind,
             name_of(tasks[task].task),

@@ -381,6 +381,8 @@ class Method(Strict):
     """Training of a trial; required for methods that train, and refused for others."""
     runs: dict[Name, AdaptationChanges] = {}  # type: ignore[valid-type]
     """Settings of ``training`` that differ for single runs, by the names of the runs."""
+    only: Annotated[list[Name], Field(min_length=1)] | None = None
+    """Runs to adapt with this method, by default all."""
     about: Sentence | None = None
     """What the method does, for the report."""
 
@@ -391,7 +393,12 @@ class Method(Strict):
         if changes is not None and training is not None:
             settings = training.model_dump() | changes.model_dump(exclude_unset=True)
             training = Adaptation.model_validate(settings)
-        return self.model_copy(update={"training": training, "runs": {}})
+        return self.model_copy(update={"training": training, "runs": {}, "only": None})
+
+    def leaves_out(self, run: str) -> str | None:
+        """Returns why the entry leaves a run out, or None if it does not. The reason continues a
+        message that begins with the method's name and a colon."""
+        return None if self.only is None or run in self.only else f"`only` does not list {run}"
 
 
 class Screen(Strict):
@@ -432,12 +439,29 @@ class Finetune(Strict):
     screen: Screen | None = None
     """Selection of runs by estimates; without it, every run is fine-tuned."""
 
+    def methods_of(self, run: str) -> list[str]:
+        """Returns the methods that do not leave a run out; some may be incompatible with it."""
+        return [key for key, entry in self.methods.items() if entry.leaves_out(run) is None]
+
 
 class Evaluation(Strict):
     """The section ``evaluation:``."""
 
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
     """Confidence level of intervals."""
+
+
+class AnswerLimits(Strict):
+    """The section ``answer:``, limits on what the report may choose. A classical baseline trains no
+    network and is within all of them. An external system is within none, since its cost is unknown.
+    """
+
+    max_weights_mb: Annotated[Real, Field(gt=0)] | None = None
+    """Largest size of the weights that predictions need, in MB (10^6 bytes)."""
+    max_latency_ms: Annotated[Real, Field(gt=0)] | None = None
+    """Longest time to predict one text, in milliseconds, measured where the study ran."""
+    min_texts_per_s: Annotated[Real, Field(gt=0)] | None = None
+    """Fewest texts predicted per second in batches, measured where the study ran."""
 
 
 class Params(Strict):
@@ -456,6 +480,7 @@ class Params(Strict):
     baselines: dict[Name, Component]
     finetune: Finetune
     evaluation: Evaluation
+    answer: AnswerLimits = AnswerLimits()
 
     @property
     def checkpoints(self) -> list[RunKey]:

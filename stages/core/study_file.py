@@ -19,6 +19,7 @@ from stages.core.components import Settings, describe
 from stages.core.params import (
     HUB,
     NONE,
+    AnswerLimits,
     AnyTokenizer,
     Budget,
     Component,
@@ -203,6 +204,8 @@ class StudyFile(Strict):
     """Methods, label budgets and seeds of fine-tuning."""
     evaluation: Evaluation = Evaluation()
     """Statistics of the report."""
+    answer: AnswerLimits = AnswerLimits()
+    """Limits of size and speed on what the report may choose."""
 
     def resolved(self) -> "Params":
         """Returns the study with the settings of every run and task filled in.
@@ -245,6 +248,7 @@ class StudyFile(Strict):
             baselines=self.baselines,
             finetune=self.finetune,
             evaluation=self.evaluation,
+            answer=self.answer,
         )
 
     def _run(self, entry: RunEntry, where: str) -> Run:

@@ -4,10 +4,13 @@ One rule holds for ties: two choices tie if the interval of their difference inc
 (``tie_of``), and then the cheaper is the better one. Of equal means the cheaper also comes first
 (``preference``). A difference that is significant before correction only is neither a tie nor a
 lead.
+
+With limits of size and speed (``answer:`` of params.yaml) the answer is the best choice within
+them. Where nothing is within them, they are ignored.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import product
@@ -18,6 +21,7 @@ from scipy import special
 from stages.evaluation.moderation import Moderation
 from stages.evaluation.records import CLASSICAL
 from stages.evaluation.statistics import holm, holm_threshold
+from stages.findings.answer_limits import Excesses
 from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
 from stages.findings.costs import total_flops
@@ -70,6 +74,7 @@ class Standing(Enum):
     UNSURE = "model first, ahead before correction only"
     OPEN = "model first, a baseline may be as good"
     BASELINE = "baseline first"
+    BASELINES_ONLY = "a baseline, since no model is within the limits"
     UNTESTED = "not tested against a baseline"
 
 
@@ -78,20 +83,26 @@ class BestRun(Tested):
     """The best run of a task and label budget, compared with the strongest classical baseline.
 
     ``effect`` is the difference to the ``strongest`` baseline. If none fits the task, ``strongest``
-    is None and ``effect`` the mean of the run.
+    is None and ``effect`` the mean of the run. Both are within the limits of the study, unless
+    nothing is.
     """
 
     run: Cell
     strongest: Cell | None
     p_holm: float = 1.0  # corrected for the number of tasks and label budgets
+    baselines_only: bool = False  # only baselines are within the limits, and ``run`` is not
+    left_out: Cell | None = None  # the best of all, if it is outside the limits
 
     @property
     def run_is_ahead(self) -> bool:
-        return self.strongest is None or preference(self.run) < preference(self.strongest)
+        if self.strongest is None:
+            return True
+        return not self.baselines_only and preference(self.run) < preference(self.strongest)
 
     @property
     def best(self) -> Cell:
-        """The run or the baseline, whichever comes first by ``preference``."""
+        """The run or the baseline, whichever comes first by ``preference``; the baseline if only
+        baselines are within the limits."""
         return self.run if self.strongest is None or self.run_is_ahead else self.strongest
 
     @property
@@ -108,6 +119,8 @@ class BestRun(Tested):
 
     @property
     def standing(self) -> Standing:
+        if self.baselines_only:
+            return Standing.BASELINES_ONLY
         if not self.run_is_ahead:
             return Standing.BASELINE
         standings = {
@@ -121,15 +134,18 @@ class BestRun(Tested):
 BestRuns = Mapping[tuple[str, str], BestRun]  # by task and label budget
 
 
-def best_runs(scores: Scores, moderation: Moderation, methods: Sequence[str]) -> BestRuns:
-    """Returns the best run of each task and label budget with one of the ``methods``. A task and
-    label budget without trials of these methods is left out."""
+def best_runs(
+    scores: Scores, moderation: Moderation, methods: Sequence[str], outside: Excesses
+) -> BestRuns:
+    """Returns the best run of each task and label budget with one of the ``methods`` and within the
+    limits; the cells ``outside`` exceed them. A task and label budget without trials of these
+    methods is left out."""
     best_by_place: dict[tuple[str, str], BestRun] = {}
     for task, budget in product(scores.tasks, scores.label_budgets):
         cells = [cell for cell in scores.run_cells(task, budget) if cell.method in methods]
         if cells:
-            run = min(cells, key=preference)
-            best_by_place[task, budget] = with_baseline(run, scores, moderation)
+            baselines = scores.baseline_cells(task, budget)
+            best_by_place[task, budget] = _best_run(cells, baselines, moderation, outside)
     known = {place: best for place, best in best_by_place.items() if best.strongest is not None}
     p_values = [best.effect.p_value for best in known.values()]
     corrected = holm([1.0 if p_value is None else p_value for p_value in p_values])
@@ -142,9 +158,26 @@ def best_runs(scores: Scores, moderation: Moderation, methods: Sequence[str]) ->
     return best_by_place
 
 
-def with_baseline(run: Cell, scores: Scores, moderation: Moderation) -> BestRun:
-    """Returns the run and the strongest classical baseline, which is fitted to the same labels."""
-    baselines = scores.baseline_cells(run.task, run.label_budget)
+def _best_run(
+    runs: Sequence[Cell], baselines: Sequence[Cell], moderation: Moderation, outside: Excesses
+) -> BestRun:
+    runs_within, baselines_within = (
+        [cell for cell in cells if cell not in outside] for cells in (runs, baselines)
+    )
+    if not runs_within and not baselines_within:
+        return with_baseline(min(runs, key=preference), baselines, moderation)
+    run = min(runs_within or runs, key=preference)
+    best_of_all = min([*runs, *baselines], key=preference)
+    return replace(
+        with_baseline(run, baselines_within, moderation),
+        baselines_only=not runs_within,
+        left_out=best_of_all if best_of_all in outside else None,
+    )
+
+
+def with_baseline(run: Cell, baselines: Sequence[Cell], moderation: Moderation) -> BestRun:
+    """Returns the run and the strongest of the baselines of its task and label budget, which are
+    fitted to the same labels."""
     if not baselines:
         return BestRun(run=run, strongest=None, effect=run.mean)
     strongest = min(baselines, key=preference)
@@ -190,23 +223,29 @@ def _rival(best: BestRun, cell: Cell, contrasts: Sequence[Contrast]) -> Rival:
     return Rival(cell, Tie.UNTESTED)
 
 
-def next_best(best: Cell, scores: Scores, methods: Sequence[str]) -> Cell | None:
-    """Returns the best cell of all other runs (with one of the ``methods``) and baselines, or None
-    if there are no others."""
+def next_best(
+    best: Cell, scores: Scores, methods: Sequence[str], outside: Container[Cell] = ()
+) -> Cell | None:
+    """Returns the best cell of all other runs (with one of the ``methods``) and baselines that are
+    not ``outside`` the limits, or None if there are no others."""
     others = [
         cell
         for cell in scores.cells
         if (cell.task, cell.label_budget) == (best.task, best.label_budget)
         and cell.group != best.group
+        and cell not in outside
         and (cell.method in methods or cell.group in scores.baselines)
     ]
     return min(others, key=preference, default=None)
 
 
-def smaller(best: Cell, scores: Scores, methods: Sequence[str]) -> Cell | None:
+def smaller(
+    best: Cell, scores: Scores, methods: Sequence[str], outside: Container[Cell] = ()
+) -> Cell | None:
     """Returns the best cell of the other runs that use fewer parameters, with one of the
-    ``methods``, or None if there is no such run or ``best`` is a baseline. The same run with
-    another method is no other run, although methods add different numbers of parameters."""
+    ``methods`` and not ``outside`` the limits, or None if there is no such run or ``best`` is a
+    baseline. The same run with another method is no other run, although methods add different
+    numbers of parameters."""
     limit = best.amounts["num_params"]
     if best.group in scores.baselines or limit is None:
         return None
@@ -214,16 +253,26 @@ def smaller(best: Cell, scores: Scores, methods: Sequence[str]) -> Cell | None:
     for cell in scores.run_cells(best.task, best.label_budget):
         size = cell.amounts["num_params"]
         is_other = cell.group != best.group and cell.method in methods
-        if is_other and size is not None and size < limit:
+        if is_other and cell not in outside and size is not None and size < limit:
             candidates.append(cell)
     return min(candidates, key=preference, default=None)
 
 
-def cheapest_run(best: Cell, contrasts: Sequence[Contrast], methods: Sequence[str]) -> Cell:
+def cheapest_run(
+    best: Cell,
+    contrasts: Sequence[Contrast],
+    methods: Sequence[str],
+    outside: Container[Cell] = (),
+) -> Cell:
     """Returns the cheapest of the best run and of the runs that are not told apart from it, with
-    one of the ``methods``; the best run if nothing is known to cost less."""
+    one of the ``methods`` and not ``outside`` the limits; the best run if nothing is known to cost
+    less."""
     tied = [contrast.other(best) for contrast in contrasts if tie_of(contrast) is Tie.TIED]
-    here = [c for c in tied if c.label_budget == best.label_budget and c.method in methods]
+    here = [
+        cell
+        for cell in tied
+        if cell.label_budget == best.label_budget and cell.method in methods and cell not in outside
+    ]
     return min([best, *here], key=lambda cell: (cost_of(cell), preference(cell)))
 
 

@@ -148,7 +148,10 @@ def labels_needed(
         if len(numbers) < 2:
             continue
         largest = cells[numbers[-1]]
-        compared = [(n, with_baseline(cells[n], scores, moderation)) for n in numbers]
+        compared = [
+            (n, with_baseline(cell, scores.baseline_cells(task, cell.label_budget), moderation))
+            for n, cell in sorted(cells.items())
+        ]
         *_, (few, many) = pairwise(numbers)
         more = moderation.difference(largest.key, cells[few].key)
         by_place[task, group.name, method] = LabelsNeeded(

@@ -30,6 +30,7 @@ from stages.evaluation.records import (
 )
 from stages.evaluation.screening import ScreenedOut, screened_out
 from stages.findings.amounts import with_amounts
+from stages.findings.answer_limits import Excesses, excesses
 from stages.findings.answers import BestRuns, best_runs
 from stages.findings.axes import AXES
 from stages.findings.carry_over import CarryOver, carry_over
@@ -145,13 +146,20 @@ class Results:
         return by_cell
 
     @cached_property
+    def outside(self) -> Excesses:
+        """The cells outside the limits of ``answer:``, which the answers do not choose from."""
+        return excesses(self.scores, self.costs, self.params.answer)
+
+    @cached_property
     def best_runs(self) -> dict[str | None, BestRuns]:
         """The best run of each task and label budget, by method. The key None has the best run with
         any method."""
-        methods = self.scores.methods
-        of_all = best_runs(self.scores, self.moderation, methods)
-        by_method: dict[str | None, BestRuns] = {None: of_all}
-        return by_method | {m: best_runs(self.scores, self.moderation, [m]) for m in methods}
+        methods_by_key: dict[str | None, Sequence[str]] = {None: self.scores.methods}
+        methods_by_key |= {method: [method] for method in self.scores.methods}
+        return {
+            key: best_runs(self.scores, self.moderation, methods, self.outside)
+            for key, methods in methods_by_key.items()
+        }
 
     @property
     def best_of_tasks(self) -> list[Cell]:

@@ -92,7 +92,7 @@ def finetunings(
         _finetuning(study, key, task, method, backbones[key], texts, stored, flops)
         for key in study.runs
         for task in study.tasks
-        for method in study.finetune.methods
+        for method in study.finetune.methods_of(key)
         if _fits(study, task, method, backbones[key])
     ]
 

@@ -57,7 +57,11 @@ class Stores:
         finetune, from_scratch = plan.finetune, plan.runs[checkpoint.run].from_scratch
         setup = TrialSetup(checkpoint, task, max_tokens=finetune.max_tokens)
         groups = trial_groups(
-            finetune, checkpoint, task, finetune.methods, from_scratch=from_scratch
+            finetune,
+            checkpoint,
+            task,
+            finetune.methods_of(checkpoint.run),
+            from_scratch=from_scratch,
         )
         addresses = addresses_of(finetune, plan.compute, setup, groups)
         return {key for key, address in addresses.items() if stored(finetune, key, address)}

@@ -8,6 +8,7 @@ from stages.core.artifacts import Json
 from stages.core.params import HUB
 
 Budget = int | Literal["all"]
+Probed = Literal["none", "published", "all"]
 STEP_TOKENS = 16 * 128  # of pretraining: rows and their length
 WIDTHS = (128, 256)  # of a model; the second if there is time after all else
 LEAST_STEPS, USUAL_STEPS = 130, 260  # of pretraining
@@ -32,7 +33,7 @@ class Design:
     budgets: tuple[Budget, ...]
     d_model: int = WIDTHS[0]
     published: bool = False  # whether a published checkpoint is among the candidates
-    is_probed: bool = False  # whether frozen states are compared as well
+    probed: Probed = "none"  # runs whose frozen states are compared as well
 
     @property
     def finetuning_seeds(self) -> list[int]:
@@ -63,12 +64,12 @@ class Pace:
                 pretraining += steps * self.step_s[architecture]
         # Measured at the first width; operations grow with its square, at most.
         wider = (design.d_model / WIDTHS[0]) ** 2
-        methods = 1 + PROBE * design.is_probed
-        own = wider * (pretraining + methods * finetuning)
+        own = wider * (pretraining + (1 + PROBE * (design.probed == "all")) * finetuning)
         published = 0.0
         if design.published:
             of_budgets = sum(self.trials_s[HUB, b] for b in design.budgets)
             trials = design.pretraining_seeds * len(design.finetuning_seeds)
+            methods = 1 + PROBE * (design.probed != "none")
             published = START_S + methods * trials * of_budgets
         return FIXED_S + runs * START_S + own + published
 
@@ -96,6 +97,11 @@ def least(architectures: tuple[str, ...], budget: Budget, *, pretrains: bool) ->
     )
 
 
+def with_published(*, can_be_probed: bool) -> Json:
+    """Returns the choices that add a published checkpoint to a design."""
+    return {"published": True, "probed": "published" if can_be_probed else "none"}
+
+
 def fitted(
     architectures: tuple[str, ...],
     budgets: list[Budget],
@@ -106,22 +112,24 @@ def fitted(
     pretrains: bool,
     keep_budgets: bool,
     published: bool = False,
-    is_probed: bool = False,
+    can_be_probed: bool = False,
     must_pretrain: bool = False,
 ) -> Design:
     """Returns the largest study that takes at most ``seconds``. The most informative parts are
     added first.
 
-    ``published`` is whether there is a published checkpoint, ``is_probed`` whether the task can
-    have a linear probe; both are added if the time allows. If the time does not allow both the
+    ``published`` is whether there is a published checkpoint, ``can_be_probed`` whether the task can
+    have a linear probe; both are added if the time allows. The checkpoint always comes with a probe
+    of its own, which costs little. If the time does not allow both the
     checkpoint and pretraining, the checkpoint is kept, since it is more likely to be the best,
     unless the study ``must_pretrain`` on text that the user gave. With ``keep_budgets`` every study
     has all label budgets. If even the smallest study takes longer, it is returned.
     """
     start = least(architectures, budgets[0], pretrains=pretrains)
     design = replace(start, budgets=tuple(budgets)) if keep_budgets else start
+    checkpoint = with_published(can_be_probed=can_be_probed) if published else {}
     if published and pretrains and not must_pretrain:
-        both = replace(design, published=True)
+        both = replace(design, **checkpoint)
         checkpoint_only = replace(both, pretrains=False)
         if pace.seconds(checkpoint_only) <= seconds < pace.seconds(both):
             design, pretrains = checkpoint_only, False
@@ -134,12 +142,12 @@ def fitted(
         return {} if keep_budgets else {"budgets": tuple(budgets[:number])}
 
     changes: list[Json] = [
-        {"published": published},
+        checkpoint,
         {"architectures": architectures},
         {"pretraining_seeds": 2},  # without pretraining, seeds of the weights from scratch
         steps(USUAL_STEPS),
         {"pretraining_seeds": 3},
-        {"is_probed": is_probed},
+        {"probed": "all"} if can_be_probed else {},
         first_budgets(2),
         steps(2 * USUAL_STEPS),
         first_budgets(3),

@@ -22,7 +22,7 @@ from stages.prepare_task import check_labels, sampled
 from stages.proposal.candidates import Candidate
 from stages.proposal.columns import Guess, guess, profile
 from stages.proposal.corpus import choose_corpus
-from stages.proposal.design import Budget, Pace, fitted, label_budgets, least
+from stages.proposal.design import Budget, Pace, fitted, label_budgets, least, with_published
 from stages.proposal.examples import Examples, read_examples, tag_settings, with_columns
 from stages.proposal.exports import SPACY, refuse_exports
 from stages.proposal.facts import facts
@@ -115,13 +115,14 @@ def propose(
         pretrains=text.pretrains,
         keep_budgets=bool(flags.budgets),
         published=is_there,
-        is_probed=study.can_be_probed,
+        can_be_probed=study.can_be_probed,
         must_pretrain=corpus is not None,
     )
     if study.published is not None and is_there:
         kept = tuple(budgets) if flags.budgets else smallest.budgets
         pretrains = text.pretrains and corpus is not None
-        with_it = replace(smallest, published=True, pretrains=pretrains, budgets=kept)
+        checkpoint = with_published(can_be_probed=study.can_be_probed)
+        with_it = replace(smallest, pretrains=pretrains, budgets=kept, **checkpoint)
         notes.append(about_published(study.published, design, pace.seconds(with_it)))
     if text.pretrains and not design.pretrains:
         needed = replace(design, pretrains=True, pretraining_steps=smallest.pretraining_steps)

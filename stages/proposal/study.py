@@ -186,9 +186,10 @@ def _methods(study: Study) -> Json:
     if (checkpoint := _published(study)) is not None:
         full["runs"] = {checkpoint.key: {"lr": PUBLISHED_LR, "min_steps": PUBLISHED_STEPS}}
     methods: Json = {"full": full | {"about": "All weights are trained."}}
-    if design.is_probed:
+    if design.probed != "none":
+        only = {"only": [checkpoint.key]} if checkpoint and design.probed == "published" else {}
         about = "A linear classifier is fitted to the states of the frozen model."
-        methods["linear_probe"] = {"about": about}
+        methods["linear_probe"] = only | {"about": about}
     return methods
 
 

@@ -75,7 +75,11 @@ def _trials(study: Params, pending: Collection[str], stores: Stores) -> list[Uni
         from_scratch = study.runs[checkpoint.run].from_scratch
         if f"finetune@{task}" in pending and (from_scratch or finetune.screen is None):
             for group in trial_groups(
-                finetune, checkpoint, task, finetune.methods, from_scratch=from_scratch
+                finetune,
+                checkpoint,
+                task,
+                finetune.methods_of(checkpoint.run),
+                from_scratch=from_scratch,
             ):
                 groups.append([key for key in group if key not in stored])
     groups = sorted(filter(None, groups), key=work, reverse=True)

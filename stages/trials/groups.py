@@ -147,10 +147,12 @@ def incompatibility_of(
     finetune: Finetune, setup: TrialSetup, backbone: Backbone, method: str
 ) -> str | None:
     """Returns why the method has no trials of this run and task, or None if it has."""
-    text_to_text = finetune.methods[method].text_to_text
+    entry = finetune.methods[method]
+    if reason := entry.leaves_out(setup.checkpoint.run):
+        return reason
     name = setup.task_record["task"]["name"]
     component = method_of(finetune, method)
-    return incompatibility(component, setup.task, name, backbone, text_to_text=text_to_text)
+    return incompatibility(component, setup.task, name, backbone, text_to_text=entry.text_to_text)
 
 
 def work(group: Group) -> tuple[int, float]:

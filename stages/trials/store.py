@@ -102,7 +102,7 @@ class Addresses:
             components.append(f"optimizers/{entry.training.optimizer['name']}")
         depends_on = self._shared | {
             "trial": key._asdict(),
-            "method": entry.model_dump(),
+            "method": entry.model_dump(exclude={"only"}),
             "initial_weights": self._finetune.initial_weights if self._from_scratch else [],
             "code": code_hash("trials/runner", *components),
         }

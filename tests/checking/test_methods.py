@@ -15,6 +15,7 @@ FULL = "finetune.methods.full.method"
 OPTIMIZER = "finetune.methods.full.training.optimizer"
 RUNS = "finetune.methods.full.runs"
 PROBE = "finetune.methods.linear_probe.method"
+ONLY = "finetune.methods.linear_probe.only"
 SMOKE = typed(smoke_with({}))
 
 
@@ -27,6 +28,7 @@ SMOKE = typed(smoke_with({}))
             "pretrain.runs.decoder_causal.objective.name": "bidirectional_lm",
         },
         {FULL: {"name": "prompt", "num_prompt_tokens": 5}},
+        {f"{ONLY}": ["decoder_causal"]},
         {  # The first state of a prefix model has read the whole input.
             "tasks.section.task": {"name": "classification", "pooling": "first"},
             "pretrain.runs.decoder_causal.objective": {"name": "prefix_lm"},
@@ -88,6 +90,16 @@ def test_fit_faults_accept(changes: dict[str, Any]) -> None:
             "finetune.methods.linear_probe.runs",
             "no training",
         ),
+        ({ONLY: ["encoder_mmm"]}, ONLY, "'encoder_mlm'"),
+        ({ONLY: []}, ONLY, "empty"),
+        (
+            {
+                "finetune.methods.full.only": [*SMOKE.runs][1:],
+                f"{RUNS}.encoder_mlm": {"lr": 1e-3},
+            },
+            f"{RUNS}.encoder_mlm",
+            "`only` does not list encoder_mlm",
+        ),
     ],
 )
 def test_fit_faults_have_their_path(changes: dict[str, Any], path: str, word: str) -> None:
@@ -109,6 +121,15 @@ def test_unused_faults_of_a_method_that_fits_no_run_and_runs_that_no_method_fits
         + [f"pretrain.runs.{run}.model" for run in SMOKE.runs]
         + [f"tasks.{task}.task" for task in SMOKE.tasks]
     )
+
+
+def test_unused_faults_of_runs_that_all_methods_leave_out() -> None:
+    runs = ["encoder_mlm", "decoder_causal"]
+    changes = {f"finetune.methods.{name}.only": runs for name in SMOKE.finetune.methods}
+    faults = faults_of(smoke_with(changes))
+    others = [run for run in SMOKE.runs if run not in runs]
+    assert [fault.path for fault in faults] == [f"pretrain.runs.{run}.model" for run in others]
+    assert "full: `only` does not list encoder_scratch" in faults[0].message
 
 
 def test_added_tokens_faults_of_a_prompt_without_positions() -> None:

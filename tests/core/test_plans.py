@@ -113,6 +113,7 @@ EDITS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "what a corpus is": ({"corpora.prose.about": "Prose."}, {"report"}),
     "what a method is": ({"finetune.methods.full.about": "All weights."}, {"report"}),
     "the confidence": ({"evaluation.confidence": 0.9}, {"report"}),
+    "a limit on the answer": ({"answer": {"max_weights_mb": 50}}, {"report"}),
     "a task": ({"tasks.tag.num_test": 50}, {"prepare_task/tag", "measure", "report"}),
     "a run": (
         {"pretrain.runs.decoder_causal.training": {"lr": 1e-3}},

@@ -42,6 +42,18 @@ def test_finetunings_count_the_trials_of_every_pretraining_seed(fresh: Params) -
     assert three["decoder_causal", "tag", "full"] == one["decoder_causal", "tag", "full"]
 
 
+def test_finetunings_have_the_runs_that_a_method_does_not_leave_out(fresh: Params) -> None:
+    probe = fresh.finetune.methods["linear_probe"].model_copy(update={"only": ["encoder_mlm"]})
+    methods = fresh.finetune.methods | {"linear_probe": probe}
+    before, after = costs(fresh), costs(with_finetune(fresh, methods=methods))
+    assert after == {
+        key: cost
+        for key, cost in before.items()
+        if key[0] == "encoder_mlm" or key[2] != "linear_probe"
+    }
+    assert len(after) < len(before)
+
+
 def test_finetunings_share_their_work_by_groups_of_trials(fresh: Params) -> None:
     """A trial that trains is a group. The probes of a checkpoint are one group, because they share
     its states; from scratch those of each seed are, which has a backbone of its own."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.proposal.design import STEP_TOKENS, Budget, Pace, fitted, label_budgets
+from stages.proposal.design import PROBE, STEP_TOKENS, Budget, Pace, fitted, label_budgets
 
 ARCHITECTURES = ("encoder", "decoder")
 BUDGETS: list[Budget] = [1000, 100, "all"]
@@ -44,7 +44,7 @@ def design(
         pretrains=True,
         keep_budgets=keep_budgets,
         published=published,
-        is_probed=True,
+        can_be_probed=True,
         must_pretrain=must_pretrain,
     )
 
@@ -67,7 +67,7 @@ def test_fitted_adds_seeds_labels_and_steps_with_more_time() -> None:
     assert large.pretraining_seeds == 5 and large.budgets == (1000, 100, "all")
     assert large.pretraining_steps == 8000  # four epochs
     assert (usual.d_model, large.d_model) == (128, 256)
-    assert (least.is_probed, large.is_probed) == (False, True)
+    assert (least.probed, large.probed) == ("none", "all")
 
 
 def test_fitted_adds_a_published_checkpoint_first_and_counts_its_time() -> None:
@@ -81,10 +81,21 @@ def test_fitted_adds_a_published_checkpoint_first_and_counts_its_time() -> None:
     assert more == pytest.approx(trials * PUBLISHED_COSTS * 12.0, abs=10)
 
 
+def test_fitted_probes_the_published_checkpoint_and_counts_its_time() -> None:
+    """The other runs are probed if there is time."""
+    designs = [design(seconds, published=True) for seconds in range(500, 5000, 10)]
+    assert {each.probed for each in designs if each.published} == {"published", "all"}
+    takes = pace(0.4, 12.0).seconds
+    own = next(each for each in designs if each.probed == "published")
+    trials = own.pretraining_seeds * len(own.finetuning_seeds) * len(own.budgets)
+    probes = takes(own) - takes(replace(own, probed="none"))
+    assert probes == pytest.approx(PROBE * trials * PUBLISHED_COSTS * 12.0)
+
+
 def test_fitted_keeps_the_checkpoint_where_there_is_no_time_to_pretrain_as_well() -> None:
     """Unless the user gave text to pretrain on."""
     takes = pace(0.4, 12.0).seconds
-    both = replace(design(0), published=True)
+    both = replace(design(0), published=True, probed="published")
     short = takes(both) - 1
     assert short >= takes(replace(both, pretrains=False))
     kept = design(short, published=True)

@@ -78,6 +78,14 @@ def test_propose_takes_a_checkpoint_if_time_allows(
     assert small.key not in runs_of(short) and "--minutes" in short.text
 
 
+def test_propose_probes_the_checkpoint_alone_where_time_is_short(small: Candidate) -> None:
+    only = list[list[str] | None]()
+    for minutes in (3, 600):
+        assert small.key in runs_of(proposed("a.csv", minutes=minutes, published=True))
+        only.append(load(Path("params.yaml")).finetune.methods["linear_probe"].only)
+    assert only == [[small.key], None]
+
+
 def test_propose_offers_no_checkpoint_for_texts_in_another_script(small: Candidate) -> None:
     lines = ["text,label"]
     lines += [f"\u0445\u043e\u0440\u043e\u0448\u043e {i},{'ab'[i % 2]}" for i in range(120)]

@@ -229,6 +229,11 @@ def test_addresses_cover_initial_weights_from_scratch_alone(
     assert (address(params) != address(other)) == from_scratch
 
 
+def test_addresses_do_not_cover_the_runs_that_a_method_adapts(params: Params) -> None:
+    method = params.finetune.methods[KEY.method].model_copy(update={"only": [KEY.run]})
+    assert address(params) == address(tuned(params, methods={KEY.method: method}))
+
+
 def test_addresses_cover_the_own_training_of_a_run_in_its_trials_alone(params: Params) -> None:
     def with_own(run: str) -> Params:
         method = params.finetune.methods[KEY.method]

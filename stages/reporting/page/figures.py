@@ -84,7 +84,7 @@ def figures(
         task_and_budget = f"{card.task}_{card.label_budget}"
         ranked = rivals(best_runs[place], scores, contrasts_of)
         spec = score_dots.task_scores(scores, ranked, width="container", title=False)
-        tied = ties(ranked)
+        tied = ties(ranked, is_limited=card.is_limited)
         if len(ranked) > score_dots.MOST_ROWS:
             tied += f" The best {score_dots.MOST_ROWS} are drawn; the table below has all."
         finding = _best_score(scores, card)
@@ -102,7 +102,8 @@ def _best_score(scores: Scores, card: Card) -> str:
     mean = f"{shown_mean(best)} {metric_name(best.metric)}"
     comma = "," if best.group in scores.baselines else ""
     named = f"{run_or_baseline(best, scores.baselines)}{comma}"
-    return f"`{card.task}`: {named} has the best mean, {mean} ({card.standing.value})"
+    within = " within the limits" if card.is_limited else ""
+    return f"`{card.task}`: {named} has the best mean{within}, {mean} ({card.standing.value})"
 
 
 def _front(scores: Scores, card: Card) -> str:

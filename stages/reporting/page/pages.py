@@ -37,6 +37,7 @@ from stages.reporting.page.sections import COST, INTERVALS, PARAMETERS, appendix
 from stages.reporting.page.tooltips import with_tooltips
 from stages.reporting.words import costs, files, overview, tables
 from stages.reporting.words.answer import ANY, RULE, answers, references
+from stages.reporting.words.answer_limits import within
 from stages.reporting.words.audit import summary, told
 from stages.reporting.words.caveats import caveats
 from stages.reporting.words.confusions import finding, shades
@@ -69,7 +70,7 @@ def context(results: Results) -> Json:
         "caveats": caveats(results),
         "gaps": gaps(not_tried(results)),
         "plan": PLAN,
-        "rule": RULE,
+        "rule": RULE + within(results.params.answer),
         "scores": {
             task: tables.by_task(scores, results.screened_out[task], task, [*results.params.runs])
             for task in scores.tasks
@@ -87,7 +88,8 @@ def context(results: Results) -> Json:
 
 
 def markdown(results: Results) -> str:
-    """reports/comparison.md; nothing in it depends on the machine."""
+    """reports/comparison.md; nothing in it depends on the machine, except for the answer if the
+    study limits its speed."""
     environment = _environment(escaped=False)
     environment.filters["cell"] = _cell
     values = context(results)

@@ -6,7 +6,7 @@ Names are in backticks.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
@@ -41,6 +41,7 @@ from stages.reporting.formats import (
     seconds,
     six_decimals,
 )
+from stages.reporting.words.answer_limits import left_out
 from stages.reporting.words.labels_needed import more_labels
 from stages.reporting.words.names import (
     best_baseline,
@@ -85,6 +86,7 @@ class Card:
     cheapest: str  # what costs least of all that ties with the best
     cheapest_takes: str  # what the cheapest took on the machine that computed the study
     use_it: str  # the command that predicts new rows with it; "" for an external system
+    is_limited: bool  # whether the limits of the study leave out a better choice
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def answers(results: Results) -> list[Answer]:
                 method=method,
                 cards=[_card(results, each, allowed) for each in best],
                 verdict=_verdict(best),
-                chosen=luck(scores, budget, allowed),
+                chosen=luck(scores, budget, allowed, results.outside),
                 mattered={
                     reference: what_mattered(_with_side(questions, reference))
                     for reference in references(scores)
@@ -150,7 +152,8 @@ def _verdict(best: Sequence[BestRun]) -> str:
     """Returns a sentence on how many tasks a model is ahead of the best classical baseline; ""
     without baselines."""
     tasks = {each.run.task: each for each in best if each.strongest}
-    tested = {task: each for task, each in tasks.items() if each.is_tested}
+    limited = [task for task, each in tasks.items() if each.baselines_only]
+    tested = {t: each for t, each in tasks.items() if each.is_tested and t not in limited}
     ahead = [task for task, each in tested.items() if each.standing is Standing.LEADS]
     behind = [
         task
@@ -160,7 +163,8 @@ def _verdict(best: Sequence[BestRun]) -> str:
     counts = {
         "the baseline is ahead": behind,
         "the difference may be chance": [t for t in tested if t not in (*ahead, *behind)],
-        "nothing was tested": [task for task in tasks if task not in tested],
+        "nothing was tested": [task for task in tasks if task not in (*tested, *limited)],
+        "no model is within the limits": limited,
     }
     if not tasks:
         return ""
@@ -186,15 +190,19 @@ def _named(tasks: Sequence[str]) -> str:
     return f" ({quoted(tasks)})" if 0 < len(tasks) <= FEW else ""
 
 
-def luck(scores: Scores, label_budget: str, methods: Sequence[str]) -> str:
+def luck(
+    scores: Scores, label_budget: str, methods: Sequence[str], outside: Container[Cell] = ()
+) -> str:
     """Returns sentences on the selection bias of each task's best mean, which may be a baseline's.
-    For more than FEW tasks only the largest bound of each unit is given."""
+    Cells ``outside`` the limits are not candidates. For more than FEW tasks only the largest bound
+    of each unit is given."""
     known: list[str] = []
     unknown: list[str] = []
     largest: dict[str, tuple[float, str]] = {}  # by unit
     for task, metric in scores.metrics.items():
         runs = [cell for cell in scores.run_cells(task, label_budget) if cell.method in methods]
         cells = [*runs, *scores.baseline_cells(task, label_budget)]
+        cells = [cell for cell in cells if cell not in outside] or cells
         if len(cells) < 2:
             continue
         bias = selection_bias(cells)
@@ -223,14 +231,16 @@ def luck(scores: Scores, label_budget: str, methods: Sequence[str]) -> str:
 
 
 def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
-    scores, run = results.scores, best.run
+    scores, run, outside = results.scores, best.run, _outside(results, best.best)
     contrasts = [c for c in results.contrasts_of.get(run, []) if c.is_between_runs]
     against = {BEST_BASELINE: _against_baseline(best)} | {
-        name: _against_run(run, name, scores, contrasts) for name in references(scores)[1:]
+        name: _against_run(best, name, scores, contrasts) for name in references(scores)[1:]
     }
     cheapest, cheapest_takes = _cheapest(results, best, methods)
     unfinished = faults_in_words(run)
+    limits = left_out(best, results.outside, scores.baselines)
     otherwise = [
+        *([limits] if limits else []),
         *_others(results, best, methods),
         *(
             [
@@ -248,7 +258,7 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
         best=best.best,
         use=_use(best.best, scores.baselines),
         standing=best.standing,
-        runs=_among_runs(run, contrasts),
+        runs=_among_runs(run, [c for c in contrasts if c.other(run) not in outside]),
         against=against,
         otherwise=" ".join(otherwise),
         takes=_takes(results.costs.of_trials([best.best])),
@@ -256,7 +266,14 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
         cheapest=cheapest,
         cheapest_takes=cheapest_takes,
         use_it=_use_it(results, best.best),
+        is_limited=best.left_out is not None,
     )
+
+
+def _outside(results: Results, chosen: Cell) -> Container[Cell]:
+    """The cells that may not be named as alternatives: those outside the limits, unless the chosen
+    one is outside as well."""
+    return () if chosen in results.outside else results.outside
 
 
 def _use_it(results: Results, best: Cell) -> str:
@@ -325,10 +342,11 @@ def _against_baseline(best: BestRun) -> str:
     )
 
 
-def _against_run(run: Cell, name: str, scores: Scores, contrasts: Sequence[Contrast]) -> str:
+def _against_run(best: BestRun, name: str, scores: Scores, contrasts: Sequence[Contrast]) -> str:
     """Returns a sentence that compares the best run with the run ``name``."""
+    run = best.run
     if name == run.group:
-        return f"`{name}` is the best run here."
+        return f"`{name}` is the best run {'within the limits' if best.left_out else 'here'}."
     for contrast in contrasts:
         if contrast.other(run).group == name:
             return contrast_seen_from(contrast, run)
@@ -373,11 +391,11 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
     """Yields sentences on the next best, the best model with fewer weights, runs that were screened
     out, the best with other label budgets, and what more labels change for the best run. Only runs
     with one of the ``methods`` count."""
-    scores, best = results.scores, first.best
-    after = next_best(best, scores, methods)
+    scores, best, outside = results.scores, first.best, _outside(results, first.best)
+    after = next_best(best, scores, methods, outside)
     if after and (first.run_is_ahead or after is not first.run):  # else already compared
         yield f"Next best: {run_or_baseline(after, scores.baselines)}, {shown_mean(after)}."
-    if less := smaller(best, scores, methods):
+    if less := smaller(best, scores, methods, outside):
         size = compact(less.amounts["num_params"])
         named = f"{run_or_baseline(less, scores.baselines)} ({size})"
         yield f"Best with fewer weights: {named}, {shown_mean(less)}."
@@ -404,10 +422,13 @@ def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[
         named = f"{run_or_baseline(baseline, baselines)}, {shown_mean(baseline)}"
         cost = "its cost is unknown" if baseline.is_external else "it trains no network"
         parts.append(f"{named}: {cost}.")
+    if best.baselines_only:
+        return f"{parts[0]} No model is within the limits.", ""
     if not best.run_is_ahead and tie is not Tie.TIED:
         ties_not = "was tested against it" if tie is Tie.UNTESTED else "ties with it"
         return f"{parts[0]} No model {ties_not}.", ""
-    run = cheapest_run(best.run, results.contrasts_of.get(best.run, []), methods)
+    contrasts, outside = results.contrasts_of.get(best.run, []), _outside(results, best.best)
+    run = cheapest_run(best.run, contrasts, methods, outside)
     flops = total_flops(run)
     cost = "FLOPs unknown" if flops is None else f"{compact(flops)} FLOPs"
     times = _times(run, results.scores, results.costs)
@@ -453,9 +474,9 @@ def price(
     )
 
 
-def ties(rivals: Sequence[Rival]) -> str:
+def ties(rivals: Sequence[Rival], *, is_limited: bool = False) -> str:
     """Returns a sentence on how many runs and baselines are told apart from the best run, and how
-    many are not."""
+    many are not. If ``is_limited``, that is the best run within the limits."""
     best = next(rival.cell.group for rival in rivals if rival.tie is Tie.BEST)
     counts = Counter(rival.tie for rival in rivals if rival.tie is not Tie.BEST)
     if not counts:
@@ -467,7 +488,8 @@ def ties(rivals: Sequence[Rival]) -> str:
         Tie.UNTESTED: "not tested against {}",
     }
     parts = [f"{counts[tie]} {text}" for tie, text in texts.items() if counts[tie]]
-    names = [f"the best run, `{best}`", *["it"] * len(parts)]
+    first = "the best run within the limits" if is_limited else "the best run"
+    names = [f"{first}, `{best}`", *["it"] * len(parts)]
     sentences = [part.format(name) for part, name in zip(parts, names, strict=False)]
     return f"Of {counts.total()} others, {'; '.join(sentences)}."
 
@@ -486,15 +508,16 @@ def answer_rows(results: Results) -> list[Json]:
     """The rows of reports/answer.csv: for each label budget and task what to use, in numbers and in
     words. The interval is of the mean score on new test rows, with other seeds."""
     return [
-        _row(results.scores, card)
+        _row(results, card)
         for answer in answers(results)
         if answer.method == ANY
         for card in answer.cards
     ]
 
 
-def _row(scores: Scores, card: Card) -> Json:
-    best, after = card.best, next_best(card.best, scores, scores.methods)
+def _row(results: Results, card: Card) -> Json:
+    best, scores = card.best, results.scores
+    after = next_best(best, scores, scores.methods, _outside(results, best))
     words = {
         "use": card.use,
         "against": card.against[BEST_BASELINE],

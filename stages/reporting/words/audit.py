@@ -284,6 +284,8 @@ def _beside_baseline(best: BestRun) -> str:
     key = f"{run.task}, {run.label_budget} labels"
     if strongest is None:
         return f"{key}: no baseline fits"
+    if best.baselines_only:
+        return f"{key}: no, no run is within the limits of `answer`"
     yes = "yes" if best.standing is Standing.LEADS else "no"
     size = with_unit(best.effect.value, run.metric)
     return f"{key}: {yes}, {run.group} against {strongest.group} {size}"

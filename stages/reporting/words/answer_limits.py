@@ -1,0 +1,49 @@
+"""The limits of size and speed on an answer, in words."""
+
+from collections.abc import Sequence
+
+from stages.core.params import AnswerLimits
+from stages.findings.answer_limits import Excess, Excesses
+from stages.findings.answers import BestRun
+from stages.reporting.words.names import run_or_baseline, shown_mean
+
+# What each limit is about: a value, and by how much it exceeds the limit.
+WORDS = {
+    "max_weights_mb": ("{:.3g} MB of weights", "{:.3g} MB over"),
+    "max_latency_ms": ("a latency of {:.3g} ms", "{:.3g} ms over"),
+    "min_texts_per_s": ("{:.4g} texts per second", "{:.3g} under"),
+}
+
+
+def within(limits: AnswerLimits) -> str:
+    """The limits of a study in a sentence; "" if it has none."""
+    stated = [f"{name}: {value:g}" for name, value in limits.model_dump(exclude_none=True).items()]
+    return f" Choices are within the limits of answer ({', '.join(stated)})." if stated else ""
+
+
+def left_out(best: BestRun, outside: Excesses, baselines: Sequence[str]) -> str:
+    """The better choice that the limits leave out, or that nothing is within them, each with the
+    limits that it exceeds; "" if the limits change nothing."""
+    if cell := best.left_out:
+        named = f"{run_or_baseline(cell, baselines)}, {shown_mean(cell)}"
+        return f"The limits leave out a better choice: {named}. It has {_over(outside[cell])}."
+    if best.best in outside:
+        return (
+            "No choice is within the limits, so this is the best without them. It has "
+            f"{_over(outside[best.best])}."
+        )
+    return ""
+
+
+def _over(excesses: Sequence[Excess]) -> str:
+    return " and ".join(map(_excess, excesses))
+
+
+def _excess(excess: Excess) -> str:
+    """``90.9 MB of weights, 40.9 MB over `answer.max_weights_mb: 50```"""
+    limit = f"`answer.{excess.limit}: {excess.allowed:g}`"
+    if excess.measured is None:
+        return f"an unknown value for {limit}"
+    measured, over = WORDS[excess.limit]
+    size = over.format(abs(excess.measured - excess.allowed))
+    return f"{measured.format(excess.measured)}, {size} {limit}"
