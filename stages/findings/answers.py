@@ -100,6 +100,11 @@ class BestRun(Tested):
         return not self.baselines_only and preference(self.run) < preference(self.strongest)
 
     @property
+    def run_is_limited(self) -> bool:
+        """Whether ``run`` is the best within the limits, and a better choice is not."""
+        return self.left_out is not None and not self.baselines_only
+
+    @property
     def best(self) -> Cell:
         """The run or the baseline, whichever comes first by ``preference``; the baseline if only
         baselines are within the limits."""

@@ -81,12 +81,14 @@ def test_a_limit_of_speed_is_compared_with_the_speed_that_the_card_shows(
 def test_a_baseline_is_the_answer_if_no_model_is_within_the_limit(five_seeds: Results) -> None:
     results = limited(five_seeds, max_weights_mb=1)
     answer = first_of(results)
+    assert answer.verdict.startswith("On none of 3 tasks is a model within the limits and ahead of")
     assert answer.verdict.endswith("; on all 3 no model is within the limits.")
     for card in answer.cards:
         assert card.standing is Standing.BASELINES_ONLY and card.chip == card.standing.value
         assert card.best.group in results.scores.baselines
         assert card.cheapest.endswith("No model is within the limits.")
         assert "MB of weights" in card.otherwise
+        assert f"`{HEAVY[0]}` is the best run here." in card.against.values()
         assert re.search(r"Next best: `\w+`, a classical baseline, ", card.otherwise)
     strong = first_of(limited(five_seeds, 0.999, max_weights_mb=1))
     assert all(card.otherwise.count("limits") == 0 for card in strong.cards)

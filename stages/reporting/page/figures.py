@@ -84,7 +84,7 @@ def figures(
         task_and_budget = f"{card.task}_{card.label_budget}"
         ranked = rivals(best_runs[place], scores, contrasts_of)
         spec = score_dots.task_scores(scores, ranked, width="container", title=False)
-        tied = ties(ranked, is_limited=card.is_limited)
+        tied = ties(ranked, is_limited=best_runs[place].run_is_limited)
         if len(ranked) > score_dots.MOST_ROWS:
             tied += f" The best {score_dots.MOST_ROWS} are drawn; the table below has all."
         finding = _best_score(scores, card)

@@ -170,7 +170,8 @@ def _verdict(best: Sequence[BestRun]) -> str:
         return ""
     number = counted(len(tasks), "task")
     external = any(each.strongest.is_external for each in best if each.strongest)
-    than = f"ahead of {best_baseline(may_be_external=external)}, after Holm correction"
+    within = "within the limits and " if limited else ""
+    than = f"{within}ahead of {best_baseline(may_be_external=external)}, after Holm correction"
     first = f"On none of {number} is a model {than}"
     if ahead:
         first = f"On {len(ahead)} of {number}{_named(ahead)} a model is {than}"
@@ -346,7 +347,7 @@ def _against_run(best: BestRun, name: str, scores: Scores, contrasts: Sequence[C
     """Returns a sentence that compares the best run with the run ``name``."""
     run = best.run
     if name == run.group:
-        return f"`{name}` is the best run {'within the limits' if best.left_out else 'here'}."
+        return f"`{name}` is the best run {'within the limits' if best.run_is_limited else 'here'}."
     for contrast in contrasts:
         if contrast.other(run).group == name:
             return contrast_seen_from(contrast, run)

@@ -18,7 +18,9 @@ WORDS = {
 def within(limits: AnswerLimits) -> str:
     """The limits of a study in a sentence; "" if it has none."""
     stated = [f"{name}: {value:g}" for name, value in limits.model_dump(exclude_none=True).items()]
-    return f" Choices are within the limits of answer ({', '.join(stated)})." if stated else ""
+    if not stated:
+        return ""
+    return f" Only choices within the limits of answer ({', '.join(stated)}) count, unless none is."
 
 
 def left_out(best: BestRun, outside: Excesses, baselines: Sequence[str]) -> str:
