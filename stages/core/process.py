@@ -142,19 +142,26 @@ def exit_on_mistake(main: Callable[[], None]) -> None:
     except BrokenPipeError:
         _refuse("stdout: is closed, since its reader has ended; run it again")
     except Exception as error:
-        if isinstance(error, MemoryError) or NO_MEMORY in str(error):
-            detail = next(iter(str(error).splitlines()), "")[:200]
-            _refuse(
-                "memory: there is too little, or a limit (`ulimit -v`) allows too little"
-                + (f" ({detail})" if detail else "")
-                + "; fewer rows, labels or tokens, smaller batches and models need less"
-            )
+        if fault := memory_fault(error):
+            _refuse(fault)
         number = _number_of(error)
         if number is None:
             raise
         path = getattr(error, "filename", None) or Path.cwd()
         ending = "; nothing half-written is left" if number in FULL else ""
         _refuse(f"{path}: {os.strerror(number)}{ending}")
+
+
+def memory_fault(error: Exception) -> str | None:
+    """Returns a message if the error is a lack of memory, else None."""
+    if not isinstance(error, MemoryError) and NO_MEMORY not in str(error):
+        return None
+    detail = next(iter(str(error).splitlines()), "")[:200]
+    return (
+        "memory: there is too little, or a limit (`ulimit -v`) allows too little"
+        + (f" ({detail})" if detail else "")
+        + "; fewer rows, labels or tokens, smaller batches and models need less"
+    )
 
 
 def _refuse(message: str) -> NoReturn:

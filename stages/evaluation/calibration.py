@@ -111,8 +111,8 @@ def fitted_temperature(scores: Sequence[Mapping[str, float]], gold: Sequence[str
     """Returns the temperature T at which softmax(log p / T) of the probabilities in ``scores`` has
     the lowest log loss (Guo et al. 2017, section 4.2).
 
-    Returns None for fewer than ``LEAST_FITTED`` rows, and if the loss has no minimum between a
-    twentieth and 20, as when every prediction is right.
+    Returns None for fewer than ``LEAST_FITTED`` rows, if every prediction is right, so that the
+    loss has no minimum, and if the minimum is not between a twentieth and 20.
     """
     # Imported here, since evaluation without probabilities does not need it.
     from scipy.optimize import minimize_scalar
@@ -124,6 +124,8 @@ def fitted_temperature(scores: Sequence[Mapping[str, float]], gold: Sequence[str
     logs = np.array([*columns]).T
     right = np.array([[*row].index(label) for row, label in zip(scores, gold, strict=True)])
     rows = np.arange(len(right))
+    if (logs.argmax(axis=1) == right).all():
+        return None
 
     def loss(log_temperature: float) -> float:
         scaled = logs / np.exp(log_temperature)

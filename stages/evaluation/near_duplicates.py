@@ -13,6 +13,7 @@ near-duplicates.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -41,10 +42,10 @@ def nearest(test: Sequence[str], train: Sequence[str]) -> dict[int, Nearest]:
     its place in ``test``. The first of equally similar ones is returned."""
     test_words, train_words = [[words(text) for text in texts] for texts in (test, train)]
     best: dict[int, Nearest] = {}
-    for place, candidate in [
-        *_similar(test_words, train_words, GRAM, range(GRAM, np.iinfo(int).max)),
-        *_similar(test_words, train_words, 1, range(1, SHORT)),
-    ]:
+    for place, candidate in chain(
+        _similar(test_words, train_words, GRAM, range(GRAM, np.iinfo(int).max)),
+        _similar(test_words, train_words, 1, range(1, SHORT)),
+    ):
         if place not in best or candidate.similarity > best[place].similarity:
             best[place] = candidate
     return best
@@ -53,8 +54,9 @@ def nearest(test: Sequence[str], train: Sequence[str]) -> dict[int, Nearest]:
 def _similar(
     test: Sequence[Sequence[str]], train: Sequence[Sequence[str]], n: int, lengths: range
 ) -> Iterator[tuple[int, Nearest]]:
-    """Yields each pair of near-duplicates by their n-grams, among texts whose number of words is in
-    ``lengths``."""
+    """Yields near-duplicates by their n-grams, among texts whose number of words is in ``lengths``.
+    A test text has at most one for each chunk of train, the most similar one: texts that are made
+    from one template would have as many as train has texts."""
     from sklearn.feature_extraction.text import CountVectorizer  # the import takes a second
 
     test_at, train_at = (
@@ -75,6 +77,8 @@ def _similar(
         sizes = np.array([len(of_text) for of_text in grams])
         similarity = common.data / (sizes[common.row] + test_sizes[common.col] - common.data)
         near = np.flatnonzero(similarity >= LEAST)
+        near = near[np.lexsort((common.row[near], -similarity[near], common.col[near]))]
+        near = near[np.unique(common.col[near], return_index=True)[1]]  # the first of each column
         for row, column, share in zip(
             common.row[near].tolist(),
             common.col[near].tolist(),

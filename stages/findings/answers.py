@@ -205,13 +205,20 @@ class Rival:
 
 
 def rivals(
-    best: BestRun, scores: Scores, contrasts_of: Mapping[Cell, Sequence[Contrast]]
+    best: BestRun,
+    scores: Scores,
+    contrasts_of: Mapping[Cell, Sequence[Contrast]],
+    outside: Container[Cell] = (),
 ) -> list[Rival]:
     """Returns every run and baseline with trials on the best run's task and label budget, each with
-    its best method, sorted by ``preference``."""
+    its best method, sorted by ``preference``. Cells ``outside`` the limits are left out, unless the
+    answer is outside as well."""
     place = best.run.task, best.run.label_budget
+    is_limited = best.run not in outside
     best_by_name: dict[str, Cell] = {}
     for cell in [*scores.run_cells(*place), *scores.baseline_cells(*place)]:
+        if is_limited and cell in outside:
+            continue
         best_by_name[cell.group] = min(best_by_name.get(cell.group, cell), cell, key=preference)
     cells = sorted(best_by_name.values(), key=preference)
     return [_rival(best, cell, contrasts_of.get(cell, [])) for cell in cells]

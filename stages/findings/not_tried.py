@@ -50,7 +50,8 @@ def _label_budgets(results: Results) -> Iterator[NotTried]:
     number = max(of_task[budget] for of_task in results.num_labels.values())
     available = min(about["num_examples"]["train"] for about in results.tasks.values())
     more = [] if budget == "all" or 2 * number > available else [2 * number]
-    others = [*([number // 2] if number > 1 else []), *more]
+    half = min(number, available) // 2  # all tasks have so many rows
+    others = [*([half] if half else []), *more]
     if others:
         share = sum(max(other / number, 1) for other in others)
         seconds = _finetuning_seconds(results) * share
@@ -70,10 +71,10 @@ def _seeds(results: Results) -> Iterator[NotTried]:
     seeds = results.params.pretrain_seeds
     more = islice((n for n in count(1) if n not in seeds), max(FEW_SEEDS - len(seeds), 0))
     setting = tuple(map(str, sorted([*seeds, *more])))
-    seconds = None
-    if len(setting) > len(seeds):
-        once = (_pretraining_seconds(results) + _finetuning_seconds(results)) / len(seeds)
-        seconds = once * (len(setting) - len(seeds))
+    if len(setting) == len(seeds):  # runs with fewer seeds than the study name their own
+        return
+    once = (_pretraining_seconds(results) + _finetuning_seconds(results)) / len(seeds)
+    seconds = once * (len(setting) - len(seeds))
     yield NotTried(Untried.SEEDS, (str(fewest),), setting, seconds)
 
 

@@ -183,7 +183,7 @@ def _counted(params: Params, run: Run) -> int:
     known, batch = FlopsByBatch(), batch_of(training.max_tokens)
     if not backbone.is_transformer:  # long rows are slow to count, and short rows determine them
         for length in range(SHORTEST, training.max_tokens, SHORTEST):
-            if (found := known.known([batch])) is not None:
+            if (found := known.known([batch], extrapolates=True)) is not None:
                 return found
             short = batch_of(length)
             known.add([short], flops(short))

@@ -61,6 +61,8 @@ class _CrossEntropy(torch.autograd.Function):
         ctx: Any, *grad_outputs: Float[Tensor, ""]
     ) -> tuple[Tensor, None]:
         (gradient,) = ctx.saved_tensors
-        # In place, since it is large: torch refuses to go backward a second time. The factor is a
-        # scalar, which keeps its own precision.
-        return gradient.mul_(grad_outputs[0]), None
+        # In place, since it is large: torch refuses to go backward a second time. In float32, since
+        # the factor would be rounded to the precision of the gradient on a GPU.
+        for part in gradient.split(_rows_at_once(gradient)):
+            part.copy_(part.float().mul_(grad_outputs[0]))
+        return gradient, None

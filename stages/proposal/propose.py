@@ -269,7 +269,7 @@ def _rare_class(examples: Examples) -> str | None:
     if not 0 < share < min(RARE, RARE_OF_EVEN / len(examples.labels)):
         return None
     return (
-        f"The class {short(label)} has {100 * share:.0f} % of the rows of train: class_weights is "
+        f"The class {short(label)} has {100 * share:.2g} % of the rows of train: class_weights is "
         "balanced, since the loss of so few rows would hardly count."
     )
 

@@ -213,6 +213,8 @@ def balanced(examples: Sequence[Example]) -> list[Example]:
     not occur, as may be with few labels, has no weight and does not count in K."""
     labels = np.concatenate([example.labels for example in examples])
     known = labels[labels != IGNORE_INDEX]
+    if not len(known):  # all labelled words lie beyond max_tokens
+        return list(examples)
     classes, counts = np.unique(known, return_counts=True)
     weights = len(known) / (len(classes) * counts)
     # An ignored label gets the weight of the first class, which its loss of 0 makes irrelevant.

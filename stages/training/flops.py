@@ -191,11 +191,13 @@ class FlopsByBatch:
         self._num_checked = 0
         self._has_steps = False
 
-    def known(self, batches: Sequence[Batch]) -> int | None:
-        """Returns the operations of all batches together, or None if they have to be counted."""
+    def known(self, batches: Sequence[Batch], *, extrapolates: bool = False) -> int | None:
+        """Returns the operations of all batches together, or None if they have to be counted. With
+        ``extrapolates`` a batch may be longer than all that were counted, which is right for models
+        without steps."""
         function, sizes, lengths = self._of(batches)
         value = function.value(sizes)
-        if value is None or self._has_steps or lengths in self._counted:
+        if value is None or extrapolates or self._has_steps or lengths in self._counted:
             return value
         is_longer = any(map(operator.gt, _longest(lengths), self._longest or _longest(lengths)))
         return None if is_longer or self._num_checked < CHECKED else value
@@ -255,7 +257,7 @@ def _lengths_and_sizes(batch: Batch) -> tuple[Lengths, list[int]]:
     is_packed = lengths.shape[1] > 1
     places = (batch.labels, batch.target_positions, batch.boundary_positions, batch.pair_positions)
     sizes = [
-        *(1, rows, *_tokens_and_pairs(rows, length, written)),
+        *(1, len(groups), rows, *_tokens_and_pairs(rows, length, written)),
         *(int(lengths[:, :, 0].sum()), *padded),
         *(0 if each is None else each.numel() for each in places),
         sum(batch.num_targets.values()),

@@ -14,6 +14,7 @@ from stages.kinds._kind import Kind
 from stages.models._heads import ModelWithHead
 from stages.training.device import Device, resolve
 from stages.trials.kept import KeptTrial, predictor
+from stages.trials.outcome import DECIMALS
 from stages.trials.prediction import predict
 from stages.trials.setup import TrialSetup
 
@@ -57,7 +58,7 @@ class Abstention:
             return predicted
         if probability is None:
             raise ValueError("--min-confidence: the predictions of this trial have no probability")
-        if probability >= self.min_confidence:
+        if round(probability, DECIMALS) >= self.min_confidence:  # as in coverage.csv
             return predicted
         self.num_unanswered += 1
         return dict.fromkeys(predicted, "")
@@ -83,7 +84,7 @@ def predictions(
             columns = shown | abstention.columns(predicted, answer.probability)
             if answer.scores is not None:
                 columns["scores"] = {
-                    label: round(score, 6) for label, score in answer.scores.items()
+                    label: round(score, DECIMALS) for label, score in answer.scores.items()
                 }
             yield columns
 
@@ -100,5 +101,5 @@ def baseline_predictions(
         for (shown, row), (answer, probability) in zip(some, answers, strict=True):
             columns = shown | abstention.columns(kind.predicted_columns(row, answer), probability)
             if probability is not None:
-                columns["probability"] = round(probability, 6)
+                columns["probability"] = round(probability, DECIMALS)
             yield columns

@@ -217,7 +217,9 @@ def _calibrated(predicted: Predicted, temperature: float | None) -> float | None
 def validation_records(
     key: TrialKey, gold: Sequence[str], predictions: Sequence[Predicted]
 ) -> list[records.ValidationRecord]:
-    """Returns a record for each prediction that has a probability."""
+    """Returns a record for each prediction that has a probability; none without predictions."""
+    if not predictions:
+        return []
     return [
         records.ValidationRecord(
             **key._asdict(),

@@ -27,6 +27,7 @@ from stages.methods._method import (
 )
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import Example, Predicted, Task
+from stages.tasks._writing import Writing
 from stages.text.batch import Batch
 from stages.training.checkpoint import Resumable
 from stages.training.device import Device
@@ -375,7 +376,10 @@ class TrialRunner:
         return prediction_records(key, rows, chosen, temperature=temperature)
 
     def _validation(self, start: _Start, model: ModelWithHead, threshold: float) -> list[Predicted]:
-        """Returns a prediction for each validation row, in their order."""
+        """Returns a prediction for each validation row, in their order; none for a task of writing,
+        whose predictions have no probability and take long."""
+        if isinstance(start.task, Writing):
+            return []
         rows, examples = self.rows["validation"], start.encoded.validation
         predicted = predict(start.task, model, rows, examples, self.device)
         return [each._replace(prediction=each.at(threshold)) for each in predicted]
@@ -389,7 +393,7 @@ class TrialRunner:
         """Returns the temperature that is fitted to predictions of the validation rows, or None if
         it cannot be, or if predictions are no single label with a probability."""
         scores = [each.scores for each in validation if each.probability is not None]
-        if len(scores) < len(validation):
+        if not scores or len(scores) < len(validation):
             return None
         return fitted_temperature([each for each in scores if each is not None], self._gold)
 

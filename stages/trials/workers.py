@@ -10,6 +10,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from stages.core.ending import die_with_parent
+from stages.core.process import memory_fault
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -70,6 +71,10 @@ def _result(work: Callable[[J], R], job: J) -> R | ValueError:
         return work(job)
     except ValueError as error:
         return error
+    except Exception as error:
+        if fault := memory_fault(error):
+            return ValueError(fault)
+        raise
 
 
 def _received(receiver: Any, process: BaseProcess) -> Any:

@@ -40,6 +40,20 @@ def test_nearest_is_the_best_of_all_pairs(test: list[str], train: list[str], chu
             assert place not in similar
 
 
+def test_similar_yields_one_candidate_for_each_text_and_chunk() -> None:
+    """Texts from one template are near-duplicates of one another, each pair of them."""
+    texts = [
+        f"dear customer your order number {n} has been shipped today and will arrive soon".split()
+        for n in range(60)
+    ]
+    candidates = [*near_duplicates._similar(texts, texts, 1, range(1, 29))]
+    assert len(candidates) == 60
+    assert [
+        (place, near.place, near.similarity)
+        for place, near in sorted(candidates, key=lambda c: c[0])
+    ] == [(place, place, 1.0) for place in range(60)]
+
+
 def test_near_duplicates_are_copies_with_a_changed_word_and_no_others() -> None:
     long = [f"word{i}" for i in range(40)]
     changed = [*long[:20], "other", *long[21:]]

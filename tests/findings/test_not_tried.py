@@ -35,6 +35,13 @@ def test_not_tried_proposes_no_more_labels_than_there_are(results: Results) -> N
     assert omitted[Untried.LABELS].setting == ("100", "200")
 
 
+def test_not_tried_proposes_labels_that_every_task_has(results: Results) -> None:
+    """With a budget of all rows, one task may have fewer than another."""
+    few = {task: {"num_examples": {"train": 150}, "kind": "tagging"} for task in results.tasks}
+    omitted = omitted_of(replace(results, tasks=few))
+    assert omitted[Untried.LABELS].setting == ("75", "200")
+
+
 def test_not_tried_is_empty_for_a_study_that_tried_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

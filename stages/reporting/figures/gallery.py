@@ -42,7 +42,7 @@ def pictures(results: Results) -> dict[str, Picture]:
         **label_budgets.pictures(scores, results.num_labels),
     }
     for (task, budget), best in results.best_runs[None].items():
-        rivals = answers.rivals(best, scores, results.contrasts_of)
+        rivals = answers.rivals(best, scores, results.contrasts_of, results.outside)
         pictures[f"scores_{task}_{budget}"] = partial(score_dots.task_scores, scores, rivals)
         pictures |= epoch_curves.pictures(scores, results.curves, task, budget)
         pictures |= trade_offs.pictures(scores, task, budget)

@@ -1,14 +1,14 @@
 """The figures of the page that are interactive, each with its finding as its title."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
 from markupsafe import Markup
 
 from stages.evaluation.metrics import scale_of
-from stages.findings.answers import BestRuns, Standing, rivals
+from stages.findings.answers import BestRuns, rivals
 from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
 from stages.findings.scores import Scores
@@ -76,13 +76,15 @@ def figures(
     contrasts_of: Mapping[Cell, Sequence[Contrast]],
     best_runs: BestRuns,
     cards: Iterable[Card],
+    outside: Container[Cell],
 ) -> dict[str, list[Figure]]:
-    """Returns the figures of scores and of costs for each of the ``cards``, by kind."""
+    """Returns the figures of scores and of costs for each of the ``cards``, by kind. The cells
+    ``outside`` the limits are in none of the scores, unless the answer is outside as well."""
     dots, costs = [], []
     for card in cards:
         place = card.task, card.label_budget
         task_and_budget = f"{card.task}_{card.label_budget}"
-        ranked = rivals(best_runs[place], scores, contrasts_of)
+        ranked = rivals(best_runs[place], scores, contrasts_of, outside)
         spec = score_dots.task_scores(scores, ranked, width="container", title=False)
         tied = ties(ranked, is_limited=best_runs[place].run_is_limited)
         if len(ranked) > score_dots.MOST_ROWS:
@@ -108,9 +110,9 @@ def _best_score(scores: Scores, card: Card) -> str:
 
 def _front(scores: Scores, card: Card) -> str:
     """Returns a sentence on how many runs have a better mean than everything that costs less."""
-    if card.standing is Standing.BASELINE:
-        return f"`{card.task}`: no run has a better mean than the best classical baseline"
     number = len(trade_offs.front_beside_baselines(scores, card.task, card.label_budget))
+    if not number:
+        return f"`{card.task}`: no run has a better mean than the best classical baseline"
     runs = "run has" if number == 1 else "runs have"
     return f"`{card.task}`: {number} {runs} a better mean than all that costs less"
 

@@ -113,7 +113,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         values,
         machine=overview.machine(values["audit_summary"], measured.machines),
         references=references(scores),
-        figures=figures(scores, results.contrasts_of, best_runs, cards),
+        figures=figures(scores, results.contrasts_of, best_runs, cards, results.outside),
         legend=legend(scores),
         bracket_legend=bracket_legend(),
         forest_legend=forest_legend(),

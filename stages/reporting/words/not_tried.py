@@ -29,9 +29,9 @@ def _sentence(omitted: NotTried) -> str:
     match omitted.what:
         case Untried.PUBLISHED:
             return (
-                "None is in the study, and one that read far more text may be ahead of all that "
-                "is pretrained here. To try one, take over the lines marked with (*) in "
-                "`studies/default.yaml` (English, 84 MB), or name one of the hub: "
+                "The study has no published checkpoint. One that read far more text may be ahead "
+                "of everything that is pretrained here. To try one, take over the lines marked "
+                "with (*) in `studies/default.yaml` (English, 84 MB), or name one of the hub: "
                 "`pretrain.runs.bert.model: {name: hub, path: google-bert/bert-base-uncased}`."
             )
         case Untried.LABELS:

@@ -67,7 +67,7 @@ def test_a_chart_that_was_hidden_while_the_page_changed_its_width_fits(
     body, end, rest = html.rpartition("</body>")  # the runtime has another one, in a string
     file = tmp_path / "index.html"
     file.write_text(f"{body}{PROBE}{end}{rest}", encoding="utf-8")
-    command = [*browser, "--virtual-time-budget=300000", "--window-size=1280,1500", "--dump-dom"]
+    command = [*browser, "--virtual-time-budget=300000", "--window-size=1280,3000", "--dump-dom"]
     done = subprocess.run(
         [*command, file.as_uri()], capture_output=True, text=True, timeout=240, check=True
     )
