@@ -11,8 +11,13 @@ def covered(coverage: Coverage) -> str:
     stated = percent(STATED_ACCURACY)
     name = f"`{cell.task}`: `{cell.group}` with `{cell.method}`"
     rows = f"{coverage.num_validation:,} validation rows"
-    if coverage.accuracy is None:
+    if not coverage.num_reached:
         answers = f"{name} answers no text at {stated} accuracy: its {rows} do not reach that."
+    elif coverage.accuracy is None:
+        answers = (
+            f"{name} answers no test row at {stated} accuracy: none is as likely as the "
+            f"predictions that reach it on its {rows}."
+        )
     else:
         share, right = (percent(round(x, 3)) for x in (coverage.share, coverage.accuracy))
         answers = (
