@@ -278,8 +278,9 @@ RUN = {OURS: run_ours, PLAIN: run_plain, TRAINER: run_trainer}
 def loss_of_vocabulary(device: Device, *, rows: int, vocab_size: int = 32_000) -> tuple[float, int]:
     """The difference of the loss and its gradient to torch's own in float64, and the bytes that the
     loss takes beside the gradient."""
-    logits = 4 * torch.randn(rows, vocab_size, dtype=torch.bfloat16, device=device.torch)
-    labels = torch.randint(vocab_size, (rows,), device=device.torch)
+    drawn = {"device": device.torch, "generator": torch.Generator(device.torch).manual_seed(1)}
+    logits = 4 * torch.randn(rows, vocab_size, dtype=torch.bfloat16, **drawn)
+    labels = torch.randint(vocab_size, (rows,), **drawn)
     labels[::3] = IGNORE_INDEX
     on_gpu, taken = device.device == "cuda", 0
     if on_gpu:

@@ -161,11 +161,11 @@ def coverage(
     if before is None or not validation:
         return
     after = calibration(gold, predicted, calibrated)
-    known = np.array([row.probability for row in validation])
-    known_right = np.array([row.right for row in validation], dtype=float)
+    validation_p = np.array([row.probability for row in validation])
+    validation_right = np.array([row.right for row in validation], dtype=float)
     p, right = np.array(probabilities, dtype=float), _right(gold, predicted)
     for stated in STATED_ACCURACIES:
-        least = lowest_confidence(known, known_right, stated)
+        least = lowest_confidence(validation_p, validation_right, stated)
         answered = np.zeros(len(p), dtype=bool) if least is None else p >= least
         yield CoverageRecord(
             **key._asdict(),

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 STATED_PRECISION = 0.9
 
@@ -29,9 +28,12 @@ def rare_class(
     first. The probability of the other label is 1 minus that of the prediction.
 
     Returns None unless the task has two labels, rows of both, and a probability for each
-    prediction. Average precision is scikit-learn's ``average_precision_score``. Probabilities are
-    rounded to six decimals, so that a few sure rows may count as equal.
+    prediction. Both measures are scikit-learn's. Probabilities are rounded to six decimals, so that
+    a few sure rows may count as equal.
     """
+    # The import takes a second, which most tasks do not need.
+    from sklearn.metrics import average_precision_score, precision_recall_curve
+
     counts = Counter(gold)
     given = [each for each in probabilities if each is not None]
     if len(labels) != 2 or not all(counts[label] for label in labels) or len(given) < len(gold):
@@ -39,20 +41,10 @@ def rare_class(
     rare = min(labels, key=lambda label: counts[label])
     p = np.array(given)
     scores = np.where([label == rare for label in predicted], p, 1 - p).round(6)
-    precision, recall = _curve(np.array([label == rare for label in gold]), scores)
-    reached = recall[precision >= STATED_PRECISION]
+    is_rare = [label == rare for label in gold]
+    precision, recall, _ = precision_recall_curve(is_rare, scores)
     return RareClass(
         rare_class=rare,
-        average_precision=float((np.diff(recall, prepend=0.0) * precision).sum()),
-        recall_at_precision=float(reached.max(initial=0.0)),
+        average_precision=float(average_precision_score(is_rare, scores)),
+        recall_at_precision=float(recall[precision >= STATED_PRECISION].max()),
     )
-
-
-def _curve(
-    is_rare: Bool[np.ndarray, " n"], scores: Float[np.ndarray, " n"]
-) -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, " t"]]:
-    """Returns precision and recall at each threshold, from the highest to the lowest score."""
-    order = np.argsort(-scores, kind="stable")
-    is_last = np.append(np.diff(scores[order]) < 0, True)  # of equal scores
-    num_right = np.cumsum(is_rare[order])[is_last]
-    return num_right / (np.flatnonzero(is_last) + 1), num_right / is_rare.sum()

@@ -212,11 +212,11 @@ def balanced(examples: Sequence[Example]) -> list[Example]:
     weight, and the mean weight is 1 (scikit-learn's ``class_weight="balanced"``). A class that does
     not occur, as may be with few labels, has no weight and does not count in K."""
     labels = np.concatenate([example.labels for example in examples])
-    known = labels[labels != IGNORE_INDEX]
-    if not len(known):  # all labelled words lie beyond max_tokens
+    counted = labels[labels != IGNORE_INDEX]
+    if not len(counted):  # all labelled words lie beyond max_tokens
         return list(examples)
-    classes, counts = np.unique(known, return_counts=True)
-    weights = len(known) / (len(classes) * counts)
+    classes, counts = np.unique(counted, return_counts=True)
+    weights = len(counted) / (len(classes) * counts)
     # An ignored label gets the weight of the first class, which its loss of 0 makes irrelevant.
     places = (np.searchsorted(classes, example.labels) for example in examples)
     return [replace(e, weights=weights[at]) for e, at in zip(examples, places, strict=True)]

@@ -25,8 +25,8 @@ def best_threshold(metric: str, gold: Sequence[str], predicted: Sequence[Predict
     margins = np.array([each.margin for each in predicted if each.margin is not None])
     if not len(margins):
         return 0.0
-    known = np.unique(margins)
-    below, above = known[:-1], known[1:]
+    distinct = np.unique(margins)
+    below, above = distinct[:-1], distinct[1:]
     between = np.where(np.isinf(below), above - 1, (below + above) / 2)  # -inf: no span
     if any(each.otherwise for each in predicted):
         # As many rows lie between any two neighbours, to within the rounding of their places.

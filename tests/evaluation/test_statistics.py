@@ -310,7 +310,7 @@ def test_share_is_none_of_what_does_not_vary() -> None:
 
 
 def test_holm_threshold_is_where_a_test_becomes_significant() -> None:
-    """Of every p-value that is not, with the others as they are."""
+    """Checked for every p-value that is not, while the others stay as they are."""
     rng, alpha, num_tested = stream(1, "p-values"), 0.05, 0
     for number in (1, 2, 7, 20):
         for _ in range(20):

@@ -58,8 +58,8 @@ def test_gaps_name_a_setting_for_everything_that_was_not_tried(
     monkeypatch.chdir(tmp_path)
     raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]})
     del raw["finetune"]["methods"]["linear_probe"]
-    told = {gap.name: gap for gap in gaps(not_tried(load(write_study(tmp_path, raw))))}
-    assert [*told] == [what.value for what in Untried]
+    gaps_by_name = {gap.name: gap for gap in gaps(not_tried(load(write_study(tmp_path, raw))))}
+    assert [*gaps_by_name] == [what.value for what in Untried]
     settings = {
         Untried.PUBLISHED: "`pretrain.runs.",
         Untried.LABELS: "`finetune.label_budgets: [100, 200, 400]`",
@@ -67,5 +67,5 @@ def test_gaps_name_a_setting_for_everything_that_was_not_tried(
         Untried.METHODS: "`finetune.methods.linear_probe: {}`",
     }
     for what, setting in settings.items():
-        assert setting in told[what.value].sentence
-    assert [bool(gap.takes) for gap in told.values()] == [False, True, True, False]
+        assert setting in gaps_by_name[what.value].sentence
+    assert [bool(gap.takes) for gap in gaps_by_name.values()] == [False, True, True, False]

@@ -35,10 +35,10 @@ class Allocated(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         inputs = (value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor))
-        known = {value.untyped_storage()._cdata for value in inputs}
+        input_storages = {value.untyped_storage()._cdata for value in inputs}
         result = func(*args, **(kwargs or {}))
         for value in tree_leaves(result):
-            if isinstance(value, Tensor) and value.untyped_storage()._cdata not in known:
+            if isinstance(value, Tensor) and value.untyped_storage()._cdata not in input_storages:
                 self.bytes.setdefault(value.dtype, []).append(value.untyped_storage().nbytes())
         return result
 

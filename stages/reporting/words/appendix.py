@@ -149,44 +149,45 @@ def _share_cut(record: InputRecord) -> str:
     return f"{rows:.1%} ({record.tokens_cut / max(record.tokens, 1):.1%})"
 
 
+def _with_measure(scores: Scores, measure: str) -> Iterator[tuple[Cell, list[ScoredTrial]]]:
+    """Yields each cell that has trials with the measure, and these trials."""
+    for cell in scores.cells:
+        if trials := [trial for trial in cell.trials if getattr(trial, measure) is not None]:
+            yield cell, trials
+
+
 def rare_classes(scores: Scores) -> Appendix:
     """How well the rarer of two classes is found by its probability."""
-    rows = []
-    for cell in scores.cells:
-        trials = [trial for trial in cell.trials if trial.rare_class is not None]
-        if trials:
-            rows.append(
-                {
-                    "task": cell.task,
-                    "class": str(trials[0].rare_class),
-                    "run": cell.group,
-                    "method": cell.method,
-                    "labels": cell.label_budget,
-                    "average precision": _percent([t.average_precision for t in trials]),
-                    RECALL: _percent([trial.recall_at_precision for trial in trials]),
-                }
-            )
+    rows = [
+        {
+            "task": cell.task,
+            "class": str(trials[0].rare_class),
+            "run": cell.group,
+            "method": cell.method,
+            "labels": cell.label_budget,
+            "average precision": _percent([trial.average_precision for trial in trials]),
+            RECALL: _percent([trial.recall_at_precision for trial in trials]),
+        }
+        for cell, trials in _with_measure(scores, "average_precision")
+    ]
     return Appendix("Rare classes", {RARE_CLASSES: rows}, [RARE_NOTE] if rows else [])
 
 
 def calibration(scores: Scores, coverages: Iterable[Coverage]) -> Appendix:
     """How calibrated the probabilities of the predictions are, and what the best run of each task
     answers at a stated accuracy."""
-    rows = []
-    for cell in scores.cells:
-        trials = [trial for trial in cell.trials if trial.calibration_error is not None]
-        if trials:
-            rows.append(
-                {
-                    "task": cell.task,
-                    "run": cell.group,
-                    "method": cell.method,
-                    "labels": cell.label_budget,
-                    "accuracy": _percent([trial.accuracy for trial in trials]),
-                    "probability": _percent([trial.mean_probability for trial in trials]),
-                    "calibration error": _percent([trial.calibration_error for trial in trials]),
-                }
-            )
+    rows = [
+        {
+            "task": cell.task,
+            "run": cell.group,
+            "method": cell.method,
+            "labels": cell.label_budget,
+            "accuracy": _percent([trial.accuracy for trial in trials]),
+            "probability": _percent([trial.mean_probability for trial in trials]),
+            "calibration error": _percent([trial.calibration_error for trial in trials]),
+        }
+        for cell, trials in _with_measure(scores, "calibration_error")
+    ]
     notes = [CALIBRATION_NOTE] if rows else []
     return Appendix("Calibration", {CALIBRATION: rows}, [*notes, *map(covered, coverages)])
 
