@@ -33,11 +33,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from stages.core.params import Compute, Optimisation
 from stages.core.seeding import torch_stream
+from stages.models._attention import Documents, attend, attention_mask
 from stages.models._backbone import MODELS, draw_weights
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.objectives._cross_entropy import cross_entropy
 from stages.objectives._objective import OBJECTIVES
-from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.batch import IGNORE_INDEX, Batch, document_starts
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
 from stages.text.tokenizer import Vocabulary
@@ -324,10 +325,35 @@ def packed_difference(device: Device) -> float:
     return float((states - expected).abs().max() / expected.abs().max())
 
 
+def documents_difference(device: Device, *, causal: bool) -> float:
+    """The difference of attention within documents, and of its gradients, to attention with a mask
+    in double precision. Rows have one document, many short ones, and padding."""
+    ids = torch.ones(3, 320, dtype=torch.long)
+    ids[1] = torch.arange(320) // 7 + 1
+    ids[2, 100:] = 0
+    starts = document_starts(ids)
+    assert starts is not None
+    documents = Documents(starts.to(device.torch), longest=320, causal=causal)
+    mask = attention_mask(ids, ids, causal=causal).to(device.torch)
+    drawn = {"device": device.torch, "generator": torch.Generator(device.torch).manual_seed(1)}
+    weights, *inputs = (torch.randn(3, 4, 320, 64, **drawn).bfloat16() for _ in range(4))
+    results = []
+    for dtype, kept in ((torch.bfloat16, documents), (torch.float64, mask)):
+        q, k, v = (each.to(dtype).requires_grad_() for each in inputs)
+        mixed = attend(q, k, v, kept)
+        results.append([mixed, *torch.autograd.grad((mixed * weights.to(dtype)).sum(), (q, k, v))])
+    errors = [
+        float((some.double() - right).norm() / right.norm())
+        for some, right in zip(*results, strict=True)
+    ]
+    return max(max(errors) - 2**-6, 0.0)  # values with 8 binary digits, rounded some times
+
+
 def check(device: Device) -> dict[str, Any]:
     """Relative differences: of losses of CUDA, compiled or not, to those of the CPU, of a resumed
     training to one that was not interrupted, of a repeated training, of the loss over a vocabulary
-    and its gradient to torch's own in float64, and of states of packed documents to the CPU's."""
+    and its gradient to torch's own in float64, of states of packed documents to the CPU's, and of
+    attention within documents to that with a mask in float64."""
     from tests.training.trained_by_ranks import CPU, Stopped, Trained, cases, trained
 
     def difference(one: Trained, other: Trained) -> float:
@@ -340,6 +366,11 @@ def check(device: Device) -> dict[str, Any]:
         "loss over a vocabulary": of_loss,
         "packed documents of a public checkpoint": packed_difference(device),
     }
+    if on_gpu:
+        differences |= {
+            "attention within documents": documents_difference(device, causal=False),
+            "attention within documents, causal": documents_difference(device, causal=True),
+        }
     # On a CPU one of each architecture: it is equal to itself.
     for name, architecture in cases(2 if on_gpu else 3):
         here = trained(name, architecture, device=device, dropout=0.0)

@@ -23,6 +23,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+import tests.flash_reference  # noqa: F401 (registers its kernels)
 from stages.objectives.distillation import Distillation
 from stages.training import flops
 from stages.training.device import Device
@@ -215,6 +216,7 @@ def trained(name: str, architecture: str) -> dict[str, Any]:
     validation = data.micro_batches(9)
     with Factories():
         at_first = mean_loss(model, objective, validation, single)
+        in_half = mean_loss(model, objective, validation, half)
         steps = train(model, objective, data, SCHEDULE, num_steps=2, seed=1, device=half)
         next(steps)
         waits.clear()  # of tables that are made once
@@ -223,7 +225,13 @@ def trained(name: str, architecture: str) -> dict[str, Any]:
         steps.close()
         waits.clear()
         mean_loss(model, objective, validation, half)
-    return {"at first": at_first, "last": last.loss, "step": of_step, "validation": dict(waits)}
+    return {
+        "at first": at_first,
+        "in half": in_half,
+        "last": last.loss,
+        "step": of_step,
+        "validation": dict(waits),
+    }
 
 
 def main() -> None:

@@ -78,7 +78,10 @@ def test_a_step_is_on_one_device_and_waits_once(
 
 @pytest.mark.parametrize(("name", "architecture"), cases())
 def test_losses_are_those_of_the_cpu(trained: dict[str, Any], name: str, architecture: str) -> None:
-    """In float32, by the code that CUDA alone takes."""
+    """In float32, and but for rounding in bfloat16, by the code that CUDA alone takes: attention
+    within documents, for one."""
     objective, model, data = built(name, architecture)
     right = mean_loss(model, objective, data.micro_batches(9), CPU)
-    assert trained[f"{name} {architecture}"]["at first"] == pytest.approx(right, rel=1e-5)
+    losses = trained[f"{name} {architecture}"]
+    assert losses["at first"] == pytest.approx(right, rel=1e-5)
+    assert losses["in half"] == pytest.approx(right, rel=1e-2)

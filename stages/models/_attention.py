@@ -1,6 +1,7 @@
 """Attention: masks, positions, and the cache of keys and values."""
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -13,6 +14,20 @@ from stages.models._embedding import embedding_table, sinusoids
 
 RELATIVE_BUCKETS, RELATIVE_MAX_DISTANCE = 32, 128  # T5's
 WRITTEN_OUT = 512  # tokens of a row; the logits of longer rows would take most of the memory
+
+
+@dataclass(frozen=True)
+class Documents:
+    """What a mask says, for a GPU: a token attends to its own document and, if ``causal``, only to
+    itself and to earlier tokens. It takes no memory of T x S numbers, and no time for the pairs of
+    tokens that a mask forbids."""
+
+    starts: Int[Tensor, " N"]  # ``document_starts`` of the batch
+    longest: int  # an upper bound of the length of a document
+    causal: bool
+
+
+Mask = Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"] | Documents
 
 
 def attention_mask(
@@ -39,19 +54,39 @@ def attend(
     q: Float[Tensor, "B H T d"],
     k: Float[Tensor, "B H S d"],
     v: Float[Tensor, "B H S d"],
-    mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"],
+    mask: Mask,
 ) -> Float[Tensor, "B H T d"]:
     """Scaled dot-product attention. The mask must leave each query at least one key.
 
     In bfloat16 on a CPU the matrix products are written out: torch's kernel takes 1.7 to 6 times
     as long, forward and backward (benchmarks/attention.md). Long rows use it to save memory.
     """
+    if isinstance(mask, Documents):
+        return attend_within_documents(q, k, v, mask)
     mask = mask if mask.dtype == torch.bool else mask.to(q)
     is_short = q.shape[2] * k.shape[2] <= WRITTEN_OUT**2
     if not (is_short and q.dtype == torch.bfloat16 and q.device.type == "cpu"):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
     return (scores + additive(mask, q.dtype)).softmax(dim=-1) @ v
+
+
+def attend_within_documents(
+    q: Float[Tensor, "B H T d"],
+    k: Float[Tensor, "B H T d"],
+    v: Float[Tensor, "B H T d"],
+    documents: Documents,
+) -> Float[Tensor, "B H T d"]:
+    """Scaled dot-product attention by the flash kernels, which read the rows as one sequence of
+    documents of different lengths."""
+    from torch.nn.attention.varlen import varlen_attn  # loads torch's compiler: 1 s
+
+    queries, keys, values = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [B*T H d]
+    starts, longest = documents.starts, documents.longest
+    window = (-1, 0 if documents.causal else -1)
+    mixed = varlen_attn(queries, keys, values, starts, starts, longest, longest, window_size=window)
+    assert isinstance(mixed, Tensor)
+    return mixed.unflatten(0, (len(q), -1)).transpose(1, 2)
 
 
 def additive(
@@ -206,7 +241,7 @@ class Attention(nn.Module):
 
     def __init__(self, dims: Dimensions, *, cross: bool = False) -> None:
         super().__init__()
-        self.num_heads = dims.num_heads
+        self.num_heads, self.head_width = dims.num_heads, dims.d_model // dims.num_heads
         # Positions of two rows have no common origin: cross-attention has no rotary positions.
         self.rotary = dims.positions == "rotary" and not cross
         self.query = nn.Linear(dims.d_model, dims.d_model, bias=dims.bias)
@@ -218,7 +253,7 @@ class Attention(nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         memory: Float[Tensor, "B _ D"] | None,
-        mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"],
+        mask: Mask,
         cached: KeyValues | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Returns the attention of ``x`` to ``memory``. With ``cached``, ``memory`` holds the
@@ -241,6 +276,7 @@ class Attention(nn.Module):
                 k, v = cached.all()
         q = q.transpose(1, 2)
         if self.prefix is not None:
+            assert not isinstance(mask, Documents)
             k, v, mask = self.prefix(k, v, mask)
         mixed = attend(q, k, v, mask)
         return self.output(mixed.transpose(1, 2).flatten(2))  # [B H T d] -> [B T D]
@@ -260,6 +296,11 @@ class Attention(nn.Module):
         width = self.query.bias.numel() // self.num_heads
         self.query.bias.normal_(0, (locality / width**0.5) ** 0.5, generator=generator)
         self.key_value.bias[: self.query.bias.numel()] = self.query.bias
+
+    @property
+    def has_flash_width(self) -> bool:
+        """Returns whether the flash kernels compute heads of this width."""
+        return self.head_width % 8 == 0 and self.head_width <= 256
 
     @property
     def can_be_local(self) -> bool:

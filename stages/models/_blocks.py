@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from stages.models._attention import (
     Attention,
     Cache,
+    Documents,
     KeyValues,
+    Mask,
     RelativeBias,
     additive,
     attention_mask,
@@ -58,7 +60,7 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"],
+        mask: Mask,
         memory: Float[Tensor, "M _ D"] | None = None,
         memory_mask: Bool[Tensor, "M 1 _ _"] | None = None,
         cached: KeyValues | None = None,
@@ -102,11 +104,22 @@ class Stack(nn.Module):
         """The number of sublayers that write into the residual stream."""
         return sum(2 if block.cross_attention is None else 3 for block in self.blocks)
 
+    def takes_documents(self, x: Float[Tensor, "B T D"]) -> bool:
+        """Returns whether the flash kernels can compute the attention of ``x``. They have neither
+        relative positions nor learnt keys, and compute in 16 bits, for heads of some widths."""
+        attentions = [block.attention for block in self.blocks if isinstance(block, Block)]
+        return (
+            torch.is_autocast_enabled(x.device.type)
+            and self.relative is None
+            and all(each.prefix is None and each.has_flash_width for each in attentions)
+        )
+
     def forward(
         self,
         x: Float[Tensor, "B T D"],
         document_ids: Int[Tensor, "B T"],
         *,
+        document_starts: Int[Tensor, " E"] | None = None,
         visible: Bool[Tensor, "B T"] | None = None,
         memory: Float[Tensor, "M N D"] | None = None,
         memory_document_ids: Int[Tensor, "M N"] | None = None,
@@ -114,12 +127,17 @@ class Stack(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Returns the states of tokens. With a cache, the tokens follow those in the cache, and
         ``memory`` and ``visible`` are given with the first tokens only."""
-        read = document_ids if cache is None else cache.extend(document_ids)
-        mask = attention_mask(document_ids, read, causal=self.causal, visible=visible)
-        if self.relative is not None:
-            mask = self.relative(mask)
-        if torch.is_autocast_enabled("cpu"):
-            mask = additive(mask, torch.get_autocast_dtype("cpu"))  # once for all blocks
+        mask: Mask
+        if document_starts is not None and visible is None and self.takes_documents(x):
+            assert cache is None
+            mask = Documents(document_starts, longest=x.shape[1], causal=self.causal)
+        else:
+            read = document_ids if cache is None else cache.extend(document_ids)
+            mask = attention_mask(document_ids, read, causal=self.causal, visible=visible)
+            if self.relative is not None:
+                mask = self.relative(mask)
+            if torch.is_autocast_enabled("cpu"):
+                mask = additive(mask, torch.get_autocast_dtype("cpu"))  # once for all blocks
         memory_mask = None
         if memory_document_ids is not None:
             asking = document_ids.reshape(len(memory_document_ids), -1)

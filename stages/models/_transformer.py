@@ -45,7 +45,8 @@ class TransformerBackbone(Backbone):
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         x = self.embedding(batch.input_ids, batch.document_ids, batch.segment_ids)
-        return self.reader(x, batch.document_ids, visible=batch.visible)
+        starts = batch.document_starts
+        return self.reader(x, batch.document_ids, document_starts=starts, visible=batch.visible)
 
     @property
     def design(self) -> str | None:

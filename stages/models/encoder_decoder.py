@@ -59,6 +59,7 @@ class EncoderDecoder(TransformerBackbone):
         return self.decoder(
             self.embedding(ids, documents),
             documents,
+            document_starts=batch.decoder_document_starts,
             memory=self(batch),
             memory_document_ids=batch.document_ids,
         )

@@ -48,16 +48,45 @@ class Batch:
     pair_positions: Int[Tensor, "B P"] | None = None  # the first token of each pair
     pair_labels: Int[Tensor, "B P"] | None = None  # 0: a true pair, 1: an altered one
     example_ids: list[str] = field(default_factory=list)
+    # Of a batch on a GPU: see ``document_starts``
+    document_starts: Int[Tensor, " N"] | None = None
+    decoder_document_starts: Int[Tensor, " E"] | None = None
 
     def to(self, device: torch.device) -> "Batch":
         """Returns the batch on ``device``, or itself if it is already there. A process has one
-        device of a kind."""
+        device of a kind. On a GPU the batch also has the starts of its documents, which are counted
+        here because the host would wait for a GPU to count them."""
         if self.input_ids.device.type == device.type:
             return self
         tensors = {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
-        if device.type == "cuda":  # the host waits for copies of memory that is not pinned
+        if device.type == "cuda":
+            for side in ("document", "decoder_document"):
+                ids = tensors.get(f"{side}_ids")
+                if ids is not None and (starts := document_starts(ids)) is not None:
+                    tensors[f"{side}_starts"] = starts
+            # The host waits for copies of memory that is not pinned.
             tensors = {k: v.pin_memory() for k, v in tensors.items()}
         return replace(self, **{k: v.to(device, non_blocking=True) for k, v in tensors.items()})
+
+
+def document_starts(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, " N"] | None:
+    """Returns where documents start in the concatenation of all rows, and then the number of all
+    tokens, as int32. The padding of a row counts as a document. The number of all tokens is
+    repeated until N is a power of two, so that batches have few different shapes.
+
+    Returns None if a document is not contiguous in its row.
+    """
+    ids = document_ids.numpy()
+    begins = np.ones(ids.shape, dtype=bool)
+    begins[:, 1:] = ids[:, 1:] != ids[:, :-1]
+    ordered = np.sort(ids, axis=1)
+    num_documents = len(ids) + int((ordered[:, 1:] != ordered[:, :-1]).sum())
+    starts = np.flatnonzero(begins)
+    if len(starts) != num_documents:
+        return None
+    padded = np.full(1 << len(starts).bit_length(), ids.size, dtype=np.int32)
+    padded[: len(starts)] = starts
+    return torch.from_numpy(padded)
 
 
 def pad(rows: list[np.ndarray], value: int, *, length: int | None = None) -> Int[Tensor, "B T"]:

@@ -42,6 +42,36 @@ def _attention_backward(
     return 2 * sdpa_flop_count(query, key, value)
 
 
+def _attention_within_documents(
+    query: Shape,
+    key: Shape,
+    value: Shape,
+    starts: Shape,
+    others: Shape,
+    longest: int,
+    *rest: Any,
+    **named: Any,
+) -> int:
+    """Operations for all pairs of tokens of a row, as they are counted where a mask leaves pairs
+    out, so that the number is the same on every device. ``longest`` is the length of rows."""
+    tokens, heads, width = query
+    rows = (tokens // longest, heads, longest, width)
+    return sdpa_flop_count(rows, rows, rows)
+
+
+def _attention_within_documents_backward(
+    gradient: Shape,
+    query: Shape,
+    key: Shape,
+    value: Shape,
+    mixed: Shape,
+    sums: Shape,
+    *others: Any,
+    **named: Any,
+) -> int:
+    return 2 * _attention_within_documents(query, key, value, *others)
+
+
 def _lstm(states: Shape, weights: Sequence[Shape], *others: Any, **named: Any) -> int:
     return 2 * math.prod(states[:-1]) * sum(math.prod(each) for each in weights if len(each) == 2)
 
@@ -74,6 +104,11 @@ OWN_FORMULAS: Mapping[Any, Callable[..., int]] = {
     aten.mkldnn_rnn_layer: _cpu_lstm,
     aten.mkldnn_rnn_layer_backward: _cpu_lstm_backward,
 }
+# Known by name: its module loads torch's compiler.
+FORMULAS_BY_NAME = {
+    "torch_attn._varlen_attn": shape_wrapper(_attention_within_documents),
+    "torch_attn._varlen_attn_backward": shape_wrapper(_attention_within_documents_backward),
+}
 FORMULAS = flop_registry | {name: shape_wrapper(own) for name, own in OWN_FORMULAS.items()}
 
 
@@ -95,7 +130,8 @@ class Counter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        formula = FORMULAS.get(func.overloadpacket)
+        packet = func.overloadpacket
+        formula = FORMULAS.get(packet) or FORMULAS_BY_NAME.get(str(packet))
         if formula is None:
             with self:  # an operation that consists of others
                 if (result := func.decompose(*args, **kwargs)) is not NotImplemented:

@@ -9,6 +9,7 @@ was compiled for one model stays, as in a stage that trains several.
 
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,11 +17,12 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 from torch.fx import GraphModule
 
+import tests.flash_reference  # noqa: F401 (registers its kernels)
 from stages.models._attention import Attention
 from stages.models._heads import ModelWithHead
 from stages.objectives._objective import Objective
 from stages.objectives.distillation import Distillation
-from stages.text.batch import Batch
+from stages.text.batch import Batch, document_starts
 from tests.training.trained_by_ranks import built, cases
 
 
@@ -35,11 +37,21 @@ def step(
     return loss.detach(), [weight.grad for weight in model.parameters()]
 
 
-def compiled(name: str, architecture: str) -> dict[str, Any]:
-    """The graphs of a step, and by how much its results differ from one that is not compiled."""
+def compiled(name: str, architecture: str, *, as_on_gpu: bool = False) -> dict[str, Any]:
+    """The graphs of a step, and by how much its results differ from one that is not compiled. As on
+    a GPU, attention is computed within documents, in bfloat16."""
     counters.clear()
     objective, model, data = built(name, architecture, dropout=0.0)
     batch, *_ = data.micro_batches(0)
+    if as_on_gpu:
+        batch = replace(batch, document_starts=document_starts(batch.document_ids))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return measured(model, objective, batch)
+    return measured(model, objective, batch)
+
+
+def measured(model: ModelWithHead, objective: Objective, batch: Batch) -> dict[str, Any]:
+    """The graphs of a step on a batch, and the difference of its results."""
     loss, gradients = step(model.train(), objective, batch)
     graphs: list[GraphModule] = []
 
@@ -66,6 +78,7 @@ def compiled(name: str, architecture: str) -> dict[str, Any]:
         "graphs": num_graphs,
         "breaks": len(counters["graph_break"]),
         "attentions": operations.count("scaled_dot_product_attention"),
+        "attentions within documents": operations.count("_varlen_attn"),
         "layers": sum(isinstance(layer, Attention) for layer in layers),
         "losses": operations.count("cross_entropy"),
         "graphs for more": len(graphs) - num_graphs,
@@ -81,4 +94,6 @@ def compiled(name: str, architecture: str) -> dict[str, Any]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     results = {f"{name} {of}": compiled(name, of) for name, of in cases()}
+    for name, of in (("mlm", "encoder"), ("causal", "decoder")):
+        results[f"{name} {of}, as on a GPU"] = compiled(name, of, as_on_gpu=True)
     sys.stdout.write(json.dumps(results, indent=1))

@@ -39,3 +39,13 @@ def test_compile_covers_a_step_from_the_batch_to_the_loss(
     assert (result["graphs"], result["breaks"]) == (1 + 2 * breaks, breaks)
     assert result["attentions"] == result["layers"] > 0 and result["losses"] > 0
     assert result["graphs for more"] == 1
+
+
+@pytest.mark.parametrize("case", ["mlm encoder", "causal decoder"])
+def test_compile_covers_attention_within_documents(
+    steps: dict[str, dict[str, Any]], case: str
+) -> None:
+    result = steps[f"{case}, as on a GPU"]
+    assert (result["graphs"], result["breaks"]) == (1, 0)
+    assert result["attentions within documents"] == result["layers"]
+    assert result["attentions"] == 0 and result["difference"] < 0.05  # in bfloat16
