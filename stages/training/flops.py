@@ -104,7 +104,8 @@ OWN_FORMULAS: Mapping[Any, Callable[..., int]] = {
     aten.mkldnn_rnn_layer: _cpu_lstm,
     aten.mkldnn_rnn_layer_backward: _cpu_lstm_backward,
 }
-# Known by name: its module loads torch's compiler.
+# Known by name, because the module of these operations loads torch's compiler. They replace
+# torch's own formulas, which count the pairs of tokens of one document.
 FORMULAS_BY_NAME = {
     "torch_attn._varlen_attn": shape_wrapper(_attention_within_documents),
     "torch_attn._varlen_attn_backward": shape_wrapper(_attention_within_documents_backward),
@@ -131,7 +132,7 @@ class Counter(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         packet = func.overloadpacket
-        formula = FORMULAS.get(packet) or FORMULAS_BY_NAME.get(str(packet))
+        formula = FORMULAS_BY_NAME.get(str(packet)) or FORMULAS.get(packet)
         if formula is None:
             with self:  # an operation that consists of others
                 if (result := func.decompose(*args, **kwargs)) is not NotImplemented:
