@@ -117,7 +117,7 @@ class Backbone(nn.Module, ABC):
             module.get_parameter("weight"): 1
             for block in self.blocks
             for module in block.modules()
-            if isinstance(module, nn.Linear) or is_conv1d(module)
+            if is_linear(module)
         }
 
     @property
@@ -258,6 +258,11 @@ class ScalarMix(nn.Module):
 
 
 MODELS = Components[Backbone]("models")
+
+
+def is_linear(module: nn.Module) -> bool:
+    """Returns whether a module is a linear layer, ``nn.Linear`` or GPT-2's."""
+    return isinstance(module, nn.Linear) or is_conv1d(module)
 
 
 def is_conv1d(module: nn.Module) -> bool:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from stages.core.params import Compute, Distributed, Training
 from stages.core.rank import rank_of_process
 from stages.core.sharded import local, whole
+from stages.models._backbone import is_linear
 from stages.models._heads import ModelWithHead
 from stages.training.device import Device
 
@@ -93,14 +94,24 @@ class Ranks:
             model.to(device.torch)
 
     def _sharded(self, model: ModelWithHead, device: Device) -> ModelWithHead:
-        """A copy of the model whose blocks are moved to the device part by part."""
+        """A copy of the model whose blocks are moved to the device part by part.
+
+        In bfloat16 the linear layers of a transformer's block are gathered in it. Otherwise
+        autocast would keep a copy of them in bfloat16 for the backward pass, beside the shards.
+        Their gradients are summed in float32.
+        """
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
         copy = deepcopy(model)
         mesh = init_device_mesh(device.device, (self.number,))
+        # Inputs are cast by autocast.
+        precision = MixedPrecisionPolicy(device.dtype, torch.float32, cast_forward_inputs=False)
         for block in copy.backbone.blocks:
-            if type(block).forward is not nn.Module.forward:  # a list of modules is never called
+            if copy.backbone.is_transformer:
+                layers = [layer for layer in block.modules() if is_linear(layer)]
+                fully_shard(layers, mesh=mesh, mp_policy=precision)
+            elif type(block).forward is not nn.Module.forward:  # a list of modules is never called
                 fully_shard(block, mesh=mesh)
         # fully_shard cannot shard scalars. Ours mix layers for tasks, and no objective trains them.
         scalars = {weight for weight in copy.parameters() if weight.dim() == 0}

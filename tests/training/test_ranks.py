@@ -17,7 +17,14 @@ from stages.core.params import Distributed
 from stages.training.ranks import uneven
 from tests import warm_python
 from tests.small import small_schedule
-from tests.training.trained_by_ranks import RATES, STRATEGIES, Trained, cases, trained
+from tests.training.trained_by_ranks import (
+    IN_BFLOAT16,
+    RATES,
+    STRATEGIES,
+    Trained,
+    cases,
+    trained,
+)
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = (2, 4)
@@ -96,6 +103,17 @@ def test_train_of_several_ranks_equals_one_process(folders, objective, architect
 def test_try_each_of_several_ranks_keeps_the_same_rate(folders, strategy, tmp_path) -> None:
     alone = trained("mlm", "encoder", rates=RATES, scratch=tmp_path)
     assert differs(alone, read(folders[2], f"{strategy}-tries")) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_train_of_several_ranks_in_bfloat16_is_that_of_one_but_for_rounding(
+    folders, strategy
+) -> None:
+    alone = trained("mlm", "encoder", device=IN_BFLOAT16)
+    by_ranks = read(folders[2], f"{strategy}-bfloat16")
+    assert by_ranks.losses == pytest.approx(alone.losses, rel=5e-3)
+    assert by_ranks.flops == alone.flops
 
 
 @pytest.mark.slow

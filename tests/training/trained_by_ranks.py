@@ -44,6 +44,7 @@ LENGTH, ROWS, MICRO_ROWS, NUM_STEPS = 48, 8, 2, 3  # four micro-batches: one or 
 DROPOUT = 0.1
 RATES = [2e-2, 1e-2]
 CPU = Device("cpu", "float32", compile=False, threads=1)
+IN_BFLOAT16 = Device("cpu", "bfloat16", compile=False, threads=1)
 # The norm of the gradients is cut in every step.
 SCHEDULE = small_schedule(
     rows=ROWS, max_tokens=LENGTH, num_steps=NUM_STEPS, lr=1e-2, max_grad_norm=0.1
@@ -181,6 +182,7 @@ def main(folder: Path) -> None:
                 results["tries"] = trained(
                     "mlm", "encoder", ranks, rates=RATES, scratch=folder / "tries" / strategy
                 )
+                results["bfloat16"] = trained("mlm", "encoder", ranks, device=IN_BFLOAT16)
                 with pytest.raises(Stopped):
                     trained("causal", "decoder", ranks, scratch=stopped, stop_after=1)
             for name, result in results.items():
