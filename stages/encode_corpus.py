@@ -12,7 +12,7 @@ from stages.text.stored import StoredDocuments
 from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
 
 
-def main(plan: EncodingPlan, corpus_key: str, tokenizer_key: str) -> None:
+def main(plan: EncodingPlan, corpus_key: str, tokenizer_key: str) -> str:
     max_tokens = read_json(paths.CORPORA / corpus_key / "corpus.json")["max_tokens"]
     source = SOURCES.find(plan.corpus.source["name"], where=f"corpora.{corpus_key}.source")
     encoder = _tokenizer(tokenizer_key, is_public=plan.tokenizer.algorithm == HUB)
@@ -38,6 +38,7 @@ def main(plan: EncodingPlan, corpus_key: str, tokenizer_key: str) -> None:
             counts[f"{split}_documents"] = encoded.documents
             counts[f"{split}_bytes"] = encoded.num_bytes
         write_json(folder / "encoded.json", counts | {"tokenizer": sha256(*encoder.files)})
+    return f"{counts['train_tokens']:,} tokens, {counts['validation_tokens']:,} for validation"
 
 
 def _tokenizer(key: str, *, is_public: bool) -> TaskTokenizer:

@@ -58,7 +58,7 @@ OF_EACH_RUN: dict[str, type] = {
 }
 
 
-def main(plan: EvaluationPlan, task: str) -> None:
+def main(plan: EvaluationPlan, task: str) -> str:
     about = read_json(paths.examples(task) / "task.json")
     rows = read_jsonl(paths.examples(task) / "test.jsonl")
     labels = read_jsonl(paths.test_labels(task))
@@ -120,6 +120,7 @@ def main(plan: EvaluationPlan, task: str) -> None:
         write(folder / "confusion.csv", ConfusionRecord, records(confused))
         write(folder / "reliability.csv", ReliabilityRecord, reliability(answered))
         write(folder / "coverage.csv", CoverageRecord, covered)
+    return f"{len(trials):,} trials scored on {len(rows):,} rows by {about['metric']}"
 
 
 Numbers = Mapping[TrialKey, dict[str, float | None]]  # by trial and then by row id

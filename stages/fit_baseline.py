@@ -23,7 +23,7 @@ from stages.evaluation.records import CLASSICAL, PredictionRecord, TrialRecord, 
 from stages.kinds._kind import distinct_draws
 
 
-def main(plan: BaselinePlan, task: str) -> None:
+def main(plan: BaselinePlan, task: str) -> str:
     """Writes ``trials.csv``, ``predictions.csv.gz`` and the records of the trials, from which the
     baselines can be fitted again. If a label budget is all rows of train, seeds have no effect, and
     there is one trial. An external system has one trial for each label budget, with the same
@@ -68,6 +68,7 @@ def main(plan: BaselinePlan, task: str) -> None:
             ]
         write(folder / "trials.csv", TrialRecord, trials)
         write(folder / "predictions.csv.gz", PredictionRecord, predictions)
+    return f"{len(trials):,} trials of {len({trial.run for trial in trials})} baselines"
 
 
 def _trials(plan: BaselinePlan, kind: str, num_train: int, task: str) -> Iterator[TrialKey]:

@@ -19,7 +19,7 @@ from stages.text.corpus import document_order
 from stages.text.stored import StoredDocuments
 
 
-def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> None:
+def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> str:
     """Writes the overlap with each task, the number of documents that were searched (the last one
     may be encoded in part) and what ``decontaminate_against`` removed before."""
     folder, split = paths.CORPORA / corpus_key, "train"
@@ -36,6 +36,8 @@ def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> None:
     }
     with replacing(paths.CONTAMINATION / corpus_key / f"{tokenizer_key}.json") as path:
         write_json(path, about)
+    exact = (f"{of.exact:,} of {of.num_test:,} of {task}" for task, of in overlap.items())
+    return f"test texts that occur in the corpus: {', '.join(exact)}"
 
 
 def _matches(documents: StoredDocuments, texts: TaskTexts, numbers: np.ndarray) -> Matches:

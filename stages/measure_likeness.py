@@ -24,7 +24,7 @@ from stages.text.corpus import document_order
 from stages.text.stored import StoredDocuments
 
 
-def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> None:
+def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> str:
     """Writes the likeness to each task, the number of encoded tokens and the hash of the whole
     corpus. Corpora with equal hashes differ in ``max_tokens`` alone."""
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
@@ -42,6 +42,7 @@ def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> None:
     }
     with replacing(paths.LIKENESS / corpus_key / f"{tokenizer_key}.json") as path:
         write_json(path, about)
+    return f"{len(encoded_documents):,} documents compared with {', '.join(plan.tasks)}"
 
 
 def _read(documents: StoredDocuments, comparison: Comparison, numbers: np.ndarray) -> Reading:

@@ -24,7 +24,7 @@ _TO_JSON = json.JSONEncoder(ensure_ascii=False).encode
 _COUNTED = ("documents", "sentences", "characters")
 
 
-def main(plan: CorpusPlan, key: str) -> None:
+def main(plan: CorpusPlan, key: str) -> str:
     """Writes ``{train,validation}.jsonl`` and a summary to ``corpus.json``.
 
     Documents of the test split are in no corpus, because the texts of tasks are tested on them.
@@ -49,6 +49,9 @@ def main(plan: CorpusPlan, key: str) -> None:
             "sha256": about.pop("sha256"),
         }
         write_json(folder / "corpus.json", about)
+    train, validation = (about[split]["documents"] for split in SPLITS)
+    characters = about["train"]["characters"]
+    return f"{train:,} documents ({characters:,} characters), {validation:,} for validation"
 
 
 def write(

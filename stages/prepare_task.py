@@ -18,7 +18,7 @@ from stages.sources._source import SOURCES, Labelled, Source, check_split
 MOST_SHOWN = 20  # labels in a message
 
 
-def main(plan: TaskPlan, key: str) -> None:
+def main(plan: TaskPlan, key: str) -> str:
     """Writes ``examples/{train,validation,test}.jsonl``, ``examples/task.json``,
     ``test_labels.jsonl`` and ``test_originals.jsonl``.
 
@@ -98,6 +98,8 @@ def main(plan: TaskPlan, key: str) -> None:
         originals_of = ((e.id, e.row, e.original or {}) for e in examples["test"])
         changed = ({"id": id, **was} for id, row, was in originals_of if {**row, **was} != row)
         write_jsonl(originals, changed)
+    parts = ", ".join(f"{len(examples[split]):,} rows of {split}" for split in SPLITS)
+    return f"{parts}; {len(labels)} labels" if labels else parts
 
 
 def kind_of(task: str, *, where: str) -> Kind:

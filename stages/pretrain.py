@@ -72,7 +72,7 @@ class Start:
         return self.checkpoint.pretrain_seed
 
 
-def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> None:
+def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> str | None:
     """Writes data/pretrained/RUN/SEED and the tables of each pretraining that the report shows.
     With ``only_seed`` it only puts the checkpoint of this seed into the store."""
     run, distributed, threads = plan.run, plan.distributed, plan.compute.threads
@@ -95,11 +95,13 @@ def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> None:
             _pretrain(plan, checkpoint, device, ranks, addresses[checkpoint])
     place = rank_of_process()
     if only_seed is not None or (place is not None and place.rank):
-        return
+        return None
     store.take({c: store.ROOT / address for c, address in addresses.items()}, key)
     if not trains(run):  # an entry is quickly made again, and may be large
         for address in addresses.values():
             remove(store.ROOT / address)
+        return "nothing to train"
+    return f"{len(missing)} trained, {len(addresses) - len(missing)} taken from the store"
 
 
 def _pretrain(

@@ -15,7 +15,7 @@ from stages.core.process import run_stage
 from stages.kinds._kind import most_rows
 
 
-def main(plan: InputsPlan) -> None:
+def main(plan: InputsPlan) -> str:
     """Writes a record for each run. Raises ValueError for a label budget above a task's rows."""
     for task in plan.tasks:
         rows = read_json(paths.examples(task) / "task.json")["num_examples"]["train"]
@@ -25,6 +25,7 @@ def main(plan: InputsPlan) -> None:
         for key, run in plan.runs.items():
             hashes = {path.as_posix(): sha256_of_tree(path) for path in run.folders}
             write_json(folder / f"{key}.json", hashes)
+    return f"inputs of {len(plan.runs)} runs"
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from stages.reporting.words import files
 from stages.tracking.view import reconcile
 
 
-def main(plan: ReportPlan) -> None:
+def main(plan: ReportPlan) -> str:
     params = plan.params
     results = load(params)
     for name, rows in files.files(results).items():
@@ -50,6 +50,7 @@ def main(plan: ReportPlan) -> None:
         with replacing(paths.REPORTS / name) as path:
             path.write_text(text, encoding="utf-8")
     reconcile(params, loader=mlflow_model.__name__)
+    return f"{paths.REPORTS / 'index.html'}, with {len(drawn)} figures"
 
 
 if __name__ == "__main__":

@@ -21,12 +21,13 @@ SEED = 0  # seed of the sample of sentences; a corpus no longer than max_sentenc
 THREADS = 2  # fixed, since sentencepiece's pieces may depend on their number
 
 
-def main(plan: TokenizerPlan, key: str) -> None:
+def main(plan: TokenizerPlan, key: str) -> str:
     settings = plan.tokenizer
     if isinstance(settings, PublishedTokenizer):
         _fetch(settings, key)
-    else:
-        _train(settings, key)
+        return f"the tokenizer of {settings.path}"
+    num_sentences = _train(settings, key)
+    return f"{settings.vocab_size:,} tokens, learnt from {num_sentences:,} sentences"
 
 
 def _fetch(settings: PublishedTokenizer, key: str) -> None:
@@ -45,7 +46,8 @@ def _fetch(settings: PublishedTokenizer, key: str) -> None:
             shutil.copyfile(file, folder / file.name)
 
 
-def _train(settings: Tokenizer, key: str) -> None:
+def _train(settings: Tokenizer, key: str) -> int:
+    """Returns the number of sentences that the tokenizer has learnt from."""
     documents = StoredDocuments(paths.CORPORA / settings.corpus / "train.jsonl")
     sentences = sample(documents, settings.max_sentences)
     with replacing(paths.TOKENIZERS / key) as folder:
@@ -60,6 +62,7 @@ def _train(settings: Tokenizer, key: str) -> None:
             )
         except ValueError as error:
             raise ValueError(f"tokenizers.{key}: {error}") from None
+    return len(sentences)
 
 
 def sample(

@@ -29,16 +29,16 @@ NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"  # torch's RuntimeError
 
 
 def run_stage(
-    main: Callable[..., None],
+    main: Callable[..., str | None],
     kind: type[Plan],
     *names: str,
     number: tuple[str, str] | None = None,
     rank: Callable[[Any], int | None] = lambda plan: 0,
 ) -> None:
     """Runs a stage file: parses its positional ``names``, reads its plan, which is of ``kind``,
-    calls ``main(plan, *keys)`` and exits with 2 on a user's mistake. ``number`` is the name and the
-    help of an option with a whole number. ``main`` gets the number as a keyword argument, None if
-    the option is not given.
+    calls ``main(plan, *keys)`` and exits with 2 on a user's mistake. ``main`` may return one line
+    of words, what came, which is printed. ``number`` is the name and the help of an option with a
+    whole number. ``main`` gets the number as a keyword argument, None if the option is not given.
 
     ``rank(plan)`` returns the rank of this process among the processes of the stage, or None if
     others have done its work. The process of rank 0 takes the lock for all.
@@ -70,7 +70,7 @@ def run_root(main: Callable[[], None]) -> None:
 
 
 def _parser(
-    main: Callable[..., None], names: tuple[str, ...]
+    main: Callable[..., object], names: tuple[str, ...]
 ) -> tuple[str, argparse.ArgumentParser]:
     """Returns the name of a stage and the parser of its command line."""
     module = sys.modules[main.__module__]
@@ -87,9 +87,9 @@ def _parser(
     return stage, parser
 
 
-def _locked(main: Callable[[], None], stage: str, keys: list[str], purpose: str = "") -> None:
+def _locked(main: Callable[[], str | None], stage: str, keys: list[str], purpose: str = "") -> None:
     """Runs a stage while it holds the stage's lock, and records how long it took. With a
-    ``purpose`` it prints that first, and the time in the end.
+    ``purpose`` it prints that first, and in the end the time and what came.
 
     Raises ValueError if another process holds the lock for too long.
     """
@@ -97,10 +97,10 @@ def _locked(main: Callable[[], None], stage: str, keys: list[str], purpose: str 
         begin = time.monotonic()
         if purpose:
             print(f"{purpose} ({' '.join([stage, *keys])})", flush=True)
-        main()
+        result = main()
         seconds = time.monotonic() - begin
         if purpose:
-            print(f"Done in {seconds:.1f} s", flush=True)
+            print(f"Done in {seconds:.1f} s" + (f": {result}" if result else ""), flush=True)
         _write_time(stage, keys, seconds)
 
 
@@ -110,7 +110,7 @@ def _purpose(parser: argparse.ArgumentParser) -> str:
     return re.split(r"[:.](?: |$)", text)[0]
 
 
-def _run(main: Callable[[], None]) -> None:
+def _run(main: Callable[[], object]) -> None:
     die_with_parent()
     try:
         exit_on_mistake(main)
@@ -132,7 +132,7 @@ def _write_time(stage: str, keys: list[str], seconds: float) -> None:
         write_json(path, {"wall_time_s": round(seconds, 3)})
 
 
-def exit_on_mistake(main: Callable[[], None]) -> None:
+def exit_on_mistake(main: Callable[[], object]) -> None:
     """Runs ``main`` and turns a ValueError (a user's mistake), an error of the file system (a full
     disk, a file that may not be read) and a lack of memory into a message and exit status 2."""
     try:
