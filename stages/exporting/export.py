@@ -30,6 +30,7 @@ from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead, PooledHead
 from stages.models._transformer import TransformerBackbone
 from stages.models.hub import Hub
+from stages.tasks._pooled import MOST_WINDOWS
 from stages.text.tokenizer import FILE, Tokenizer
 from stages.training.checkpoint import WEIGHTS, load_weights
 from stages.trials.kept import path_of
@@ -60,6 +61,13 @@ HEAD_AND_TAIL = (
     "Of texts of more than {max_tokens} tokens it has read the first and the last half of so many. "
     "The tokenizer cuts their end: shorten them yourself."
 )
+WINDOWS = (
+    "It has read texts of more than {max_tokens} tokens in windows of so many that share half of "
+    "their tokens with the next one, or in {most_windows} of them at even distances if there are "
+    "more. The logits of a text are the mean of those of its windows. The tokenizer cuts the end "
+    "of texts: make the windows yourself."
+)
+LONG_TEXTS = {"cut": "", "head_tail": HEAD_AND_TAIL, "windows": WINDOWS}
 PIPELINES = {
     CAUSAL_LM: "text-generation",
     MASKED_LM: "fill-mask",
@@ -113,8 +121,9 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
             notes.append(CAUSAL_ONLY)
         if isinstance(model.head, PooledHead) and auto_class == TOKEN_LABELS:
             notes.append(TEXTS_BY_TOKENS[model.head.pooling])
-        if setup is not None and getattr(setup.task, "long_texts", "cut") == "head_tail":
-            notes.append(HEAD_AND_TAIL.format(max_tokens=setup.max_tokens))
+        if setup is not None:
+            long_texts = LONG_TEXTS[getattr(setup.task, "long_texts", "cut")]
+            notes.append(long_texts.format(max_tokens=setup.max_tokens, most_windows=MOST_WINDOWS))
         if threshold:
             notes.append(CHOSEN_THRESHOLD.format(second=labels[1], threshold=threshold))
         note = " ".join(filter(None, notes))

@@ -306,22 +306,27 @@ def validation_labels(
 
 def cut_texts(inputs: Mapping[str, Sequence[InputRecord]], tasks: Mapping[str, Json]) -> Check:
     """Whether texts are read as a whole. Of tasks with ``long_texts: cut`` the end of long texts is
-    not read."""
+    not read, with ``head_tail`` their middle."""
     if not any(inputs.values()):
         return NOT_ASKED
     shares = most_cut(inputs)
     most = max(shares.values())
-    endless = [
-        task
+    readings = {
+        task: _long_texts(tasks[task]["task"])
         for task, share in shares.items()
-        if share > NOTEWORTHY_CUT and _reads_beginnings(tasks[task]["task"])
-    ]
-    return Check(most > NOTEWORTHY_CUT, {"most": most, "endless": endless}, [*shares.items()])
+        if share > NOTEWORTHY_CUT
+    }
+    numbers = {
+        "most": most,
+        "endless": [task for task, reading in readings.items() if reading == "cut"],
+        "without_middle": [task for task, reading in readings.items() if reading == "head_tail"],
+    }
+    return Check(most > NOTEWORTHY_CUT, numbers, [*shares.items()])
 
 
-def _reads_beginnings(settings: Settings) -> bool:
-    """Whether a task reads the beginning of long texts alone, and may read their end, too."""
-    return settings["name"] in WITH_LONG_TEXTS and settings.get("long_texts", "cut") == "cut"
+def _long_texts(settings: Settings) -> str | None:
+    """Returns what a task reads of long texts, or None if it does not have this setting."""
+    return settings.get("long_texts", "cut") if settings["name"] in WITH_LONG_TEXTS else None
 
 
 def read_at(inputs: Mapping[str, Sequence[InputRecord]]) -> Check:

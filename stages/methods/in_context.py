@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -182,6 +182,7 @@ class _Candidate:
     tokens: np.ndarray  # int64 [T]
     first: int  # the tokens from here on are scored
     num_cut: int = 0  # tokens of the prompt that were left out
+    num_windows: ClassVar[int] = 1
 
     @property
     def key(self) -> bytes:

@@ -52,8 +52,8 @@ class Finetuning:
     architecture: str | None = None
     d_model: int | None = None
     shares: list[float] = field(default_factory=list)  # of the work, by group of trials
-    text_tokens: float | None = None  # mean of a text, with padding
-    longest_text: int | None = None  # in tokens
+    text_tokens: float | None = None  # mean of a text, or of a window of it, with padding
+    longest_text: int | None = None  # in tokens; of a text that is read in windows, of a window
     num_steps: int | None = None  # None if nothing is trained by steps
     tokens: int | None = None
     flops: int | None = None
@@ -142,7 +142,7 @@ def _finetuning(
     shape = _Shape.of(study, key, task, method, of_task, tried)
     cost.leaves_out_rows = None in (of_task.validation, of_task.test)
     cost.assumes_lengths, cost.text_tokens = of_task.assumed, round(shape.tokens, 1)
-    cost.longest_text = max(of_task.lengths)
+    cost.longest_text = max(size.longest for size in of_task.sizes)
     cost.rows_cut, cost.tokens_cut = of_task.rows_cut, of_task.tokens_cut
     model = _adapted(study, run, method, writes=shape.uses_logits)
     work = _Work.of(shape, model, flops[json.dumps([run.model, run.tokenizer, method])])
@@ -168,8 +168,9 @@ class _Shape:
 
     @property
     def tokens(self) -> float:
-        """The mean tokens of a training text, padding included."""
-        return self.texts.padded(PREDICTED_AT_ONCE if not self.training else self._batch_examples)
+        """The mean tokens of a training text, or of a window of it, padding included."""
+        at_once = PREDICTED_AT_ONCE if not self.training else self._batch_examples
+        return self.texts.padded(at_once) / self.texts.num_windows
 
     @property
     def _batch_examples(self) -> int:
@@ -212,7 +213,7 @@ class _Shape:
         return backbone.unembed(states) if self.uses_logits else states
 
     def one_text(self) -> Batch:
-        """Returns a text of the mean length."""
+        """Returns a text, or a window of it, of the mean length."""
         ids = torch.zeros(1, max(round(self.tokens), 1), dtype=torch.long)
         length = round(self.texts.written)
         written = torch.zeros(1, length, dtype=torch.long) if length else None
@@ -240,7 +241,7 @@ def _adapted(params: Params, run: Run, method: str, *, writes: bool) -> ModelWit
 
 @dataclass(frozen=True)
 class _Work:
-    """The operations for one text, without the head's, which are few."""
+    """The operations for one text with all its windows, without the head's, which are few."""
 
     forward: int
     step: int  # forward and backward, for the weights that train in the end
@@ -253,7 +254,7 @@ class _Work:
             function = known[of, shape.uses_logits]
             if (found := function.known(batch)) is None:
                 function.add(batch, found := of_outline(loss))
-            return found
+            return round(found * shape.texts.num_windows)
 
         with torch.no_grad():
             forward = flops("forward", lambda: shape.outputs(model.backbone.uncached))
@@ -293,7 +294,7 @@ def _add_work(
         cost.shares = [1 / groups] * groups if groups else []
         cost.flops = round(seen * forward)
         predicted = backbones * (test + (texts.validation or 0) * solved)
-    cost.tokens = round(seen * (shape.tokens + texts.written))
+    cost.tokens = round(seen * (shape.tokens * texts.num_windows + texts.written))
     cost.prediction_flops = round(predicted * texts.per_row * forward)
 
 
@@ -312,4 +313,5 @@ def _add_room(cost: Finetuning, params: Params, shape: _Shape, model: ModelWithH
     logits = round(shape.texts.written or shape.tokens * shape.uses_logits)
     activations = kept_activation_bytes(model.backbone.uncached, batch, logits)
     if activations is not None:
-        cost.memory_bytes = weights + shape.training.batch_examples * activations
+        most = max(size.num_windows for size in shape.texts.sizes)
+        cost.memory_bytes = weights + max(shape.training.batch_examples, most) * activations

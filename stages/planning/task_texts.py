@@ -1,6 +1,8 @@
 """The number and the lengths of a task's texts, prepared or not."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,38 +12,61 @@ from stages.core.keys import RunKey
 from stages.core.params import Params, Task
 from stages.kinds._kind import SPLITS
 from stages.models._backbone import MODELS
-from stages.tasks._task import TASKS
+from stages.tasks._task import TASKS, Example
 from stages.tasks._task import Task as TaskComponent
 from stages.tasks._text_to_text import TextToText
-from stages.training.finetuning import BUCKET_BATCHES
+from stages.training.finetuning import BUCKET_BATCHES, in_parts
 from stages.trials.inputs import input_record
 
 SAMPLED_ROWS = 300  # of a split, to measure text lengths
 
 
+class Size(NamedTuple):
+    """The size of an example."""
+
+    tokens: int  # of all windows
+    longest: int  # tokens of the longest window
+    num_windows: int
+
+    @staticmethod
+    def of(example: Example) -> "Size":
+        tokens = len(example.tokens)
+        longest = max((len(window.tokens) for window in example.windows), default=tokens)
+        return Size(tokens, longest, example.num_windows)
+
+
 @dataclass(frozen=True)
 class Texts:
-    """The numbers of rows of a task and the lengths of its examples in tokens."""
+    """The numbers of rows of a task and the sizes of its examples."""
 
     train: int | None  # None is "all", not counted yet
     validation: int | None
     test: int | None
-    lengths: tuple[int, ...]  # tokens of some examples
+    sizes: tuple[Size, ...]  # of some examples
     written: float  # mean tokens of the text to write; 0 if none
-    per_row: float  # examples per row: more than 1 where texts are cut into windows
+    per_row: float  # examples per row: more than 1 where each window has an answer
     assumed: bool  # nothing is prepared yet: each has the maximum length
     rows_cut: float  # share of the rows of these examples
     tokens_cut: float  # share of their tokens
 
     def padded(self, batch_examples: int) -> float:
         """Returns the mean tokens of an example with padding, in batches of fine-tuning."""
-        lengths = np.array(self.lengths)
+        lengths = np.array([size.tokens for size in self.sizes])
         bucket = np.arange(len(lengths)) // (BUCKET_BATCHES * batch_examples)
-        lengths = lengths[np.lexsort((lengths, bucket))]
-        batches = [
-            lengths[at : at + batch_examples] for at in range(0, len(lengths), batch_examples)
-        ]
-        return sum(len(batch) * int(batch.max()) for batch in batches) / len(lengths)
+        order = [self.sizes[i] for i in np.lexsort((lengths, bucket))]
+        batches = (order[at : at + batch_examples] for at in range(0, len(order), batch_examples))
+        parts = [part for batch in batches for part in in_parts(batch, batch_examples)]
+        return sum(_padded(part) for part in parts) / len(lengths)
+
+    @property
+    def num_windows(self) -> float:
+        """The mean number of windows of an example, each a row of a batch."""
+        return sum(size.num_windows for size in self.sizes) / len(self.sizes)
+
+
+def _padded(part: Sequence[Size]) -> int:
+    """Returns the tokens of a batch with padding."""
+    return sum(size.num_windows for size in part) * max(size.longest for size in part)
 
 
 def texts_of(params: Params, run_key: str, task_key: str, *, text_to_text: bool) -> Texts:
@@ -83,7 +108,7 @@ def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool
     read = input_record(checkpoint, "train", "", encoded)
     return Texts(
         *(len(rows[split]) for split in SPLITS),
-        lengths=tuple(len(example.tokens) for example in encoded),
+        sizes=tuple(map(Size.of, encoded)),
         written=float(np.mean(written)),
         per_row=len(encoded) / len(sampled),
         assumed=False,
@@ -99,10 +124,9 @@ def _assumed(task: Task, params: Params, *, text_to_text: bool) -> Texts:
     written = 0
     if kind.generates or text_to_text:
         written = int(task.task.get("max_target_tokens", longest))
-    lengths = (longest,)
     return Texts(
         **counts_of(task),
-        lengths=lengths,
+        sizes=(Size(longest, longest, num_windows=1),),
         written=written,
         per_row=1,
         assumed=True,

@@ -1,21 +1,24 @@
 """Tasks that predict from one state of a text or of a pair of texts."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from stages.kinds._cells import Row
 from stages.models._backbone import Backbone, Pooling
-from stages.models._heads import ModelWithHead, PooledHead, at_least_float32
-from stages.tasks._task import Example, Task
-from stages.text.batch import Batch
+from stages.models._heads import LinearHead, ModelWithHead, PooledHead, at_least_float32, pool
+from stages.tasks._task import Example, Task, window_starts
+from stages.text.batch import Batch, pad
 from stages.text.tokenizer import TaskTokenizer, Wrapped, longest_first
 
-LongTexts = Literal["cut", "head_tail"]  # what is read of a text that is too long
+LongTexts = Literal["cut", "head_tail", "windows"]  # what is read of a text that is too long
+MOST_WINDOWS = 16  # of a text: all are in memory at once in training
+ABSENT = -1  # marks absent windows of texts with fewer windows than others
 
 
 class PooledTask(Task):
@@ -30,6 +33,12 @@ class PooledTask(Task):
     If a pair is too long, the longer text is cut first. ``long_texts: cut`` reads the beginning of
     a text that is cut, and ``head_tail`` reads half of the tokens at its beginning and half at its
     end (Sun et al. 2019, section 5.3.1, who read 128 and 382 tokens of 512).
+
+    ``long_texts: windows`` reads all of a text in windows, each of which shares half of its tokens
+    with the next one. The logits of a text are the mean of the logits of its windows, in training
+    as in prediction, so a text has one label and one loss. Of a pair, the longer text is read in
+    windows, each with as much of the shorter text as ``cut`` reads. A text of more than
+    ``MOST_WINDOWS`` windows is read in so many of them at even distances.
     """
 
     num_outputs = 1
@@ -73,7 +82,8 @@ class PooledTask(Task):
 
     def head(self, backbone: Backbone) -> PooledHead:
         self.check_read(is_causal=self.is_causal, pooling=self.pooling)
-        return PooledHead(
+        of = _WindowsHead if self.long_texts == "windows" else PooledHead
+        return of(
             backbone.d_model,
             self.num_outputs,
             dropout=self.dropout,
@@ -82,11 +92,10 @@ class PooledTask(Task):
 
     def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> Wrapped:
         wrapped = super().wrap(text, pair)
-        if self.long_texts == "cut" or not wrapped.num_cut:
+        if self.long_texts != "head_tail" or not wrapped.num_cut:
             return wrapped
         texts = [text] if pair is None else [text, pair]
-        lengths = [len(each) for each in texts]
-        shares = longest_first(lengths, sum(lengths) - wrapped.num_cut)
+        shares = _shares(texts, wrapped)
         ends = [head_and_tail(each, share) for each, share in zip(texts, shares, strict=True)]
         return wrapped._replace(ids=self.tokenizer.wrap(*ends))
 
@@ -97,25 +106,123 @@ class PooledTask(Task):
     def encode(self, rows: Sequence[Row]) -> list[Example]:
         texts = self.tokenizer.encode([row["text"] for row in rows])
         pairs = self.tokenizer.encode([row.get("text_pair", "") for row in rows])
-        examples = []
-        for row, text, pair in zip(rows, texts, pairs, strict=True):
-            wrapped = self.wrap(text, pair if "text_pair" in row else None)
-            example = Example(
-                row["id"],
-                np.array(wrapped.ids),
-                self.target_of(row),
-                pair_start=wrapped.pair_start,
-                num_cut=wrapped.num_cut,
-            )
-            examples.append(example)
-        return examples
+        return [
+            self._encoded(row, text, pair if "text_pair" in row else None)
+            for row, text, pair in zip(rows, texts, pairs, strict=True)
+        ]
 
-    def outputs(self, model: ModelWithHead, batch: Batch) -> Float[Tensor, " B"]:
+    def _encoded(self, row: Row, text: Sequence[int], pair: Sequence[int] | None) -> Example:
+        wrapped, label = self.wrap(text, pair), self.target_of(row)
+        whole = Example(
+            row["id"],
+            np.array(wrapped.ids),
+            label,
+            pair_start=wrapped.pair_start,
+            num_cut=wrapped.num_cut,
+        )
+        if self.long_texts != "windows" or not wrapped.num_cut:
+            return whole
+        texts = [text] if pair is None else [text, pair]
+        shares = _shares(texts, wrapped)
+        longest = max(range(len(texts)), key=lambda i: (len(texts[i]), i))
+        room, length = shares[longest], len(texts[longest])
+        # A step of half a window, rounded down: every second window leaves no gap.
+        starts = _few(window_starts(length, room, overlap=room - max(room // 2, 1)))
+        parts = [each[:share] for each, share in zip(texts, shares, strict=True)]
+        is_read, windows = np.zeros(length, dtype=bool), list[Example]()
+        for number, start in enumerate(starts):
+            is_read[start : start + room] = True
+            parts[longest] = texts[longest][start : start + room]
+            window = self.wrap(*parts)
+            windows.append(
+                Example(
+                    row["id"],
+                    np.array(window.ids),
+                    label,
+                    pair_start=window.pair_start,
+                    window=number,
+                )
+            )
+        # ``wrapped`` has ``room`` tokens of the longest text, and the windows may have more.
+        num_cut = wrapped.num_cut - (int(is_read.sum()) - room)
+        tokens = np.concatenate([window.tokens for window in windows])
+        return Example(row["id"], tokens, label, num_cut=num_cut, windows=tuple(windows))
+
+    def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
+        """Returns one padded row per window, with the windows of a text next to each other."""
+        # A copy of an example may have a new id and weights, which its windows take over here.
+        rows = [
+            replace(window, id=example.id, weights=example.weights)
+            for example in examples
+            for window in example.windows or (example,)
+        ]
+        batch = super().collate(rows, rngs=rngs)
+        if len(rows) == len(examples):
+            return batch
+        ends = np.cumsum([example.num_windows for example in examples])
+        starts = [0, *ends[:-1]]
+        windows = [np.arange(*bounds) for bounds in zip(starts, ends, strict=True)]
+        fields = vars(batch) | self.targets(examples)
+        return WindowBatch(**fields, windows=pad(windows, ABSENT))
+
+    def logits(self, model: ModelWithHead, batch: Batch) -> Float[Tensor, "R C"]:
+        """Returns the outputs of the head for each text."""
+        return _headed(model, model.backbone(batch), batch)
+
+    def outputs(self, model: ModelWithHead, batch: Batch) -> Float[Tensor, " R"]:
         """Returns the outputs of a head with one output. They are float32 at any precision, since
         bfloat16 would make different numbers equal, and float64 if the states are."""
         states = at_least_float32(model.backbone(batch))
         with torch.autocast(states.device.type, enabled=False):
-            return model.head(states, batch.document_ids).squeeze(-1)
+            return _headed(model, states, batch).squeeze(-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowBatch(Batch):
+    """A batch whose rows are windows of texts; its targets are those of the texts."""
+
+    values: Float[Tensor, " R"] | None = None
+    windows: Int[Tensor, "R W"]  # batch rows of a text's windows; -1: none
+
+
+class _WindowsHead(PooledHead):
+    """A linear head on the mean of the pooled states of a text's windows. As the head is linear,
+    its outputs are the mean of the outputs of windows, and a probe reads one state per text."""
+
+    def forward(  # type: ignore[override]
+        self,
+        states: Float[Tensor, "B T D"],
+        document_ids: Int[Tensor, "B T"],
+        windows: Int[Tensor, "R W"] | None = None,
+    ) -> Float[Tensor, "R C"]:
+        pooled = pool(states, document_ids, self.pooling)
+        if windows is not None:
+            is_there = (windows != ABSENT).unsqueeze(-1)
+            of_texts = at_least_float32(pooled)[windows.clamp(min=0)] * is_there
+            pooled = of_texts.sum(dim=1) / is_there.sum(dim=1)
+        return LinearHead.forward(self, pooled)
+
+
+def _headed(
+    model: ModelWithHead, states: Float[Tensor, "B T D"], batch: Batch
+) -> Float[Tensor, "R C"]:
+    if isinstance(batch, WindowBatch):
+        return model.head(states, batch.document_ids, batch.windows)
+    return model.head(states, batch.document_ids)
+
+
+def _shares(texts: Sequence[Sequence[int]], wrapped: Wrapped) -> list[int]:
+    """Returns the number of tokens of each text in ``wrapped``."""
+    lengths = [len(each) for each in texts]
+    return longest_first(lengths, sum(lengths) - wrapped.num_cut)
+
+
+def _few(starts: Sequence[int]) -> Sequence[int]:
+    """Returns MOST_WINDOWS starts at even distances, the first and the last among them, or all if
+    there are fewer."""
+    if len(starts) <= MOST_WINDOWS:
+        return starts
+    return [starts[i * (len(starts) - 1) // (MOST_WINDOWS - 1)] for i in range(MOST_WINDOWS)]
 
 
 def head_and_tail(ids: Sequence[int], length: int) -> list[int]:

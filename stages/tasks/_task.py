@@ -35,11 +35,17 @@ class Example:
     window: int = 0  # number of the example among the examples of its row, from 0
     num_cut: int = 0  # number of the row's tokens that are in no example
     weights: np.ndarray | None = None  # float64: of the labels in the loss; None: all 1
+    # The windows of a text that is read in several and has one label; ``tokens`` are those of all.
+    windows: "tuple[Example, ...]" = ()
 
     @property
     def key(self) -> str:
         """A key that no other example has."""
         return f"{self.id} {self.window}"
+
+    @property
+    def num_windows(self) -> int:
+        return len(self.windows) or 1
 
 
 class Predicted(NamedTuple):
@@ -204,6 +210,12 @@ class Task(ABC):
     @abstractmethod
     def targets(self, examples: list[Example]) -> Json:
         """Returns the fields of the batch that hold what to predict."""
+
+
+def window_starts(length: int, room: int, overlap: int) -> range:
+    """Returns where the windows of a text of ``length`` tokens start. A window has ``room`` tokens,
+    of which it shares ``overlap`` with the next one; the last window may have fewer."""
+    return range(0, max(length - overlap, 1), room - overlap)
 
 
 def balanced(examples: Sequence[Example]) -> list[Example]:

@@ -107,7 +107,7 @@ class Classification(PooledTask):
         return balanced(examples) if self.class_weights == "balanced" else examples
 
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
-        logits = at_least_float32(model.head(model.backbone(batch), batch.document_ids))
+        logits = at_least_float32(self.logits(model, batch))
         return {"classification": (1.0, cross_entropy(logits, batch))}
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
@@ -116,7 +116,7 @@ class Classification(PooledTask):
     def predict_scored(
         self, model: ModelWithHead, batch: Batch, examples: list[Example]
     ) -> list[Predicted]:
-        logits = model.head(model.backbone(batch), batch.document_ids)
+        logits = self.logits(model, batch)
         best, probabilities = logits.argmax(dim=-1), logits.float().softmax(dim=-1)
         scores = [dict(zip(self.labels, row, strict=True)) for row in probabilities.tolist()]
         if self.threshold == BY_VALIDATION:

@@ -81,7 +81,7 @@ class MultiLabel(PooledTask):
 
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         assert batch.labels is not None
-        logits = at_least_float32(model.head(model.backbone(batch), batch.document_ids))
+        logits = at_least_float32(self.logits(model, batch))
         is_known = (batch.labels != IGNORE_INDEX).to(logits.dtype)
         loss = F.binary_cross_entropy_with_logits(
             logits, batch.labels * is_known, weight=is_known, reduction="sum"
@@ -94,7 +94,7 @@ class MultiLabel(PooledTask):
     def predict_scored(
         self, model: ModelWithHead, batch: Batch, examples: list[Example]
     ) -> list[Predicted]:
-        logits = model.head(model.backbone(batch), batch.document_ids)
+        logits = self.logits(model, batch)
         predictions = []
         for row in logits.float().sigmoid().tolist():
             scores = dict(zip(self.labels, row, strict=True))

@@ -13,7 +13,7 @@ from stages.kinds._cells import Row
 from stages.kinds.span_qa import AnsweredQuestion
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, SpanHead, StartEndHead
-from stages.tasks._task import Example, Task
+from stages.tasks._task import Example, Task, window_starts
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 
@@ -132,7 +132,7 @@ class SpanQA(Task):
         pair_start = len(self.tokenizer.wrap(question, [])) - len(self.tokenizer.after)
         room = self.max_tokens - pair_start - len(self.tokenizer.after)
         windows = []
-        for start in range(0, max(len(context) - self.stride, 1), room - self.stride):
+        for start in window_starts(len(context), room, overlap=self.stride):
             tokens = self.tokenizer.wrap(question, context[start : start + room])
             here = characters[start : start + room]
             inside = np.zeros((len(tokens), 2), dtype=np.int64)

@@ -8,8 +8,8 @@ Legend of the letters in shapes, here and everywhere in ``stages/``:
     M  predicted positions of   C  classes of a task
        a row                    P  pairs of texts of a row
     R  rows of the task whose   L  tokens of the longest span
-       choices are rows of a
-       batch
+       choices or windows are   W  windows of a text
+       rows of a batch
 """
 
 from dataclasses import dataclass, field, replace

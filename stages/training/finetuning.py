@@ -13,8 +13,15 @@ from stages.text.batch import Batch
 BUCKET_BATCHES = 8  # batches are cut from this many at a time, sorted by length
 
 
+class Windowed(Protocol):
+    """An input that is read in one or more windows, each a row of a batch."""
+
+    @property
+    def num_windows(self) -> int: ...
+
+
 @runtime_checkable
-class Encoded(Protocol):
+class Encoded(Windowed, Protocol):
     """An input to predict for: an Example of a task, or a prompt. A row may have several inputs."""
 
     @property
@@ -31,11 +38,13 @@ class Encoded(Protocol):
 
 
 E = TypeVar("E", bound=Encoded)
+W = TypeVar("W", bound=Windowed)
 
 
 class FinetuningData:
     """Each epoch has every example once, in an order drawn for the epoch. The examples of a batch
-    have similar lengths, so that there is little padding."""
+    have similar lengths, so that there is little padding. All windows of a text are in one
+    micro-batch."""
 
     def __init__(
         self, examples: Sequence[Example], task: Task, *, batch_examples: int, seed: int
@@ -53,8 +62,7 @@ class FinetuningData:
             batches = self._epoch_batches(epoch)
             self._ordered = epoch, batches
         chosen = [self._examples[i] for i in batches[place]]
-        number = self._micro_batch_examples
-        parts = (chosen[at : at + number] for at in range(0, len(chosen), number))
+        parts = in_parts(chosen, self._micro_batch_examples)
         return [self._task.collate(part, rngs=[]) for part in parts]
 
     @property
@@ -83,9 +91,21 @@ class FinetuningData:
 
 def in_order_of_length(examples: Sequence[E], *, batch_examples: int) -> Iterator[list[E]]:
     """Yields all examples in batches of similar lengths, shortest first, for prediction."""
-    order = sorted(examples, key=lambda example: len(example.tokens))
-    for at in range(0, len(order), batch_examples):
-        yield list(order[at : at + batch_examples])
+    yield from in_parts(sorted(examples, key=lambda each: len(each.tokens)), batch_examples)
+
+
+def in_parts(examples: Sequence[W], most_windows: int) -> Iterator[list[W]]:
+    """Yields the examples in order, in parts of at most ``most_windows`` windows. An example that
+    has more is a part of its own."""
+    part, num_windows = list[W](), 0
+    for example in examples:
+        if part and num_windows + example.num_windows > most_windows:
+            yield part
+            part, num_windows = [], 0
+        part.append(example)
+        num_windows += example.num_windows
+    if part:
+        yield part
 
 
 def steps_per_epoch(settings: Adaptation, num_examples: int) -> int:

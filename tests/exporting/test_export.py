@@ -34,6 +34,7 @@ from stages.methods.lora import LoRA
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks._task import TASKS, Task
+from stages.tasks.classification import Classification
 from stages.text import tokenizer as sentencepieces
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.published import PublishedTokenizer
@@ -289,9 +290,11 @@ def finetuned(
     *,
     method: str = "full",
     pooling: str = "mean",
+    **settings: Any,
 ) -> tuple[Task, ModelWithHead]:
     """Writes data/finetuned of a random trial with this backbone; gives its task and model."""
-    entry = {"name": task_name} | ({"pooling": pooling} if task_name == "classification" else {})
+    entry: dict[str, Any] = {"name": task_name, **settings}
+    entry |= {"pooling": pooling} if task_name == "classification" else {}
     examples = Path("data/tasks/task/examples")
     examples.mkdir(parents=True)
     write_json(examples / "task.json", {"task": entry, "labels": LABELS})
@@ -445,6 +448,20 @@ def read_by(pooling: str, logits: torch.Tensor, mask: torch.Tensor) -> torch.Ten
     if pooling == "mean":
         return (logits * mask).sum(1) / mask.sum(1)
     return logits[:, 0] if pooling == "first" else logits[range(len(mask)), mask.sum((1, 2)) - 1]
+
+
+def test_export_of_a_trial_on_windows_says_how_the_logits_of_long_texts_are_made(write_run) -> None:
+    backbone = write_run(*PRETRAINED["gpt2"][:2])
+    task, ours = finetuned(backbone, "classification", pooling="last", long_texts="windows")
+    message = export(CHECKPOINT, trial_of("full"), Path("out"))
+    assert isinstance(task, Classification) and "texts of more than 64 tokens in windows" in message
+    (example,) = task.encode([{"id": "1", "text": "a class of the class " * 30}])
+    assert example.num_windows > 2
+    with torch.no_grad():
+        windows = [load()(torch.from_numpy(window.tokens)[None]) for window in example.windows]
+        expected = task.logits(ours, task.collate([example], rngs=[]))
+    mean = torch.cat([outputs.logits for outputs in windows]).mean(dim=0, keepdim=True)
+    torch.testing.assert_close(mean, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_with_head_refuses_a_public_checkpoint_that_writes_text(tmp_path, monkeypatch) -> None:

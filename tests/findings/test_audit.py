@@ -239,8 +239,11 @@ def test_cut_texts_names_the_setting_by_which_the_end_of_texts_is_read(results) 
         return told({Subject.CUT: check})[Subject.CUT].answer
 
     assert "a larger `finetune.max_tokens`" in answer()
-    assert answer().endswith("`long_texts: head_tail` reads their end, too: type, section.")
-    assert answer(long_texts="head_tail").endswith("too: type.")
+    both = "`long_texts: head_tail` reads their end, too, and `windows` all of them"
+    assert answer().endswith(f"{both}: type, section.")
+    middle = "`long_texts: windows` reads their middle, too: section"
+    assert answer(long_texts="head_tail").endswith(f"{both}: type; {middle}.")
+    assert answer(long_texts="windows").endswith(f"{both}: type.")
 
 
 def test_read_at(results) -> None:

@@ -4,10 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl, write_json
 from stages.core.keys import TrialKey
 from stages.core.params import Params
 from stages.planning.finetuning_costs import Finetuning, finetunings
+from stages.planning.task_texts import SAMPLED_ROWS
+from stages.tasks.classification import Classification
+from stages.training.finetuning import BUCKET_BATCHES, FinetuningData
 from tests.planning.studies import with_finetune, with_gpt2, with_run
+from tests.small import small_tokenizer
 from tests.small_study import SCRATCH, write_study
 from tests.smoke import alone
 
@@ -170,3 +176,27 @@ def test_finetunings_count_more_labels_than_were_prepared(prepared: Params) -> N
     assert many.num_steps > 10 * few.num_steps
     with pytest.raises(ValueError, match="4500 labels, but"):
         finetunings(larger)
+
+
+def test_finetunings_count_the_tokens_of_all_windows_that_an_epoch_reads(prepared: Params) -> None:
+    """With padding: all rows of train are in one bucket, so their order does not matter."""
+    record = paths.examples("section") / "task.json"
+    settings = {"name": "classification", "long_texts": "windows"}
+    write_json(record, read_json(record) | {"task": settings})
+    method = {"full": prepared.finetune.methods["full"]}
+    params = with_finetune(prepared, max_tokens=8, label_budgets=["all"], methods=method)
+    tasks = {"section": params.tasks["section"]}
+    (cost,) = finetunings(params.model_copy(update={"tasks": tasks}))
+    labels = read_json(record)["labels"]
+    task = Classification(labels, small_tokenizer(), 8, long_texts="windows")
+    examples = task.encode(read_jsonl(record.with_name("train.jsonl")))
+    training = params.finetune.methods["full"].training
+    assert training is not None and cost.num_steps is not None and cost.text_tokens is not None
+    number = training.batch_examples
+    assert len(examples) <= min(SAMPLED_ROWS, BUCKET_BATCHES * number)
+    data = FinetuningData(examples, task, batch_examples=number, seed=1)
+    batches = [batch for step in range(data.steps_per_epoch) for batch in data.micro_batches(step)]
+    num_epochs = cost.num_steps / data.steps_per_epoch
+    assert cost.tokens == num_epochs * sum(batch.input_ids.numel() for batch in batches)
+    assert sum(len(batch.input_ids) for batch in batches) > 1.5 * len(examples)
+    assert cost.text_tokens <= 8 and cost.longest_text == 8 and cost.rows_cut == 0.0

@@ -70,13 +70,15 @@ def states_row_by_row(params: Params, run: str, task: str) -> tuple[np.ndarray, 
     states, labels = [], []
     for row in read_jsonl(setup.examples / "train.jsonl"):
         (example,) = setup.task.encode([row])
-        batch = setup.task.collate([example], rngs=[])
-        assert (batch.document_ids != PADDING).all()
+        windows = example.windows or (example,)
         with torch.no_grad():
-            layers = backbone.layers(batch)[1:, 0]
+            batches = [setup.task.collate([window], rngs=[]) for window in windows]
+            assert all((batch.document_ids != PADDING).all() for batch in batches)
+            layers, *others = [backbone.layers(batch)[1:, 0] for batch in batches]
         words = example.word_positions
         if words is None:  # a text
-            states.append(layers.mean(dim=1, keepdim=True))
+            means = [of_window.mean(dim=1, keepdim=True) for of_window in (layers, *others)]
+            states.append(torch.stack(means).mean(dim=0))
             labels.append(row["label"])
         else:
             states.append(layers[:, torch.from_numpy(words)])
@@ -86,10 +88,14 @@ def states_row_by_row(params: Params, run: str, task: str) -> tuple[np.ndarray, 
 
 
 @pytest.mark.parametrize("run", [SCRATCH, "decoder"])
-@pytest.mark.parametrize("task", ["section", "tag"])
+@pytest.mark.parametrize("task", ["section", "section in windows", "tag"])
 def test_estimated_measures_the_states_that_the_head_reads(
     params: Params, run: str, task: str
 ) -> None:
+    if task == "section in windows":
+        params, task = tuned(params, max_tokens=8), "section"
+        settings = {"name": "classification", "long_texts": "windows"}
+        write_rows(read_jsonl(EXAMPLES / "train.jsonl"), task=settings)
     states, classes = states_row_by_row(params, run, task)
     records = {(r.estimate, r.layers): r for r in estimated(params, run, task).records}
     assert {record.num_states for record in records.values()} == {len(classes)}

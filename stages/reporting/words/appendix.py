@@ -59,9 +59,9 @@ INPUTS = "Where labels are read, and rows that were cut"
 INPUTS_NOTE = (
     "Which states of a model a label is predicted from (of several, each trial chose on "
     "validation), and how many rows are longer than `finetune.max_tokens` and were cut; in "
-    "parentheses the share of all tokens. Texts that are read in windows are not cut. For "
-    "train, as many rows as the largest label budget are counted; for prompts, the test rows with "
-    "the shots of the first seed. Shots are cut first, then the text."
+    "parentheses the share of all tokens. Of texts that are read in windows, only what is in no "
+    "window was cut. For train, as many rows as the largest label budget are counted; for prompts, "
+    "the test rows with the shots of the first seed. Shots are cut first, then the text."
 )
 ENDS = "The end of each pretraining"
 ENDS_NOTE = (

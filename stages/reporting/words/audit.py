@@ -198,8 +198,11 @@ def _cut_texts(check: Check) -> str:
     answer = f"At most {check.numbers['most']:.1%} of a split's rows are cut"
     more = "a larger `finetune.max_tokens` reads more of them"
     ends = ", ".join(check.numbers["endless"])
-    end = f"`long_texts: head_tail` reads their end, too: {ends}"
-    return _joined([answer, more if check.objection else "", end if ends else ""])
+    end = f"`long_texts: head_tail` reads their end, too, and `windows` all of them: {ends}"
+    middles = ", ".join(check.numbers["without_middle"])
+    middle = f"`long_texts: windows` reads their middle, too: {middles}"
+    remedies = [more if check.objection else "", end if ends else "", middle if middles else ""]
+    return _joined([answer, *remedies])
 
 
 def _near_duplicates(check: Check) -> str:
