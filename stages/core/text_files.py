@@ -165,4 +165,4 @@ def is_comment(line: str, cells: list[str], columns: list[str] | None) -> bool:
     """Whether a line before a sentence is a comment. The word `#` in a line with all columns is not
     a comment."""
     is_word = columns is not None and len(cells) == len(columns) and " " not in cells[0]
-    return bool(_COMMENT.match(line)) or (line.startswith("# ") and not is_word)
+    return bool(_COMMENT.match(line)) or (line.startswith(("# ", "#\t")) and not is_word)

@@ -39,7 +39,20 @@ MARK = (
 # One word of ASCII that no language has; where such words recur, they may be names of classes.
 CODE = r"(?=[!-~]*[\d@/\\_.$%+=])[!-~]{6,}|[!-~]{15,}"
 HOT = r"[01](?:([ ,;|])[01](?:\1[01])*)"  # 0 and 1 by position
-LABELS = {"label", "labels", "class", "category", "target", "gold", "y", "sentiment", "intent"}
+CHOSEN = "choices"  # Label Studio has a label, or {"choices": ["joy", "fear"]} for several
+LABELS = {
+    "stance",
+    "polarity",
+    "label",
+    "labels",
+    "class",
+    "category",
+    "target",
+    "gold",
+    "y",
+    "sentiment",
+    "intent",
+}
 TEXTS = ("text", "sentence", "review", "content", "body", "comment", "tweet", "document", "message")
 # Names of columns that do not hold classes.
 READ = {"context", "passage", "premise", "question", "query", "post", "prompt", "title", *TEXTS}
@@ -52,6 +65,8 @@ class Column:
 
     def __init__(self, name: str, cells: pandas.Series) -> None:
         read = [structured(cell) for cell in cells]
+        if any(isinstance(cell, Mapping) and cell.keys() == {CHOSEN} for cell in read):
+            read = [_chosen(cell) for cell in read]
         if any(isinstance(one, str) and not is_empty(one) for one in read):
             read = [*cells]  # some of its texts have brackets
         filled = [cell for cell in read if not is_empty(cell)]
@@ -179,7 +194,8 @@ class Column:
     def described(self) -> str:
         first = "" if self.values.empty else self.values.iloc[0].replace("\n", " ")
         example = first if len(first) <= SHOWN_LETTERS else f"{first[:SHOWN_LETTERS]}..."
-        number = f"{self.distinct:,} different in {self.filled:,} rows"
+        of_all = f" of {self.num:,}" if self.filled < self.num else ""
+        number = f"{self.distinct:,} different in {self.filled:,}{of_all} rows"
         return f"  {self.name}: {number}, such as {example!r} ({self.what})"
 
 
@@ -187,6 +203,13 @@ def _is_answers(value: object) -> bool:
     """Whether a cell holds answers as SQuAD's files or the hub have them."""
     answers = value if isinstance(value, list) else [value]
     return any(isinstance(answer, Mapping) and "answer_start" in answer for answer in answers)
+
+
+def _chosen(cell: object) -> object:
+    """Returns the labels of a cell of Label Studio as a list."""
+    if is_empty(cell):
+        return cell
+    return cell[CHOSEN] if isinstance(cell, Mapping) and CHOSEN in cell else [cell]
 
 
 def is_empty(cell: object) -> bool:

@@ -16,6 +16,7 @@ LabelCase = Literal["ask", "keep", "fold"]
 
 # What pandas, R, SQL and spreadsheets write for a missing value. NA alone is often a class.
 MISSING = {"nan", "<na>", "nat", r"\n", "null", "#n/a", "#na"}
+MISSING |= {"#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!"}  # of Excel
 MAYBE_MISSING = {"-", ".", "--", "?", "n/a", "None", "<NONE>", "[null]"}
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 _WHOLE = re.compile(r"([+-]?\d+)\.0+")

@@ -155,11 +155,14 @@ class TextWithLabels(Kind):
             return []
         if isinstance(value, str):
             inner = value.strip()
-            if inner[:1] + inner[-1:] in ("[]", "{}"):
-                inner = inner[1:-1]  # [joy, fear], and a set of Postgres
-            parts = [part for part in inner.split(self.label_separator) if part.strip()]
+            if inner[:1] + inner[-1:] in ("[]", "{}", "<>"):
+                inner = inner[1:-1]  # [joy, fear], a set of Postgres, tags of Stack Overflow
+            separator = None if self.label_separator == " " else self.label_separator
+            parts = [part for part in inner.split(separator) if part.strip()]
             structure = structure_of(value)
             value = parts if structure is None else structure
+        if isinstance(value, Mapping) and isinstance(value.get("choices"), list):
+            value = value["choices"]  # as Label Studio has several labels
         if isinstance(value, Mapping):
             return sorted(name for name, sign in value.items() if _is_one(sign, f"{place} {name}"))
         if not isinstance(value, list):

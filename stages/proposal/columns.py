@@ -6,13 +6,23 @@ and names the flags.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pandas
 
 from stages.core.artifacts import Json
-from stages.kinds._column import HOT, LABELS, MOST_LABELS, TEXT_WORDS, TEXTS, Column, words_of_name
+from stages.kinds._column import (
+    CHOSEN,
+    HOT,
+    LABELS,
+    MOST_LABELS,
+    TEXT_WORDS,
+    TEXTS,
+    Column,
+    words_of_name,
+)
 from stages.kinds._kind import KINDS, Kind
 from stages.proposal.flags import Flags, flag_of, roles_of
 from stages.sources._columns import GROUP, NONE
@@ -23,15 +33,21 @@ RATINGS = 4  # fewest different whole numbers that may be a scale
 MOST_JOINED = 1 / 3  # share of values with a separator, above which a cell may have several labels
 NUM_HOT = 3  # fewest columns of 0 and 1 that are labels, not one label and features
 SEPARATORS = ("|", ";", ",")  # between the labels of a cell; the last is the source's default
+# Other signs between labels, and the least share of labels that recur in several combinations if
+# the sign is more likely one between labels than one inside a name. Stack Overflow has <a><b>.
+JOINTS = {"><": 0.0, "/": 0.5, "+": 0.5, "&": 0.5, "#": 0.5, " and ": 0.5, " ": 1.0}
+JOINTS |= dict.fromkeys((":", "_", "-"), None)  # only between labels that are also alone
 TARGETS = {"target", "tgt", "summary", "translation", "highlights", "output", "answer"}
 SPLITTING = {"split", "splits", "fold", "folds", "subset", "partition", "set", "usage"}
 SPLITTING |= {f"is_{split}" for split in ("train", "dev", "valid", "test")}
 STRUCTURED = {"label", "labels", "entities", "spans", "annotations", "qas", "answers", "ents"}
+ONE_WORD, ONE_TAG = {"word", "token", "form", "words", "tokens"}, {"tag", "ner", "pos", "bio"}
 WORDS, TAGS = {"words", "tokens", "form"}, {"tags", "ner", "upos", "labels"}
 PAIRS = (
-    *("premise hypothesis", "question sentence", "question passage", "question answer"),
+    *("premise hypo", "question sentence", "question passage", "question answer"),
     *("query document", "query passage", "claim evidence", "first second"),
 )
+LISTS_OF_CHOICES = {"choices", "options", "endings", "candidates", "alternatives"}
 CHOICES = r"(choice|option|ending|answer|solution|sol|opt|candidate|alternative)s?[_ ]?([a-z]|\d)"
 
 
@@ -75,6 +91,14 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
     if split:
         free.pop(split, None)
         notes.append(f"The column {split} gives the splits. (--split {NONE} draws them)")
+    singles = [c for c in _with_words(free.values(), ONE_WORD) if c.are_strings and c.words < 1.1]
+    if singles and _with_words(columns.values(), ONE_TAG) and flags.task is None:
+        raise _unclear(
+            f"{place}: {singles[0].name} has one word in each row; sentences of words and tags are "
+            "read from lines `word tag` with a blank line after each sentence (conll); --task "
+            "classification reads each row by itself",
+            columns,
+        )
     kind = KINDS[flags.task or _kind(free, columns, flags, place)]
     others = dict(span_qa=_questions, multiple_choice=_choices, tagging=_tags, seq2seq=_texts)
     clear = others[kind.name](free) if kind.name in others else _labelled(free, kind)
@@ -84,6 +108,9 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
     names = {role: chosen[role] for role in roles_of(kind) if role in chosen}
     if missing := [role for role in kind.columns if role not in names]:
         name_them = " ".join(f"{flag_of(role)} NAME" for role in missing)
+        num_texts = sum(column.is_text for column in free.values())
+        if missing == ["text"] and "text_pair" in kind.optional and num_texts > 1:
+            name_them += ", and of a pair of texts --text-pair NAME"
         needed = f"{kind.name} needs {' and '.join(missing)}, which no column clearly is"
         raise _unclear(f"{place}: {needed}; name it: {name_them}", columns)
     odd = (c for c in free.values() if c.are_structures and words_of_name(c.name) & STRUCTURED)
@@ -123,6 +150,9 @@ def _settings(
             notes.append(f"Read without blanks, invisible signs and .0: {spelt}.")
     elif kind == "multi_label" and num == 1:
         used = [sign for sign in SEPARATORS if target.values.str.contains(sign, regex=False).any()]
+        if not used and (joint := _joint_of(target.values)):
+            used = [joint]
+            notes.append(f"The labels in a cell of {target.name} are separated by {joint!r}.")
         if hot := re.fullmatch(HOT, next(iter(target.values), "")):
             used = [hot[1] or SEPARATORS[-1]]
         if not target.are_lists and used and used[0] != SEPARATORS[-1]:
@@ -202,7 +232,8 @@ def _kind(free: Columns, columns: Columns, flags: Flags, place: str) -> str:
 
 
 def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
-    name, kinds = target.name, ""
+    name, kinds, between = target.name, "", ""
+    joint = None if target.are_lists else _joint_of(target.values)
     if target.are_lists or target.values.str.fullmatch(HOT).all():
         if {*target.lengths} == {0, 1}:
             kinds = "multi_label"  # or a class, which some rows lack
@@ -212,6 +243,10 @@ def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
         if not target.are_whole and (target.decimal == "point" or target.is_sure):
             return "regression"
         kinds = "regression" if target.distinct > MOST_RATINGS or target.decimal == "comma" else ""
+    elif joint:
+        kinds = "multi_label"
+        example = next(value for value in target.values if len(_parts(value, joint)) > 1)
+        between = f" between {joint!r}, such as {example!r}"
     else:
         parts = target.values[target.values.str.contains(r"[|;,]")].str.split(r"\s*[|;,]\s*")
         are_short = parts.explode().str.split().str.len().mean() <= TEXT_WORDS
@@ -219,14 +254,43 @@ def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
         is_joined = are_labels or (are_short and len(parts) > MOST_JOINED * target.distinct)
         kinds = "multi_label" if is_joined else ""
     if kinds:
+        readings = f"several labels{between} (--task multi_label)"
+        if kinds == "regression":
+            is_list = target.decimal == "comma"
+            readings = "a number (--task regression)" + (f" or {readings}" if is_list else "")
         raise _unclear(
             f"{place}: is each of the {target.distinct:,} values of {name} a class (--task "
-            f"classification), {'a number' if kinds == 'regression' else 'several labels'} "
-            f"(--task {kinds}){' or several labels' if target.decimal == 'comma' else ''}? Give "
-            "the flag",
+            f"classification), or {readings}? Give the flag",
             columns,
         )
     return "classification"
+
+
+def _joint_of(values: Iterable[str]) -> str | None:
+    """Returns the sign between the labels of a cell, such as / of joy/fear, or None.
+
+    Labels are joined if those of one cell are also alone, or if they recur in several combinations
+    and in no fixed order, unlike ``very good`` and ``Home/Garden``.
+    """
+    for joint, least in JOINTS.items():
+        cells = [_parts(value, joint) for value in values]
+        joined = [parts for parts in cells if len(parts) > 1]
+        alone = {parts[0] for parts in cells if len(parts) == 1}
+        if not joined or any(len({*parts}) < len(parts) for parts in joined):
+            continue
+        counts = Counter(part for parts in joined for part in parts)
+        moves = {parts[0] for parts in joined} & {part for parts in joined for part in parts[1:]}
+        recurring = sum(n > 1 for n in counts.values()) / len(counts)
+        is_short = counts.total() <= TEXT_WORDS * len(joined)
+        is_combined = least is not None and is_short and moves and recurring >= least
+        if is_combined or joint == "><" or any({*parts} <= alone for parts in joined):
+            return joint
+    return None
+
+
+def _parts(value: str, joint: str) -> list[str]:
+    inner = value.strip("<>") if joint == "><" else value
+    return [part.strip() for part in inner.split(joint) if part.strip()]
 
 
 def _targets(free: Columns) -> list[Column]:
@@ -301,7 +365,11 @@ def _choices(free: Columns) -> Names:
 def _choices_of(free: Columns) -> list[str] | str:
     """Returns columns such as choice1 and choice2, or one column with lists of choices."""
     several = [c.name for c in free.values() if re.fullmatch(CHOICES, c.name.lower())]
-    lists = [c.name for c in free.values() if c.are_lists and "choices" in c.name.lower()]
+    lists = [
+        c.name
+        for c in free.values()
+        if c.are_lists and c.distinct > 1 and words_of_name(c.name) & LISTS_OF_CHOICES
+    ]
     return several if len(several) > 1 else lists[0] if len(lists) == 1 else []
 
 
@@ -326,9 +394,9 @@ def are_a_pair(first: str, second: str) -> bool:
     """Whether two columns have names such as premise and hypothesis, or sentence1 and sentence2."""
     one, other = first.lower(), second.lower()
     by_words = any(a in one and b in other for a, b in map(str.split, PAIRS))
-    ends = (one[-1:], other[-1:])
-    by_ends = len(one) > 1 and one[:-1] == other[:-1] and "".join(ends) in ("12", "ab", "01")
-    return by_words or by_ends
+    unlike = [a + b for a, b in zip(one, other, strict=False) if a != b]
+    by_number = len(one) == len(other) > 1 and unlike in (["12"], ["ab"], ["01"])
+    return by_words or by_number
 
 
 def _with_words(columns: Iterable[Column], words: set[str]) -> list[Column]:
@@ -352,7 +420,7 @@ def _list(names: str | list[str]) -> list[str]:
 def _flat(cells: Mapping[str, object], prefix: str = "") -> Json:
     flat: Json = {}
     for name, value in cells.items():
-        if isinstance(value, Mapping) and "answer_start" not in value:
+        if isinstance(value, Mapping) and "answer_start" not in value and {*value} != {CHOSEN}:
             flat |= _flat(value, f"{prefix}{name}.")
         else:
             flat[f"{prefix}{name}"] = value

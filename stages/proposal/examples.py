@@ -1,5 +1,6 @@
 """Reads the labelled rows as the pipeline will read them, and counts what they hold."""
 
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from stages.core.artifacts import Json
 from stages.core.components import below
 from stages.kinds._kind import KINDS, SPLITS, Kind, Split, settings_of
 from stages.kinds._labels import NO_LABEL_SIGNS, alike, signs_of_none
-from stages.kinds._tags import OUTSIDES, split_tag, written_as
+from stages.kinds._tags import OUTSIDE, OUTSIDES, split_tag, written_as
 from stages.prepare_task import (
     check_groups,
     check_kind,
@@ -29,6 +30,8 @@ SPACELESS = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}  
 LETTERS = 20_000  # of the texts, from which the script is seen
 LENGTHS = (32, 64, 128, 256)  # of which one is max_tokens: longer texts cost minutes
 MOST_CUT = 0.05  # largest share of texts that are longer than max_tokens
+SPAN_TAG = r"[BI][-_:].+|.+[-_:][BI]"
+SEVERAL_TAGS = r"[BIES][-_:].+[|,;+/][BIELSU][-_:]|\([A-Za-z]\w+(\*|\))"  # nested; CoNLL-2012
 MANY_OUTSIDE = 1 / 3  # share of words outside of spans, if there are spans
 
 
@@ -143,11 +146,13 @@ def tag_settings(tagged: dict[str, list[str]], flags: Flags, file: str) -> tuple
     Raises ValueError, which begins with ``file`` or a place, if the tags can be read in two ways.
     """
     sentences = [*tagged.values()]
+    counts = Counter(tag for tags in sentences for tag in tags)
+    if len(counts) == 1:
+        raise ValueError(f"{file}: every word has the tag {next(iter(counts))!r}")
     names, settings = flags.tag_names, Json()
     single: Json = {"metric": "word_accuracy"}
     if flags.tag_scheme == WORDS:
         return settings, single, "tags of single words, scored word by word"
-    counts = Counter(tag for tags in sentences for tag in tags)
     if all(tag.isdecimal() for tag in counts):
         if names is None or len(names) <= max(map(int, counts)):
             raise ValueError(
@@ -159,9 +164,20 @@ def tag_settings(tagged: dict[str, list[str]], flags: Flags, file: str) -> tuple
     scheme, form, odd, num_open = written_as(sentences)
     settings |= {"tag_form": form} if form != "as_is" else {}
     shown = ", ".join(f"{tag!r} ({counts[tag]:,})" for tag in [*(odd or counts)][:8])
+    if several := [tag for tag in counts if re.search(SEVERAL_TAGS, tag)]:
+        raise ValueError(
+            f"{file}: {several[0]!r} has two tags, or is a bracket that opens or closes spans; "
+            "write one tag in BIO for each word (nested spans in a file for each level), or "
+            f"--tag-scheme {WORDS}"
+        )
     if flags.tag_scheme is not None:
         scheme = flags.tag_scheme
     elif scheme is None:
+        if odd and any(re.fullmatch(SPAN_TAG, tag) for tag in counts):
+            raise ValueError(
+                f"{file}: among tags of spans, such as B-TYPE, are {shown}; write {OUTSIDE} for "
+                f"words outside of spans and correct others, or --tag-scheme {WORDS}"
+            )
         if odd and sum(counts[tag] for tag in OUTSIDES) < MANY_OUTSIDE * counts.total():
             return {}, single, "tags are single ones, not O, B-TYPE and I-TYPE: word by word"
         raise ValueError(

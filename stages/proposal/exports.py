@@ -1,7 +1,13 @@
 """Recognises files of annotation tools that hold more than rows, and says how to convert them."""
 
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+from stages.core.text_files import text_lines
+from stages.kinds._column import structured
 
 CONLL = "spans by character offsets are not read; write a word and its tag on each line (conll)"
 SPACY = f"spaCy; {CONLL}: spacy.training.offsets_to_biluo_tags"
@@ -21,10 +27,42 @@ EXPORTS: dict[tuple[str, ...], str] = {
     **{(key,): SPACY for key in ("paragraphs", "ents", "spans")},
 }
 
+NAMED = "FILE > NEW.tsv, which --columns label,text reads"
+WORD_AND_TAG = (
+    "words written word{0}tag; "
+    "sed -E 's/ *$/\\n/; s/ +/\\n/g' FILE | sed 's|\\(.*\\){0}|\\1\\t|' > NEW.conll"
+)
+# What a file holds whose first line is neither of a table, nor JSON, nor a word with its tag.
+LINES = {
+    r"__label__[^\s,]+ +[^\s,]": "fastText's lines; "
+    rf"sed -E ':a; s/^(__label__[^ ]+) +__label__/\1,/; ta; s/^__label__([^ ]+) +/\1\t/' {NAMED}",
+    r"[A-Z]{3,5}:[a-z]+ \S": rf"TREC's lines of a label and a text; sed 's/ /\t/' {NAMED}",
+    r"\(\d \S.*\)\s*$": "SST's trees; of whole sentences "
+    rf"sed -E 's/^\(([0-4]) */\1\t/; s/\([0-4] //g; s/\)//g' {NAMED}",
+    r"(\S+/\S+ +){2,}\S+/\S+\s*$": WORD_AND_TAG.format("/"),
+    r"(\S+_\S+ +){2,}\S+_\S+\s*$": WORD_AND_TAG.format("_"),
+    r"[-+]?\d+ (\d+:\S+\s*)+$": "LIBSVM's numbers of features, not texts",
+    r'"[^"]*"( "[^"]*")+\s*$': "a table of R; write.csv(x, FILE, row.names = FALSE) writes csv",
+    r"(?i)(insert into|create table|-- (mysql|postgresql))": "SQL; export the table as csv",
+    r"<(\?xml|!doctype|html)": "XML or HTML; write the texts and labels to a csv file",
+    r"#FORMAT=WebAnno": "an export of WebAnno or INCEpTION; export CoNLL 2002 there",
+    r"T\d+\t\S+ \d+ \d+": f"annotations of BRAT; {CONLL}",
+}
+
+
+def refuse_lines(files: Sequence[Path]) -> None:
+    """Raises ValueError for a text file whose first line has a form that is not read."""
+    for file in files:
+        first = ""
+        with suppress(ValueError, OSError):  # which the source raises with its place
+            first = next((line for line in text_lines(file) if line.strip()), "")
+        if what := next((what for form, what in LINES.items() if re.match(form, first)), None):
+            raise ValueError(f"{file}: this is {what}")
+
 
 def refuse_exports(rows: Sequence[Mapping[str, Any]], place: str) -> None:
     """Raises ValueError, which begins with ``place``, if the rows have a tool's own form."""
-    labels = (row.get(name) for row in rows for name in ("label", "labels", "entities"))
+    labels = (structured(row.get(name)) for row in rows for name in ("label", "labels", "entities"))
     first = next((items[0] for items in labels if isinstance(items, list) and items), None)
     keys = rows[0].keys()
     structures = {key for key, cell in rows[0].items() if isinstance(cell, list | Mapping)}

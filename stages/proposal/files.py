@@ -12,6 +12,7 @@ from stages.core.artifacts import Json
 from stages.core.text_files import is_comment, repeats_header, sep_line, text_lines
 from stages.kinds._kind import SPLITS, Split, split_named
 from stages.kinds.regression import number_of
+from stages.proposal.exports import refuse_lines
 from stages.proposal.flags import Flags
 from stages.sources._file import SourceFile
 from stages.sources._formats import DELIMITERS, FORMATS, Delimiter, format_of, read
@@ -19,8 +20,11 @@ from stages.sources._source import SOURCES
 from stages.sources.files import PARALLEL, Files
 
 LABELLED_FORMATS = tuple(form for form in FORMATS if form != "txt")
+FIRST = 10  # files of a folder that are shown, or looked at
 LOOKED_AT = 500  # rows that indicate the delimiter and the header
 LONG_WORDS, LONG_LETTERS = 8, 60  # a longer cell is not the name of a column
+LEAST_SENTENCES, LONG_SENTENCE = 3, 60  # number; words
+WORDS_PER_TOKEN = 1.5  # least mean of the cells of a table of texts
 SENTENCES = 50  # of a conll file, to see which of its columns hold only a sign
 
 
@@ -49,7 +53,9 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
             )
         return settings | {role: flags.columns[role] for role in ("text", "target")}
     files = [path / name for split in SPLITS for name in _list(settings.get(split, []))]
-    for file in files or [Path(settings["path"])]:
+    files = files or [Path(settings["path"])]
+    refuse_lines(files[:1])
+    for file in files:
         if not file.is_file() or not file.stat().st_size:
             raise ValueError(f"{file}: the file is {'empty' if file.exists() else 'missing'}")
         if flags.format == "auto" and format_of(file) not in LABELLED_FORMATS:
@@ -88,11 +94,13 @@ def _folder(folder: Path, flags: Flags, notes: list[str]) -> Json:
     for file in data:
         if split := split_named(file.name):
             names[split].append(file.relative_to(folder).as_posix())
-    listed = ", ".join(file.relative_to(folder).as_posix() for file in files[:10]) or "no file"
+    listed = ", ".join(file.relative_to(folder).as_posix() for file in files[:FIRST]) or "no file"
     if not data:
+        refuse_lines(files[:FIRST])
         raise ValueError(
             f"{folder}: no {'/'.join(LABELLED_FORMATS)} file is in this folder, but {listed}; "
-            "--format NAME says what they are, and text without labels is --corpus FOLDER"
+            "--format NAME says what they are; a file or a folder for each class must become one "
+            "csv file of text and label; text without labels is --corpus FOLDER"
         )
     formats = {split: {format_of(Path(name)) for name in names[split]} for split in names}
     if "train" not in names or any(len(forms) > 1 for forms in formats.values()):
@@ -139,6 +147,9 @@ def _form(file: SourceFile, flags: Flags, notes: list[str]) -> Json:
             settings["delimiter"] = delimiter
             notes.append(f"Columns are separated by a {delimiter}. (--delimiter)")
         header, *rows = _rows(file, delimiter) or [[]]
+        if flags.format == "auto" and (why := _why_other_format(file, [header, *rows])):
+            raise ValueError(f"{file.path}: {why}; --format {file.format} reads the file as it is")
+        rows = [row for row in rows if row and not repeats_header(row, header)]
         if flags.names is None and not flags.header and (why := _why_no_header(header, rows)):
             raise ValueError(
                 f"{file.path}: {why}; if it is a row, --columns NAME,... names its {len(header)} "
@@ -184,13 +195,13 @@ def _conll_columns(file: SourceFile, notes: list[str]) -> list[str]:
 def _delimiter(file: SourceFile, usual: Delimiter) -> Delimiter:
     """Returns the usual delimiter, unless exactly one delimiter gives every row the same number of
     cells, more than one."""
-    tables = {delimiter: _rows(file, delimiter) for delimiter in DELIMITERS}
+    tables = {sign: [row for row in _rows(file, sign) if row] for sign in DELIMITERS}
     even = [d for d, rows in tables.items() if rows and len({*map(len, rows)}) == 1 < len(rows[0])]
     return even[0] if len(even) == 1 else usual
 
 
 def _rows(file: SourceFile, delimiter: Delimiter) -> list[list[str]]:
-    """Returns the first rows of a table, without rows that repeat the header. A first line such as
+    """Returns the first rows of a table; an empty line has no cells. A first line such as
     ``sep=;`` overrides ``delimiter``."""
     sign, texts = sep_line(text_lines(file.path))
     quoting = csv.QUOTE_NONE if file.format == "tsv" else csv.QUOTE_MINIMAL
@@ -198,13 +209,31 @@ def _rows(file: SourceFile, delimiter: Delimiter) -> list[list[str]]:
     with suppress(csv.Error):  # which the source raises with its place
         lines = islice(texts, LOOKED_AT)
         rows.extend(csv.reader(lines, delimiter=sign or DELIMITERS[delimiter], quoting=quoting))
-    return rows[:1] + [row for row in rows[1:] if row and not repeats_header(row, rows[0])]
+    return rows
+
+
+def _why_other_format(file: SourceFile, rows: list[list[str]]) -> str:
+    """Returns why the file may have another format than its name says; empty if it has not."""
+    cells = [cell.strip() for row in rows for cell in row]
+    quoted = [cell[1:-1] for cell in cells if len(cell) > 1 and cell[0] == cell[-1] == '"']
+    is_quoted = len(rows[0]) > 1 and all(cell[:1] == cell[-1:] == '"' for cell in rows[0])
+    if file.format == "tsv" and (is_quoted or any('""' in cell for cell in quoted)):
+        return "cells are in quotation marks; --format csv --delimiter tab reads them without"
+    blank = rows[1:-1].count([])
+    is_words = sum(len(cell.split()) for cell in cells) < WORDS_PER_TOKEN * len(cells)
+    if blank >= LEAST_SENTENCES and blank * LONG_SENTENCE > len(rows) and is_words:
+        with_tabs = " (with tabs instead of commas)" if file.format == "csv" else ""
+        return f"blank lines part it as sentences; --format conll{with_tabs} reads words and tags"
+    return ""
 
 
 def _why_no_header(header: list[str], rows: list[list[str]]) -> str:
     """Returns why the first row may not be a header; empty if it looks like a header."""
     if header == [str(i) for i in range(len(header))]:  # as pandas numbers columns
         return ""
+    is_title = len(header) != 2 and len([*filter(None, header)]) == 1
+    if is_title and any(row[1:] and all(row[:2]) for row in rows):
+        return f"the first line has only {header[0]!r}, which may be a title above them (delete it)"
     for place, name in enumerate(header):
         cells = {row[place].strip() for row in rows if place < len(row)} - {""}
         if len(name) > LONG_LETTERS or len(name.split()) > LONG_WORDS:

@@ -294,7 +294,8 @@ def _check(examples: Examples, task: Json, num: dict[Split, int | Literal["all"]
         total = sum(examples.num.values())
         if own := [split for split in few if split in examples.source]:
             raise ValueError(f"no row of {own[0]} has a label: leave its file out (--train FILE)")
-        raise ValueError(f"{total:,} rows are too few: none is in {' and '.join(few)}")
+        file = examples.source["path"]
+        raise ValueError(f"{file}: {total:,} rows are too few: none is in {' and '.join(few)}")
     numbers = {f"num_{split}": num[split] for split in SPLITS}
     entry = Task.model_validate({"task": task, "source": examples.source, "seed": 1} | numbers)
     chosen = sampled(examples.by_split, entry, kind, where="data")

@@ -132,9 +132,12 @@ class SourceFile:
         try:
             return self.columns.row(record.cells, kind, f"{self.path} {record.place}")
         except MissingColumnError as error:
-            if self.format not in ("csv", "tsv") or self.names is not None:
+            if self.split != "train":
+                hint = "leave out a file without labels, and its split is drawn from train"
+            elif self.format in ("csv", "tsv") and self.names is None:
+                hint = "if its first line names none, give their names: `columns: [...]`"
+            else:
                 raise
-            hint = "if its first line names none, give their names: `columns: [...]`"
             raise ValueError(f"{error}; {hint}") from None
 
     def _group_of(self, record: Record) -> str | None:

@@ -217,9 +217,15 @@ def _table(
     begin = 1 + skipped
     try:
         for cells in reader:
+            if begin < 4 and _is_rule(cells):
+                raise Fault(
+                    f"line {begin}",
+                    "is a line of a printed table (Markdown, psql, MySQL); export csv instead "
+                    "(psql --csv), or delete such lines",
+                )
             if columns is None:
                 columns = _names(cells, begin)
-            elif cells and not repeats_header(cells, columns):
+            elif any(map(str.strip, cells)) and not repeats_header(cells, columns):
                 if len(cells) < len(columns) or any(map(str.strip, cells[len(columns) :])):
                     advice = advice_on("".join(raw))
                     raise Fault(f"line {begin}", f"{_unequal(cells, columns)}{advice}")
@@ -234,13 +240,19 @@ def _table(
         raise Fault(f"line {begin}", "the file is empty; its first line must name the columns")
 
 
+def _is_rule(cells: list[str]) -> bool:
+    """Whether a row is a line such as ``|---|---|`` of a printed table."""
+    return any("---" in cell for cell in cells) and not "".join(cells).strip("-+:=| ")
+
+
 def _names(cells: list[str], line: int) -> list[str]:
     """Returns the names of the columns. A column without a name gets the one that pandas gives it,
     ``Unnamed: 0``. Raises Fault for a repeated name or a wrong delimiter."""
     names = [cell if cell.strip() else f"Unnamed: {i}" for i, cell in enumerate(cells)]
     for name in names:
         if names.count(name) > 1:
-            raise Fault(f"line {line}", f"two columns have the name {name!r}")
+            hint = "if the line names none, give their names: `columns: [...]`"
+            raise Fault(f"line {line}", f"two columns have the name {name!r}; {hint}")
     if len(names) == 1 and (odd := [sign for sign in ";\t|" if sign in names[0]]):
         raise Fault(
             f"line {line}",
@@ -252,6 +264,8 @@ def _names(cells: list[str], line: int) -> list[str]:
 
 def _unequal(cells: list[str], columns: list[str]) -> str:
     last = "; the last one is empty" if cells and not cells[-1] else ""
+    if len(cells) == len(columns) + 1 and cells[0] == "1":
+        last = "; the first may be a name of R's: row.names = FALSE leaves it out"
     return f"{len(cells)} cells, but {len(columns)} columns: {', '.join(columns)}{last}"
 
 
@@ -307,9 +321,13 @@ def _json(lines: Lines) -> Iterator[Record]:
             return
         raise Fault(f"line {error.lineno}", f"not JSON: {error.msg}") from None
     text = "".join(line for _, line in numbered if "\\ud" in line.lower())
-    if isinstance(whole, dict) and isinstance(whole.get("data"), list):
-        yield from _squad(_encodable(whole, text, "data")["data"])
-    elif isinstance(whole, list):
+    if isinstance(whole, dict) and isinstance(rows := whole.get("data"), list):
+        names = {name for row in rows if isinstance(row, dict) for name in row}
+        if "paragraphs" in names or names <= {"title"}:
+            yield from _squad(_encodable(whole, text, "data")["data"])
+            return
+        whole = rows
+    if isinstance(whole, list):
         first: Json = whole[0] if whole and isinstance(whole[0], dict) else {}
         articles = [{"paragraphs": whole}] if "qas" in first else whole
         if "qas" in first or "'qas'" in str(first.get("paragraphs")):

@@ -110,7 +110,7 @@ def test_guess_takes_a_list_for_tags_only_if_it_is_as_long_as_the_words() -> Non
 
     Path("a.jsonl").write_text(objects(rows(lambda i: ["O", "B-X"][: 1 + i % 2])))
     assert proposed("a.jsonl").study.kind == "tagging"
-    Path("a.jsonl").write_text(objects(rows(lambda i: ["O"] * (1 + (i % 2 or i == 6)))))
+    Path("a.jsonl").write_text(objects(rows(lambda i: ["O", "B-X"][: 1 + (i % 2 or i == 6)])))
     with pytest.raises(ValueError, match="line 7.*tags"):
         proposed("a.jsonl")
     Path("a.jsonl").write_text(objects(rows(lambda i: ["O"] * 3)))

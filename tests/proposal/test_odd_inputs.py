@@ -8,9 +8,12 @@ import gzip
 import hashlib
 import json
 import random
+import re
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +133,11 @@ def contexts() -> list[Json]:
         }
         for i in range(NUM)
     ]
+
+
+def joined_labels(sign: str) -> str:
+    moods = ("joy", "fear", "anger", sign.join(("joy", "fear")), sign.join(("fear", "anger")))
+    return csv_of(text=text, mood=lambda i: moods[i % 5])
 
 
 def variants(i: int) -> str:
@@ -260,7 +268,124 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         lambda: csv_of(text=text, area=lambda i: LONG.format(i % 12)),
         Refused(["--label NAME", "--target NAME"]),
     ),
+    "a pair by number": (
+        "a.tsv",
+        lambda: csv_of(
+            "\t", Quality=lambda i: i % 2, **{"#1 String": text, "#2 String": short_text}
+        ),
+        Read("classification", {"text": "#1 String", "text_pair": "#2 String"}),
+    ),
+    "a pair of a short name": (
+        "a.csv",
+        lambda: csv_of(premise=context, hypo=short_text, label=side),
+        Read("classification", {"text": "premise", "text_pair": "hypo"}),
+    ),
+    "a target and a stance": (
+        "a.csv",
+        lambda: csv_of(Tweet=text, Target=lambda i: ("oil", "tax")[i % 2], Stance=side),
+        Refused(["Target, Stance", "--label NAME"]),
+    ),
+    "texts of choices": (
+        "a.jsonl",
+        lambda: jsonl_of(
+            question=lambda i: f"what is the number {i} ?",
+            choices=lambda i: {"text": [f"a {i}", f"b {i}"], "label": ["A", "B"]},
+            answerKey=lambda i: "AB"[i % 2],
+        ),
+        Read("multiple_choice", {"choices": "choices.text", "first_choice": "A"}),
+    ),
+    "endings": (
+        "a.jsonl",
+        lambda: jsonl_of(
+            ctx=text, endings=lambda i: [f"and then {i}", f"or {i}"], label=lambda i: i % 2
+        ),
+        Read("multiple_choice", {"choices": "endings"}),
+    ),
+    "a word in each row": (
+        "a.csv",
+        lambda: csv_of(
+            Sentence=lambda i: f"Sentence: {i // 4}" if i % 4 == 0 else "",
+            Word=lambda i: ("He", "saw", "Rome", ".")[i % 4],
+            POS=lambda i: ("PRP", "VBD", "NNP", ".")[i % 4],
+            Tag=lambda i: ("O", "O", "B-LOC", "O")[i % 4],
+        ),
+        Refused(["Word has one word in each row", "conll"]),
+    ),
     # Labels
+    **{
+        f"joined by {sign!r}": (
+            "a.csv",
+            partial(joined_labels, sign),
+            Refused([f"several labels between {sign!r}", "--task classification"]),
+        )
+        for sign in (" ", "/", "+", "&", "#", " and ", "_", "-", ":")
+    },
+    **{
+        f"joined by {sign!r}, as several": (
+            "a.csv",
+            partial(joined_labels, sign),
+            Read(
+                "multi_label",
+                {"label_separator": sign},
+                labels={"joy", "fear", "anger"},
+                flags={"task": "multi_label"},
+            ),
+        )
+        for sign in (" ", "/", " and ")
+    },
+    "never alone": (
+        "a.csv",
+        lambda: csv_of(text=text, mood=lambda i: ("joy+fear", "fear+anger", "anger+joy")[i % 3]),
+        Refused(["several labels between '+'"]),
+    ),
+    "tags of Stack Overflow": (
+        "a.csv",
+        lambda: csv_of(Body=text, Tags=lambda i: ("<c++>", "<c++><python>", "<python>")[i % 3]),
+        Read(
+            "multi_label",
+            {"label_separator": "><"},
+            labels={"c++", "python"},
+            flags={"task": "multi_label"},
+        ),
+    ),
+    "names of several words": (
+        "a.csv",
+        lambda: csv_of(
+            text=text, mood=lambda i: ("very good", "good", "bad", "very bad", "so so")[i % 5]
+        ),
+        Read("classification", labels={"very good", "good", "bad", "very bad", "so so"}),
+    ),
+    "a hierarchy": (
+        "a.csv",
+        lambda: csv_of(
+            text=text, shelf=lambda i: ("Home", "Home/Kitchen", "Garden/Home office", "I/O")[i % 4]
+        ),
+        Read("classification"),
+    ),
+    "names of intents": (
+        "a.csv",
+        lambda: csv_of(
+            text=text, intent=lambda i: ("lost_card", "card_arrival", "card_fee", "fee_lost")[i % 4]
+        ),
+        Read("classification"),
+    ),
+    "choices of Label Studio": (
+        "a.csv",
+        lambda: csv_of(text=text, mood=lambda i: ("joy", '{"choices": ["joy", "fear"]}')[i % 2]),
+        Read("multi_label", labels={"joy", "fear"}),
+    ),
+    "choices of Label Studio in json": (
+        "a.jsonl",
+        lambda: jsonl_of(text=text, mood=lambda i: ("joy", {"choices": ["joy", "fear"]})[i % 2]),
+        Read("multi_label", labels={"joy", "fear"}),
+    ),
+    "errors of a spreadsheet": (
+        "a.csv",
+        lambda: csv_of(
+            text=text, score=lambda i: i / 7 if i % 10 else ("#DIV/0!", "#REF!")[i % 20 > 0]
+        ),
+        Read("regression", num=54, says="6 of 60 rows"),
+    ),
     "list as text": (
         "a.csv",
         lambda: csv_of(text=text, labels=lambda i: MOODS[i % 5]),
@@ -563,7 +688,89 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         lambda: conll_of(["PROPN", "ADJ", "NOUN", "VERB", "ADV", "PROPN"]),
         Read("tagging", labels={"PROPN", "ADJ", "NOUN", "VERB", "ADV"}),
     ),
+    "a colon": (
+        "a.conll",
+        lambda: conll_of(["B:PER", "B:LOC", "I:LOC", "O", "O", "B:LOC"]),
+        spans(tag_form="prefix"),
+    ),
+    "another sign for O": (
+        "a.conll",
+        lambda: conll_of(["B-PER", "B-LOC", "I-LOC", "OUT", "OUT", "B-LOC"]),
+        Refused(["'OUT' (", "write O", "--tag-scheme words"]),
+    ),
+    "nested tags": (
+        "a.conll",
+        lambda: conll_of(["B-PER", "B-LOC|B-ORG", "I-LOC|O", "O", "O", "B-LOC"]),
+        Refused(["'B-LOC|B-ORG'", "--tag-scheme words"]),
+    ),
+    "brackets of CoNLL-2012": (
+        "a.conll",
+        lambda: conll_of(["(PERSON)", "(GPE*", "*)", "*", "*", "(GPE)"]),
+        Refused(["bracket", "--tag-scheme words"]),
+    ),
+    "one tag": ("a.conll", lambda: conll_of(["O"] * 6), Refused(["a.conll", "tag 'O'"])),
     # Rows
+    "empty rows": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side) + ",\n" * 30,
+        CLASSIFIED,
+    ),
+    "a printed table": (
+        "a.txt",
+        lambda: csv_of("|", text=text, label=side).replace("\n", "\n---|---\n", 1),
+        Refused(["a.txt line 2", "printed table"], {"format": "csv", "delimiter": "bar"}),
+    ),
+    "a table of psql": (
+        "a.txt",
+        lambda: csv_of("|", text=text, label=side).replace("\n", "\n-----+-----\n", 1),
+        Refused(["a.txt line 2", "psql --csv"], {"format": "csv", "delimiter": "bar"}),
+    ),
+    "a title above": (
+        "a.csv",
+        lambda: "Survey of 2023,,\n" + csv_of(text=text, label=side, id=int),
+        Refused(["'Survey of 2023'", "title"]),
+    ),
+    "the same cells in a first row": (
+        "a.tsv",
+        lambda: "".join(f"{text(i // 2 * 2)}\t{text(i)}\n" for i in range(NUM)),
+        Refused(
+            ["a.tsv line 1", "two columns have the name", "`columns: [...]`"], {"header": True}
+        ),
+    ),
+    "names of rows": (
+        "a.csv",
+        lambda: "text,label\n" + "".join(f"{i + 1},{text(i)},{side(i)}\n" for i in range(NUM)),
+        Refused(["a.csv line 2", "row.names = FALSE"]),
+    ),
+    "quoted columns of a tsv": (
+        "a.tsv",
+        lambda: '"text"\t"label"\n' + "".join(f'"{text(i)}"\t"{side(i)}"\n' for i in range(NUM)),
+        Refused(["--format csv --delimiter tab", "--format tsv"]),
+    ),
+    "doubled quotes in a tsv": (
+        "a.tsv",
+        lambda: csv_of("\t", text=text, label=side) + '"a ""fine"" film"\tgood\n',
+        Refused(["--format csv --delimiter tab"]),
+    ),
+    "quoted columns of a tsv, as csv": (
+        "a.tsv",
+        lambda: '"text"\t"label"\n' + "".join(f'"{text(i)}"\t"{side(i)}"\n' for i in range(NUM)),
+        Read(
+            "classification",
+            labels={"good", "bad"},
+            flags={"format": "csv", "delimiter": "tab"},
+        ),
+    ),
+    "sentences in a tsv": (
+        "a.tsv",
+        lambda: "word\ttag\n" + conll_of(BIO, "\t"),
+        Refused(["a.tsv", "blank lines", "--format conll"]),
+    ),
+    "comments of GermEval": (
+        "a.conll",
+        lambda: "#\thttp://example.org [2009]\n" + conll_of(BIO, "\tNN\t"),
+        Read("tagging", labels=SPANS.labels, flags={"names": ["words", "pos", "tags"]}),
+    ),
     "sep": ("a.csv", lambda: "sep=;\n" + csv_of(";", text=text, label=side), CLASSIFIED),
     "sep of tabs": (
         "a.csv",
@@ -693,6 +900,26 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         lambda: csv_of(text=text, label=lambda i: f"rare{i}" if i % 6 == 0 else side(i)),
         Read("classification", num=50, labels={"good", "bad"}, flags={"min_rows": 2}),
     ),
+    "rows below data": (
+        "a.json",
+        lambda: json.dumps({"data": [{"text": text(i), "label": side(i)} for i in range(NUM)]}),
+        CLASSIFIED,
+    ),
+    "spans of Label Studio in a csv": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: '[{"start": 0, "end": 4, "labels": ["PER"]}]'),
+        Refused(["Label Studio", "CONLL2003"]),
+    ),
+    "a table of R": (
+        "a.csv",
+        lambda: '"text" "label"\n' + "".join(f'"{i}" "{text(i)}" "{side(i)}"\n' for i in range(9)),
+        Refused(["a.csv", "write.csv"]),
+    ),
+    "sql": ("a.sql", lambda: "INSERT INTO a VALUES\n('x', 'good');\n", Refused(["SQL"])),
+    "xml": ("a.xml", lambda: "<?xml version='1.0'?>\n<a/>\n", Refused(["XML"])),
+    "features": ("a.txt", lambda: "-1 3:0.5 9:1\n1 2:1 4:0.25\n", Refused(["LIBSVM"])),
+    "webanno": ("a.tsv", lambda: "#FORMAT=WebAnno TSV 3.3\n\n", Refused(["INCEpTION", "CoNLL"])),
+    "brat": ("a.ann", lambda: "T1\tPER 0 4\tAda\n", Refused(["BRAT", "conll"])),
     "list of contexts": ("a.json", lambda: json.dumps(contexts()), Read("span_qa")),
     "list of articles": (
         "a.json",
@@ -771,6 +998,22 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
     ),
 }
 
+TOWN = Read("tagging", labels={"O", "B-LOC", "I-LOC"})
+# Lines that a command of the message turns into a file that is read.
+CONVERTED = {
+    "fastText": (lambda i: f"__label__{side(i)} {text(i)}", CLASSIFIED),
+    "TREC": (
+        lambda i: f"{('HUM:ind', 'LOC:city')[i % 2]} What is {short_text(i)} ?",
+        Read("classification", labels={"HUM:ind", "LOC:city"}),
+    ),
+    "SST": (
+        lambda i: f"({i % 2} (2 It) ({i % 2} (2 is) (3 number{i})))",
+        Read("classification", labels={"0", "1"}),
+    ),
+    "word/tag": (lambda i: f"He{i}/O saw/O Old/B-LOC Town/I-LOC  ./O", TOWN),
+    "word_tag": (lambda i: f"He{i}_O saw_O Old_B-LOC Town_I-LOC ._O ", TOWN),
+}
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -810,3 +1053,35 @@ def test_propose_refuses_odd_inputs_and_says_what_helps(name: str) -> None:
         proposed(path, **expected.flags)
     for words in expected.words:
         assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_propose_refuses_lines_with_a_command_that_makes_them_readable(name: str) -> None:
+    line, expected = CONVERTED[name]
+    Path("a.txt").write_text("".join(f"{line(i)}\n" for i in range(NUM)))
+    with pytest.raises(ValueError, match=name) as refused:
+        proposed("a.txt")
+    command = re.search(r"sed .* > (NEW\.\w+)", str(refused.value))
+    assert command
+    subprocess.run(command[0].replace("FILE", "a.txt"), shell=True, check=True)
+    names = ["label", "text"] if command[1] == "NEW.tsv" else None
+    proposal = proposed(command[1], names=names)
+    assert proposal.study.kind == expected.kind
+    Path("params.yaml").write_text(proposal.text)
+    prepare(load(Path("params.yaml")), "new")
+    record = json.loads((paths.examples("new") / "task.json").read_text())
+    labels = {label.removeprefix("__label__") for label in record["labels"]}
+    assert labels == expected.labels
+
+
+def test_propose_says_which_file_has_no_labels_and_what_a_folder_of_texts_needs() -> None:
+    Path("a").mkdir()
+    Path("a/train.csv").write_text(csv_of(text=text, label=side))
+    Path("a/test.csv").write_text(csv_of(id=int, text=lambda i: f"more {text(i)}"))
+    with pytest.raises(ValueError, match=r"test.csv line 2: no column 'label'.*leave out a file"):
+        proposed("a")
+    for side_ in ("pos", "neg"):
+        Path(f"b/{side_}").mkdir(parents=True)
+        Path(f"b/{side_}/1.txt").write_text("a fine film\n")
+    with pytest.raises(ValueError, match="a folder for each class must become one csv file"):
+        proposed("b")

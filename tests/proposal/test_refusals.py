@@ -45,7 +45,7 @@ def test_propose_refuses_bad_files_and_says_why_in_the_first_line(name: str) -> 
     Path(path).write_bytes(content)
     with pytest.raises(ValueError, match=said) as refused:
         proposed(path)
-    assert path in str(refused.value).splitlines()[0] or "too few" in said
+    assert path in str(refused.value).splitlines()[0]
 
 
 def test_propose_refuses_a_label_that_train_lacks() -> None:
