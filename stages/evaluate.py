@@ -4,7 +4,7 @@ No other stage reads the test labels.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -107,8 +107,10 @@ def main(plan: EvaluationPlan, task: str) -> str:
     with replacing(paths.EVALUATED / task) as folder:
         write(folder / "trials.csv", ScoredTrial, trials)
         np.save(folder / "row_scores.npy", np.array(by_row, dtype=np.float32))
+        kept = {(trial.variant, trial.lr) for trial in trials}  # one curve for each trial
         curves = [epoch for run in runs for epoch in read(run / "history.csv", EpochRecord)]
-        write(folder / "history.csv", EpochRecord, _kept_curves(curves, trials))
+        curves = [epoch for epoch in curves if (epoch.variant, epoch.lr) in kept]
+        write(folder / "history.csv", EpochRecord, curves)
         for name, record in OF_EACH_RUN.items():
             write(folder / name, record, [row for run in runs for row in read(run / name, record)])
         write(folder / "tries.csv", ScoredTry, tries)
@@ -167,12 +169,6 @@ def _scored_tries(
 def _fields(measured: Calibration | RareClass | None) -> Json:
     """Returns the fields of ScoredTrial that are measured by probabilities."""
     return {} if measured is None else asdict(measured)
-
-
-def _kept_curves(curves: Iterable[EpochRecord], trials: Iterable[TrialRecord]) -> list[EpochRecord]:
-    """Returns one curve for each trial: of the variant and learning rate that the trial keeps."""
-    chosen = {(trial.variant, trial.lr) for trial in trials}
-    return [epoch for epoch in curves if (epoch.variant, epoch.lr) in chosen]
 
 
 if __name__ == "__main__":

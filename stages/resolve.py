@@ -3,12 +3,13 @@ data/plans."""
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from stages.checking.faults import find_faults
 from stages.core import paths
 from stages.core.artifacts import replacing
+from stages.core.components import Settings
 from stages.core.params import NONE, Params
 from stages.core.process import run_root
 from stages.core.study_file import load
@@ -23,7 +24,7 @@ def main() -> None:
     faults = list(find_faults(params))
     if faults:
         raise ValueError("\n".join(faults))
-    for note in _notes(params):
+    for note in _notes(params.baselines, params.tasks):
         print(f"note: {note}", file=sys.stderr)
     # Placeholders that never change, for files that templates of dvc.yaml name and the study lacks.
     for path in (
@@ -43,12 +44,12 @@ def main() -> None:
         write_plans(params, folder)
 
 
-def _notes(params: Params) -> Iterator[str]:
+def _notes(baselines: Mapping[str, Settings], tasks: Collection[str]) -> Iterator[str]:
     """Yields a note for each baseline that is not compared on some tasks, because its folder has no
     file for them."""
-    for name in params.baselines:
-        files = files_of(params, name)
-        if files is not None and (without := [task for task in params.tasks if task not in files]):
+    for name, entry in baselines.items():
+        files = files_of(name, entry, tasks)
+        if files is not None and (without := [task for task in tasks if task not in files]):
             yield f"baselines.{name}: not compared on {', '.join(without)}: no file of predictions"
 
 

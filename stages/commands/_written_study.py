@@ -2,8 +2,7 @@
 
 import hashlib
 import subprocess
-from collections.abc import Iterator
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,19 +39,17 @@ def refuse_loss(path: Path, otherwise: str) -> None:
     text = path.read_text(encoding="utf-8")
     is_written = WRITTEN.exists() and WRITTEN.read_text() == _digest(text)
     kept = (study.read_text(encoding="utf-8") for study in STUDIES.glob("*.yaml"))
-    if is_written or text in kept or text == _committed(path):
+    command = ["git", "show", f"HEAD:./{path}"]
+    committed = subprocess.run(command, capture_output=True, text=True, check=False)
+    is_committed = committed.returncode == 0 and committed.stdout == text
+    if is_written or text in kept or is_committed:
         return
-    free = next(name for name in _names() if not name.exists())
+    names = chain(["mine.yaml"], (f"mine_{number}.yaml" for number in count(2)))
+    free = next(STUDIES / name for name in names if not (STUDIES / name).exists())
     raise ValueError(
         f"{path} is neither as it was committed nor one of {STUDIES}/: keep it (`cp {path} {free}`)"
         f", {otherwise}"
     )
-
-
-def _names() -> Iterator[Path]:
-    yield STUDIES / "mine.yaml"
-    for number in count(2):
-        yield STUDIES / f"mine_{number}.yaml"
 
 
 def write(path: Path, text: str) -> None:
@@ -65,10 +62,3 @@ def write(path: Path, text: str) -> None:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _committed(path: Path) -> str | None:
-    """Returns the text of the last commit, or None if git does not track the file."""
-    command = ["git", "show", f"HEAD:./{path}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else None

@@ -7,7 +7,6 @@ params.yaml may have. `--write FILE ...` replaces the tables in Markdown files, 
 params.yaml) or `fits` (the table of `python -m stages.commands.fits`).
 """
 
-import argparse
 import inspect
 import re
 import sys
@@ -17,6 +16,7 @@ from typing import Any, get_type_hints
 
 from stages.baselines._baseline import BASELINES
 from stages.commands import fits
+from stages.commands._parser import parser_of
 from stages.commands._settings_tables import params_tables, shown_type, shown_value
 from stages.core.components import Components
 from stages.methods._method import METHODS
@@ -36,11 +36,7 @@ BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m stages.commands.components",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("components", __doc__)
     parser.add_argument("folder", nargs="*", help=f"any of {', '.join(FOLDERS)}; without, all")
     parser.add_argument(
         "--write", metavar="FILE", type=Path, nargs="+", help="replace the tables in these files"

@@ -6,10 +6,10 @@ before it takes its place. What `transformers` cannot compute is refused.
 A classical baseline (with --task) is written as a model of MLflow, with its rows and its code.
 """
 
-import argparse
 from pathlib import Path
 
 from stages.commands._kept_trials import add_options, chosen_trial
+from stages.commands._parser import parser_of
 from stages.core.keys import RunKey
 from stages.core.process import exit_on_mistake
 from stages.evaluation.records import CLASSICAL
@@ -18,11 +18,7 @@ from stages.exporting.export import export, first_checkpoint
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m stages.commands.export",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("export", __doc__)
     parser.add_argument("run", help="the run or baseline, by its name in params.yaml")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     parser.add_argument("--task", help="export a trial on this task, not the checkpoint")

@@ -5,12 +5,12 @@ made. "As text" means ``text_to_text: true``. A public checkpoint counts as its 
 that prefix does not fit it.
 """
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, product
 
+from stages.commands._parser import parser_of
 from stages.core.params import HUB
 from stages.methods._method import METHODS, Method
 from stages.models._backbone import MODELS, Backbone, outline
@@ -23,11 +23,7 @@ AS_TEXT = ", as text"
 
 
 def main() -> None:
-    argparse.ArgumentParser(
-        prog="python -m stages.commands.fits",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    ).parse_args()
+    parser_of("fits", __doc__).parse_args()
     print("\n".join(lines()))
 
 

@@ -6,7 +6,6 @@ stages come from DVC's run cache and are not computed again. Does nothing while 
 this folder.
 """
 
-import argparse
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from stages.commands._parser import parser_of
 from stages.core.artifacts import Json, replacing
 from stages.core.process import exit_on_mistake
 
@@ -22,12 +22,7 @@ EMPTY = "schema: '2.0'\nstages: {}\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m stages.commands.heal",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.parse_args()
+    parser_of("heal", __doc__).parse_args()
     exit_on_mistake(heal)
 
 

@@ -9,7 +9,6 @@ of the study:
 A task's inputs exist when `prepare_task` has run: `dvc repro prepare_task@TASK`.
 """
 
-import argparse
 import csv
 import io
 import json
@@ -18,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stages.baselines.predictions import COLUMN, FOLDER
+from stages.commands._parser import parser_of
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl, replacing
 from stages.core.process import exit_on_mistake
@@ -29,11 +29,7 @@ MOST_LABELS = 20  # in the note
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m stages.commands.inputs",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("inputs", __doc__)
     parser.add_argument("task", help="the task, by its name in params.yaml")
     parser.add_argument("--out", type=Path, metavar="FILE", help="instead of the standard output")
     parser.add_argument(
@@ -60,13 +56,21 @@ def run(task: str, out: Path | None, format: str | None) -> None:
         raise ValueError(f"{task}: {kind.name} has no predictions to compare")
     rows = [kind.inputs_of(row) for row in read_jsonl(folder / "test.jsonl")]
     rows = [*{json.dumps(row): row for row in rows}.values()]
-    text = _csv(rows) if format == "csv" else _jsonl(rows)
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    text = _csv(rows) if format == "csv" else "".join(lines)
     if out is None:
         sys.stdout.write(text)
     else:
         with replacing(out) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="")
-    print(f"{len(rows):,} inputs of {task}; {_advice(about['labels'], task)}", file=sys.stderr)
+    labels = ", ".join(about["labels"][:MOST_LABELS])
+    more = ", ..." if len(about["labels"]) > MOST_LABELS else ""
+    of, place = f" (of {labels}{more})" if labels else "", FOLDER / "NAME" / task
+    print(
+        f"{len(rows):,} inputs of {task}; add the column {COLUMN}{of} and save them as "
+        f"{place}.csv or .jsonl",
+        file=sys.stderr,
+    )
 
 
 def _csv(rows: Sequence[Json]) -> str:
@@ -80,16 +84,6 @@ def _csv(rows: Sequence[Json]) -> str:
             c if isinstance(c, str) else json.dumps(c, ensure_ascii=False) for c in cells
         )
     return file.getvalue()
-
-
-def _jsonl(rows: Sequence[Json]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-def _advice(labels: Sequence[str], task: str) -> str:
-    listed = ", ".join(labels[:MOST_LABELS]) + (", ..." if len(labels) > MOST_LABELS else "")
-    of = f" (of {listed})" if labels else ""
-    return f"add the column {COLUMN}{of} and save them as {FOLDER / 'NAME' / task}.csv or .jsonl"
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from textwrap import fill
 from typing import get_args
 
 from stages.checking.entries import file_errors
+from stages.commands._parser import parser_of
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import PATH
@@ -38,12 +39,7 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    arguments = argparse.ArgumentParser(
-        prog="python -m stages.commands.new",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    arguments = parser_of("new", __doc__, allow_abbrev=False)
     add = arguments.add_argument
     add("data", metavar="DATA", type=Path, help="the labelled file or folder")
     add("--corpus", metavar="FOLDER", type=Path, help="unlabelled text to pretrain on")

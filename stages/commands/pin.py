@@ -6,7 +6,6 @@ or missing, and writes it in place; nothing else of the file changes. A local fo
 the hash of its content. What is pinned already stays.
 """
 
-import argparse
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from stages.commands._parser import parser_of
 from stages.core import paths
 from stages.core.artifacts import replacing
 from stages.core.hub_names import COMMIT, ON_THE_HUB
@@ -25,15 +25,6 @@ from stages.core.study_file import PATH, read_yaml
 
 MODEL, DATASET = "path", "dataset"  # the setting that names what is pinned
 REACHED_WITHIN_S = 10.0
-
-
-@dataclass(frozen=True)
-class Edit:
-    """Text that replaces the part of a file between two positions."""
-
-    begin: int
-    end: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -52,23 +43,19 @@ class Entry:
         value = self.revision.value if self.revision else NONE
         return None if value == NONE else value
 
-    def edit(self, commit: str) -> Edit:
-        """Returns the edit that writes the commit in place of the revision, or after the name."""
+    def edit(self, commit: str) -> tuple[int, int, str]:
+        """Returns the part of the file, and the text that replaces it: the commit in place of the
+        revision, or after the name."""
         if self.revision:
-            return Edit(
-                self.revision.start_mark.index, self.revision.end_mark.index, _written(commit)
-            )
+            begin, end = self.revision.start_mark.index, self.revision.end_mark.index
+            return begin, end, _written(commit)
         end = self.named.end_mark.index
         before = ", " if self.indent is None else "\n" + " " * self.indent
-        return Edit(end, end, f"{before}revision: {_written(commit)}")
+        return end, end, f"{before}revision: {_written(commit)}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m stages.commands.pin",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("pin", __doc__)
     parser.add_argument(
         "study", nargs="?", type=Path, default=PATH, help=f"the study (default: {PATH})"
     )
@@ -95,10 +82,11 @@ def pin(study: Path) -> None:
     if faults:
         raise ValueError("\n".join(faults))
     if edits:
-        after = _edited(text, edits)
-        _refuse_damage(after, commits)
+        for begin, end, new in sorted(edits, reverse=True):  # from the end, so that places hold
+            text = text[:begin] + new + text[end:]
+        _refuse_damage(text, commits)
         with replacing(study) as path:
-            path.write_text(after, encoding="utf-8", newline="")
+            path.write_text(text, encoding="utf-8", newline="")
     print("\n".join(lines) or f"{study}: nothing to pin")
 
 
@@ -186,12 +174,6 @@ def _text(node: Node | None) -> str | None:
 def _written(commit: str) -> str:
     """Returns a commit as YAML, with quotes if YAML would read a number: ``7284e50``."""
     return f'"{commit}"' if re.fullmatch(r"\d+(e\d+)?", commit) else commit
-
-
-def _edited(text: str, edits: list[Edit]) -> str:
-    for edit in sorted(edits, key=lambda edit: edit.begin, reverse=True):
-        text = text[: edit.begin] + edit.text + text[edit.end :]
-    return text
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ With --resolved it shows the study instead: every setting of every run and task,
 under the matched budget.
 """
 
-import argparse
 import json
 import os
 from io import StringIO
@@ -18,7 +17,7 @@ from ruamel.yaml import YAML
 
 from stages.checking.faults import find_faults
 from stages.commands._console import console
-from stages.core.params import Params
+from stages.commands._parser import parser_of
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import load
 from stages.core.training_environment import training_environment
@@ -32,11 +31,7 @@ PIPED_WIDTH = 100
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m stages.commands.plan",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("plan", __doc__)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument(
         "--json",
@@ -55,9 +50,16 @@ def main() -> None:
 
 
 def _main(*, as_json: bool, resolved: bool) -> None:
-    params = checked(load())
+    params = load()
+    if faults := list(find_faults(params)):
+        raise ValueError("\n".join(faults))
     if resolved:
-        _print_resolved(matched(params))
+        text, yaml = StringIO(), YAML()
+        yaml.width = PIPED_WIDTH
+        settings = matched(params).model_dump(mode="json", exclude_none=True)
+        settings["checkpoints"] = settings.pop("packaged_checkpoints")  # as in params.yaml
+        yaml.dump(settings, text)
+        print(text.getvalue(), end="")
         return
     estimate = made(params, [*pending(params)])
     if as_json:
@@ -67,22 +69,6 @@ def _main(*, as_json: bool, resolved: bool) -> None:
     show(estimate, output)
     for line in narrower_intervals(params.study):
         output.print(line, highlight=False)
-
-
-def _print_resolved(study: Params) -> None:
-    text, yaml = StringIO(), YAML()
-    yaml.width = PIPED_WIDTH
-    settings = study.model_dump(mode="json", exclude_none=True)
-    settings["checkpoints"] = settings.pop("packaged_checkpoints")  # as in params.yaml
-    yaml.dump(settings, text)
-    print(text.getvalue(), end="")
-
-
-def checked(params: Params) -> Params:
-    """Returns ``params``; raises ValueError with every fault of params.yaml."""
-    if faults := list(find_faults(params)):
-        raise ValueError("\n".join(faults))
-    return params
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from tqdm import tqdm
 
 from stages.baselines import _kept
 from stages.commands._kept_trials import add_options, chosen_trial
+from stages.commands._parser import parser_of
 from stages.core import paths
 from stages.core.artifacts import Json, replacing
 from stages.core.components import Settings
@@ -37,8 +38,7 @@ from stages.evaluation.records import CLASSICAL
 from stages.kinds._inputs import WORDS, Columns, input_of
 from stages.kinds._kind import KINDS, Kind
 from stages.sources._formats import FORMATS, Record, format_of, read, records
-from stages.training.device import Device
-from stages.trials.kept import KeptTrial, path_of, rebuilt
+from stages.trials.kept import path_of, rebuilt
 from stages.trials.lookup import opened
 from stages.trials.new_rows import (
     Abstention,
@@ -79,12 +79,7 @@ def _run_for_reader(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m stages.commands.predict",
-        description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("predict", __doc__, epilog=EXAMPLES)
     parser.add_argument("run", help="the run or baseline, by its name in params.yaml")
     parser.add_argument("task", help="the task, by its name in params.yaml")
     parser.add_argument("file", nargs="?", type=Path, help="also .gz; without it: stdin")
@@ -141,7 +136,10 @@ def _by_model(
 ) -> Iterator[Json]:
     kept, setup = opened(trial)
     rows = _rows(options, setup.examples)  # before the model is loaded
-    device = _device(options.device, kept)
+    try:
+        device = device_for(kept, options.device)
+    except ValueError as error:
+        raise ValueError(str(error).replace("compute.device", "--device")) from None
     model = rebuilt(kept, setup, path_of(trial)).to(device.torch)
     return predictions(kept, setup, model, rows, device, abstention)
 
@@ -162,7 +160,10 @@ def _rows(options: argparse.Namespace, examples: Path) -> Iterator[NewRow]:
     there are none."""
     columns = Columns.of(examples)
     renamed = _renamed(columns, options.column)
-    return _refuse_none(_read(options.file, options.format, columns, renamed), options.file)
+    rows = _read(options.file, options.format, columns, renamed)
+    if (first := next(rows, None)) is None:
+        raise ValueError(f"{options.file or 'stdin'}: no rows")
+    return chain([first], rows)
 
 
 def _renamed(columns: Columns, pairs: Iterable[str]) -> dict[str, str]:
@@ -244,22 +245,7 @@ def _value(record: Settings, column: str, place: str, kind: Kind, key: str) -> o
     return input_of(record[column], f"{place}: {column}", kind, key)
 
 
-def _refuse_none(rows: Iterator[NewRow], file: Path | None) -> Iterator[NewRow]:
-    """Returns the rows; raises ValueError if there are none."""
-    first = next(rows, None)
-    if first is None:
-        raise ValueError(f"{file or 'stdin'}: no rows")
-    return chain([first], rows)
-
-
 # What is written ---------------------------------------------------------------------------------
-
-
-def _device(name: str, kept: KeptTrial) -> Device:
-    try:
-        return device_for(kept, name)
-    except ValueError as error:
-        raise ValueError(str(error).replace("compute.device", "--device")) from None
 
 
 def _write_file(lines: Iterable[str], path: Path) -> None:

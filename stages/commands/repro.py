@@ -20,12 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from stages.commands._parser import parser_of
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.commands.heal import heal, running_dvc
-from stages.core.ending import SIGNALS, die_with_parent
+from stages.core.ending import die_with_parent, end_by_signals
 from stages.core.locks import refusal, write_holder
 from stages.core.parallel import cores, visible_gpus
-from stages.core.params import Params
+from stages.core.params import Compute, Distributed
 from stages.core.process import LOCKS, exit_on_mistake
 from stages.core.study_file import PATH, load
 from stages.planning.pending import ROOT, pending
@@ -38,11 +39,7 @@ REPRO = [sys.executable, "-m", "dvc", "repro"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m stages.commands.repro",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("repro", __doc__)
     parser.add_argument(
         "--jobs",
         type=_jobs,
@@ -67,9 +64,7 @@ def main() -> None:
     options = parser.parse_args()
     if "MAKELEVEL" in os.environ:
         die_with_parent()  # a shell may end before this process (`nohup`), make may not
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, _interrupt)
+    end_by_signals(lambda number: KeyboardInterrupt())
     try:
         exit_on_mistake(lambda: _main(options))
     except KeyboardInterrupt:
@@ -90,22 +85,16 @@ def _jobs(text: str) -> int | None:
     return jobs
 
 
-def _interrupt(*_: object) -> NoReturn:
-    for number in SIGNALS:  # one is enough: another would break off the clean-up
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
 def _main(options: argparse.Namespace) -> NoReturn:
     if options.cluster and options.jobs is None:
         raise ValueError("--jobs: auto counts this machine's cores; give a number for a cluster")
     _lock()
     if options.study:
         _take(options.study)
-    load()  # refuses files that are too large or too deep for DVC, which has no limits
+    params = load()  # refuses files that are too large or too deep for DVC, which has no limits
     heal()
     if options.jobs is None and not options.scheduler:
-        options.jobs = _most_jobs(load())
+        options.jobs = _most_jobs(params.compute, params.distributed)
     if options.jobs != 1 or options.cluster or options.scheduler:
         _side_by_side(options)
     # DVC runs what is left, or says that all is up to date. It replaces this process, so that a
@@ -158,7 +147,7 @@ def _side_by_side(options: argparse.Namespace) -> None:
     stages = pending(params)
     if not stages:
         return
-    workers = _workers(options, params)
+    workers = _workers(options, params.compute.threads)
     from stages.scheduling import lock_order
     from stages.scheduling.schedule import complete
     from stages.scheduling.units import units
@@ -195,14 +184,14 @@ def _resolve() -> None:
         raise SystemExit(done.returncode)
 
 
-def _most_jobs(params: Params) -> int:
+def _most_jobs(compute: Compute, distributed: Distributed) -> int:
     """Returns the largest number of jobs that share neither a GPU nor a core."""
-    if params.compute.device != "cpu" and (gpus := visible_gpus()):
-        return len(gpus) if params.distributed.devices == 1 else 1  # a worker sees one GPU
-    return max(cores() // params.compute.threads, 1)
+    if compute.device != "cpu" and (gpus := visible_gpus()):
+        return len(gpus) if distributed.devices == 1 else 1  # a worker sees one GPU
+    return max(cores() // compute.threads, 1)
 
 
-def _workers(options: argparse.Namespace, params: Params) -> "AbstractContextManager[Client]":
+def _workers(options: argparse.Namespace, threads: int) -> "AbstractContextManager[Client]":
     on_ctrl_c = signal.getsignal(signal.SIGINT)
     try:
         from stages.scheduling import clusters
@@ -215,7 +204,7 @@ def _workers(options: argparse.Namespace, params: Params) -> "AbstractContextMan
         return clusters.running(options.scheduler)
     if options.cluster:
         return clusters.batch(options.cluster, options.jobs)
-    available, threads = cores(), params.compute.threads
+    available = cores()
     if options.jobs > available:
         raise ValueError(f"--jobs: {options.jobs} is above the number of cores here, {available}")
     if options.jobs * threads > available and not visible_gpus():

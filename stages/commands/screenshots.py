@@ -1,12 +1,12 @@
 """Take screenshots of the page's first screen and forest at three widths and in two themes."""
 
-import argparse
 import shutil
 import subprocess
 import tempfile
 from itertools import product
 from pathlib import Path
 
+from stages.commands._parser import parser_of
 from stages.core import paths
 from stages.core.process import exit_on_mistake
 
@@ -43,9 +43,7 @@ addEventListener("message", ({{data}}) => {{
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m stages.commands.screenshots", description=__doc__
-    )
+    parser = parser_of("screenshots", __doc__)
     parser.add_argument(
         "--folder", type=Path, default=paths.SCRATCH / "screenshots", help="where they are written"
     )

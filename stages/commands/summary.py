@@ -1,7 +1,5 @@
 """Print the study's comparison as tables in the terminal."""
 
-import argparse
-import csv
 from collections.abc import Mapping
 from statistics import fmean
 
@@ -10,6 +8,7 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from stages.commands._console import console
+from stages.commands._parser import parser_of
 from stages.core import paths
 from stages.core.artifacts import read_json
 from stages.core.components import Settings
@@ -17,7 +16,7 @@ from stages.core.process import exit_on_mistake
 from stages.core.study_file import PATH, read_yaml
 from stages.core.terminal_table import TableRow, print_table
 from stages.evaluation.metrics import merit
-from stages.evaluation.records import CLASSICAL
+from stages.evaluation.records import CLASSICAL, read_texts
 from stages.planning.last_report import reported_study
 from stages.reporting.formats import DASH, cut, shown
 from stages.reporting.words.answer import predict_command, price
@@ -27,7 +26,7 @@ MATTERED = "What mattered"  # the first words of the part of comparison.md that 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m stages.commands.summary", description=__doc__)
+    parser = parser_of("summary", __doc__)
     parser.parse_args()
     output = console(piped_width=PIPED_WIDTH)
     exit_on_mistake(lambda: show(output))
@@ -38,30 +37,22 @@ def show(console: Console) -> None:
     for name in ("metrics.json", "trials.csv", "answer.csv", "costs.csv", "comparison.md"):
         if not (paths.REPORTS / name).exists():
             raise ValueError(f"{paths.REPORTS / name}: no such file; `dvc repro` writes the report")
-    console.print(_title())
-    metrics = {row["task"]: row["metric"] for row in _rows("answer.csv")}
+    reported, declared = reported_study(), str(read_yaml(PATH).get("study"))
+    other = f"; params.yaml is {declared} and has no report yet" if declared != reported else ""
+    console.print(f"The study {reported}{other}\n")
+    answers = read_texts(paths.REPORTS / "answer.csv")
+    metrics = {row["task"]: row["metric"] for row in answers}
     for task, runs in read_json(paths.REPORTS / "metrics.json").items():
         show_scores(console, task, runs, metrics[task])
     console.print(mattered())
-    for row in _answers():
-        console.print(answer(row))
+    for row in answers:
+        if row["label_budget"] == answers[0]["label_budget"]:  # the largest, which comes first
+            console.print(answer(row))
     console.print(
         f"\nThe page: {paths.REPORTS / 'index.html'}"
         f"\nThe same in Markdown: {paths.REPORTS / 'comparison.md'}"
         "\nEvery run's curves, in MLflow: make ui"
     )
-
-
-def _title() -> str:
-    """Returns the name of the report's study, and whether params.yaml now has another study."""
-    reported, declared = reported_study(), str(read_yaml(PATH).get("study"))
-    other = f"; params.yaml is {declared} and has no report yet" if declared != reported else ""
-    return f"The study {reported}{other}\n"
-
-
-def _rows(name: str) -> list[dict[str, str]]:
-    with (paths.REPORTS / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def mattered() -> Markdown:
@@ -70,19 +61,13 @@ def mattered() -> Markdown:
     return Markdown(text[text.index(MATTERED) : text.index("\n![")])
 
 
-def _answers() -> list[dict[str, str]]:
-    """Returns the answers for the largest label budget, which comes first."""
-    rows = _rows("answer.csv")
-    return [row for row in rows if row["label_budget"] == rows[0]["label_budget"]]
-
-
 def answer(row: Mapping[str, str]) -> Text:
     """Returns what to use for a task, what it is better than, what it costs, and how to use it."""
     text = Text(f"\n{row['task']}, {row['label_budget']} labels: use ", style="bold")
     text.append(f"{row['use']} {row['sure'].capitalize()}.", style="bold")
     costs = [
         cost
-        for cost in _rows("costs.csv")
+        for cost in read_texts(paths.REPORTS / "costs.csv")
         if all(cost[key] == row[key] for key in ("run", "task", "method", "label_budget"))
     ]
     lines = [row["against"], row["otherwise"]]
@@ -108,7 +93,7 @@ def _is_external(name: str) -> bool:
     """Whether a baseline is an external system, which the study cannot run."""
     return any(
         (trial["run"], trial["method"], trial["num_tries"]) == (name, CLASSICAL, "0")
-        for trial in _rows("trials.csv")
+        for trial in read_texts(paths.REPORTS / "trials.csv")
     )
 
 

@@ -5,12 +5,12 @@ again. The store is .scratch/trials, or the folder that the environment variable
 which several clones may share.
 """
 
-import argparse
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from stages.commands._console import console
+from stages.commands._parser import parser_of
 from stages.core.artifacts import Json
 from stages.core.process import exit_on_mistake
 from stages.core.terminal_table import TableRow, print_table
@@ -22,11 +22,7 @@ PIPED_WIDTH = 120
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m stages.commands.trials",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("trials", __doc__)
     parser.add_argument(
         "--remove-unused",
         type=float,

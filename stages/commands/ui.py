@@ -4,7 +4,6 @@ It serves until Ctrl-C, SIGTERM or the end of its terminal, and leaves no server
 status: 0 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, else that of the server.
 """
 
-import argparse
 import os
 import signal
 import socket
@@ -13,9 +12,9 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from types import FrameType
 
-from stages.core.ending import die_with_parent
+from stages.commands._parser import parser_of
+from stages.core.ending import die_with_parent, end_by_signals
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import load
 from stages.exporting import mlflow_model
@@ -24,15 +23,10 @@ from stages.tracking.study import recorded
 from stages.tracking.view import reconcile
 
 STOP_S = 5.0
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m stages.commands.ui",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("ui", __doc__)
     parser.add_argument("--port", type=int, default=5000, help="on 127.0.0.1 (default: 5000)")
     port = parser.parse_args().port
 
@@ -43,31 +37,19 @@ def main() -> None:
     if not remote:
         _refuse_used(port)
 
-    def show() -> int:
-        pages = reconcile(params, loader=mlflow_model.__name__)
-        if remote:
-            print(_listed(store.without_user(store.address()), pages))
-            return 0
-        print(_listed(f"http://127.0.0.1:{port}", pages), "until Ctrl-C", sep="\n", flush=True)
-        return serve(_server(port))
-
-    end_by_signals()
-    raise SystemExit(show())
+    end_by_signals(exit_of)
+    pages = reconcile(params, loader=mlflow_model.__name__)
+    if remote:
+        print(_listed(store.without_user(store.address()), pages))
+        raise SystemExit(0)
+    print(_listed(f"http://127.0.0.1:{port}", pages), "until Ctrl-C", sep="\n", flush=True)
+    server = f"mlflow ui --host 127.0.0.1 --port {port} --workers 1"
+    raise SystemExit(serve([sys.executable, "-m", *server.split()]))
 
 
-def end_by_signals() -> None:
-    """Makes each of ``SIGNALS`` raise SystemExit, so that this process cleans up before it ends."""
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, _stop)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    for signal_number in SIGNALS:
-        signal.signal(
-            signal_number, signal.SIG_IGN
-        )  # one is enough: nothing may break off the clean-up
-    raise SystemExit(0 if number == signal.SIGINT else 128 + number)
+def exit_of(number: int) -> SystemExit:
+    """Returns the end of this process by a signal."""
+    return SystemExit(0 if number == signal.SIGINT else 128 + number)
 
 
 def _refuse_used(port: int) -> None:
@@ -86,21 +68,6 @@ def _listed(address: str, pages: Mapping[str, str]) -> str:
     width = max(map(len, pages))
     lines = [f"  {title:{width}}  {address}/{page}" for title, page in pages.items()]
     return "\n".join(["The study in MLflow:", *lines])
-
-
-def _server(port: int) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "ui",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--workers",
-        "1",
-    ]
 
 
 def serve(command: list[str]) -> int:

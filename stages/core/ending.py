@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 SAVE_S = 3.0  # time to save a training after a signal
@@ -42,6 +42,20 @@ def die_with_dvc() -> None:
         with suppress(ProcessLookupError):  # the parent died just now, which kills this process
             if os.getpgid(os.getppid()) != os.getpgrp():
                 os.kill(os.getpid(), signal.SIGKILL)
+
+
+def end_by_signals(error: Callable[[int], BaseException]) -> None:
+    """Makes each of ``SIGNALS`` raise ``error(number)``, so that this process cleans up before it
+    ends. Signals that are ignored (by ``nohup``) stay ignored."""
+
+    def end(number: int, frame: object) -> None:
+        for other in SIGNALS:  # one is enough: another would break off the clean-up
+            signal.signal(other, signal.SIG_IGN)
+        raise error(number)
+
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
 
 
 @contextmanager

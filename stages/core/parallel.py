@@ -87,14 +87,16 @@ def in_order(
         pool.shutdown(cancel_futures=True)
 
 
-def grouped(items: Iterable[P], size: Callable[[P], int]) -> Iterator[list[P]]:
-    """Groups consecutive items until each group has ``PART_BYTES``."""
+def grouped(
+    items: Iterable[P], size: Callable[[P], int], least: int = PART_BYTES
+) -> Iterator[list[P]]:
+    """Groups consecutive items until the sizes of each group add up to at least ``least``."""
     group: list[P] = []
     total = 0
     for item in items:
         group.append(item)
         total += size(item)
-        if total >= PART_BYTES:
+        if total >= least:
             yield group
             group, total = [], 0
     if group:

@@ -48,7 +48,8 @@ def run_stage(
         parser.add_argument(f"--{number[0].replace('_', '-')}", type=int, help=number[1])
     options = vars(parser.parse_args())
     keys = [options.pop(name) for name in names]
-    purpose = _purpose(parser)
+    description = " ".join((parser.description or "").split())
+    purpose = re.split(r"[:.](?: |$)", description)[0]  # up to the first colon or full stop
 
     def run() -> None:
         plan = read_plan(kind, stage, *([] if kind.is_shared else keys))
@@ -101,13 +102,9 @@ def _locked(main: Callable[[], str | None], stage: str, keys: list[str], purpose
         seconds = time.monotonic() - begin
         if purpose:
             print(f"Done in {seconds:.1f} s" + (f": {result}" if result else ""), flush=True)
-        _write_time(stage, keys, seconds)
-
-
-def _purpose(parser: argparse.ArgumentParser) -> str:
-    """Returns what a stage does: its docstring up to the first colon or full stop."""
-    text = " ".join((parser.description or "").split())
-    return re.split(r"[:.](?: |$)", text)[0]
+        name = "@".join([stage, *(["-".join(keys)] if keys else [])])
+        with replacing(TIMES / f"{name}.json") as path:  # for `make plan`; no output of the stage
+            write_json(path, {"wall_time_s": round(seconds, 3)})
 
 
 def _run(main: Callable[[], object]) -> None:
@@ -122,14 +119,6 @@ def _run(main: Callable[[], object]) -> None:
         with suppress(OSError):  # the pipe's reader has ended, but all work is done
             stream.flush()
     os._exit(0)
-
-
-def _write_time(stage: str, keys: list[str], seconds: float) -> None:
-    """Writes the stage's duration for `make plan`. The duration is not a result, so its file is not
-    an output of the stage."""
-    name = "@".join([stage, *(["-".join(keys)] if keys else [])])
-    with replacing(TIMES / f"{name}.json") as path:
-        write_json(path, {"wall_time_s": round(seconds, 3)})
 
 
 def exit_on_mistake(main: Callable[[], object]) -> None:

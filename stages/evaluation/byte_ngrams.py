@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stages.core.parallel import grouped
+
 ORDER = 6  # a byte and the five before it
 NUM_BYTES = 256
 BEGIN = b"\n"  # put before every text, so that its first byte has a context
@@ -33,12 +35,12 @@ class ByteNgrams:
 
     def count(self, texts: Iterable[bytes]) -> None:
         """Counts texts of the corpus. Contexts do not extend over the end of a text."""
-        for batch in _batches(texts):
+        for batch in grouped(texts, len, BATCH_BYTES):
             self.add(self._counted(batch))
 
     def counted(self, texts: Iterable[bytes]) -> list["Counts"]:
         """Returns the counts of texts of the corpus, by length of context, for ``add``."""
-        batches = map(self._counted, _batches(texts))
+        batches = map(self._counted, grouped(texts, len, BATCH_BYTES))
         return [_sum(of_length) for of_length in zip(*batches, strict=True)]
 
     def add(self, counts: Sequence["Counts"]) -> None:
@@ -163,16 +165,3 @@ def _levels(texts: _Bytes, order: int) -> Iterator[_Level]:
         level = _Level(at, keys, texts.value[at])
         yield level
         keys = level.node
-
-
-def _batches(texts: Iterable[bytes]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    num_bytes = 0
-    for text in texts:
-        batch.append(text)
-        num_bytes += len(text)
-        if num_bytes >= BATCH_BYTES:
-            yield batch
-            batch, num_bytes = [], 0
-    if batch:
-        yield batch

@@ -18,6 +18,7 @@ import numpy as np
 
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl
+from stages.core.parallel import grouped
 from stages.kinds._kind import KINDS
 
 LONG, SHORT = 13, 8  # n for texts of at least 13 words, and of 8 to 12 words
@@ -230,12 +231,5 @@ class _Trie:
 
 
 def _batches(documents: Iterable[Sequence[str]]) -> Iterator[list[_Document]]:
-    batch: list[_Document] = []
-    num_words = 0
-    for sentences in documents:
-        batch.append([(sentence, words(sentence)) for sentence in sentences])
-        num_words += sum(len(sentence_words) for _, sentence_words in batch[-1])
-        if num_words >= BATCH_WORDS:
-            yield batch
-            batch, num_words = [], 0
-    yield batch
+    read = ([(sentence, words(sentence)) for sentence in sentences] for sentences in documents)
+    return grouped(read, lambda document: sum(len(own) for _, own in document), BATCH_WORDS)

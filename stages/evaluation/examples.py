@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from stages.core.artifacts import Json
 from stages.evaluation.metrics import score
-from stages.evaluation.records import TrialRecord
+from stages.evaluation.records import TrialRecord, budget_order
 from stages.kinds._cells import Row
 from stages.kinds._kind import Kind
 
@@ -18,13 +18,9 @@ def shown_trials(trials: Iterable[TrialRecord]) -> dict[str, TrialRecord]:
     trial_by_run: dict[str, TrialRecord] = {}
     for trial in trials:
         best = trial_by_run.get(trial.run)
-        if best is None or _budget(trial) > _budget(best):
+        if best is None or budget_order(trial.label_budget) > budget_order(best.label_budget):
             trial_by_run[trial.run] = trial
     return trial_by_run
-
-
-def _budget(trial: TrialRecord) -> float:
-    return float("inf") if trial.label_budget == "all" else float(trial.label_budget)
 
 
 def examples(

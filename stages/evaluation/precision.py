@@ -5,7 +5,6 @@ both compute them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from stages.core.artifacts import Json
@@ -18,62 +17,47 @@ SOURCES: dict[Source, str] = {  # what an interval covers -> suffix of columns o
 }
 
 
-@dataclass(frozen=True)
-class Doubling:
-    """The effect of doubling the number of units of one source of chance in the whole study."""
-
-    source: Source
-    narrower: float  # relative reduction of the intervals' width, a mean over contrasts
-    cost: float | None  # None for test rows, which cost only their prediction
-
-
-def doublings(
-    undecided: Sequence[Json], trials: Sequence[Json], *, pretraining: str, finetuning: str
-) -> tuple[int, list[Doubling]]:
-    """Returns the number of ``undecided`` contrasts, and the doublings that would narrow their
-    intervals.
+def narrowing(
+    undecided: Sequence[Json],
+    trials: Sequence[Json],
+    shown: Callable[[float], str],
+    *,
+    pretraining: str,
+    finetuning: str,
+    per: str,
+) -> list[str]:
+    """Returns a sentence on how much narrower the intervals of ``undecided`` contrasts would be
+    with twice as many units of one source of chance in the whole study, and what these cost. Empty
+    if all contrasts are decided.
 
     ``undecided`` are the rows of contrasts.csv that have a verdict and are not significant.
     ``trials`` are the rows of trials.csv or costs.csv, whose columns ``pretraining`` (equal in all
-    trials of a checkpoint) and ``finetuning`` are the costs.
+    trials of a checkpoint) and ``finetuning`` are the costs. ``shown`` formats a cost, and ``per``
+    names its unit: "per hour".
     """
     if not undecided:
-        return 0, []
+        return []
     tuned = sum(_number(row[finetuning]) for row in trials)
     by_checkpoint = {
         (row["run"], row["pretrain_seed"]): _number(row[pretraining]) for row in trials
     }
-    pretrained = sum(by_checkpoint.values())
-    costs = {"pretraining seeds": pretrained + tuned, "fine-tuning seeds": tuned, "test rows": None}
-    return len(undecided), [
-        Doubling(source, fmean(_number(row[f"narrower_{end}"]) for row in undecided), costs[source])
+    costs: dict[Source, float] = {  # of test rows only their prediction
+        "pretraining seeds": sum(by_checkpoint.values()) + tuned,
+        "fine-tuning seeds": tuned,
+    }
+    narrower = {  # the relative reduction of the intervals' width, a mean over contrasts
+        source: fmean(_number(row[f"narrower_{end}"]) for row in undecided)
         for source, end in SOURCES.items()
-    ]
-
-
-def _number(value: object) -> float:
-    """Returns the number in a field; an empty field is unknown and counts as 0."""
-    return 0.0 if value in ("", None) else float(str(value))
-
-
-def sentence(
-    undecided: tuple[int, list[Doubling]], shown: Callable[[float], str], *, per: str
-) -> list[str]:
-    """Returns the result of ``doublings`` as a sentence, or nothing if all contrasts are decided.
-
-    ``shown`` formats a cost, and ``per`` names its unit: "per hour".
-    """
-    number, options = undecided
-    if not options:
-        return []
+    }
     parts = [
-        f"{option.source} by {_percent(option.narrower)} "
-        + ("for predicting them" if option.cost is None else f"for {shown(option.cost)}")
-        for option in options
+        f"{source} by {_percent(share)} "
+        + (f"for {shown(costs[source])}" if source in costs else "for predicting them")
+        for source, share in narrower.items()
     ]
-    priced = [option for option in options if option.cost]
-    best = max(priced, key=lambda option: option.narrower / (option.cost or 1), default=None)
-    most = f" {best.source.capitalize()} narrow them most {per}." if best else ""
+    priced = [source for source, cost in costs.items() if cost]
+    best = max(priced, key=lambda source: narrower[source] / costs[source], default=None)
+    most = f" {best.capitalize()} narrow them most {per}." if best else ""
+    number = len(undecided)
     contrasts, intervals = (
         ("contrast", "its interval") if number == 1 else ("contrasts", "their intervals")
     )
@@ -81,6 +65,11 @@ def sentence(
         f"{number} {contrasts} with a verdict {'is' if number == 1 else 'are'} not significant. "
         f"Doubling one of these would narrow {intervals}, on average: {'; '.join(parts)}.{most}"
     ]
+
+
+def _number(value: object) -> float:
+    """Returns the number in a field; an empty field is unknown and counts as 0."""
+    return 0.0 if value in ("", None) else float(str(value))
 
 
 def _percent(share: float) -> str:

@@ -264,14 +264,27 @@ def read(path: Path, kind: type[T]) -> list[T]:
 
     Raises ValueError if the file is missing.
     """
-    if not path.exists():
-        raise ValueError(f"{path}: missing; run `dvc repro`")
     types = {key: _parser(hint) for key, hint in get_type_hints(kind).items()}
-    with _open(path, "r") as file:
+    with _open(present(path), "r") as file:
         rows = csv.DictReader(file)
         absent = set(types) - set(rows.fieldnames or ())
         assert not absent, f"{path}: no columns {sorted(absent)}"
         return [kind(**{key: cast(row[key]) for key, cast in types.items()}) for row in rows]
+
+
+def read_texts(path: Path) -> list[dict[str, str]]:
+    """Reads the rows of a CSV file as they are written; empty if the file does not exist."""
+    if not path.exists():
+        return []
+    with _open(path, "r") as file:
+        return list(csv.DictReader(file))
+
+
+def present(path: Path) -> Path:
+    """Returns the path of a stage's output; raises ValueError if it does not exist."""
+    if not path.exists():
+        raise ValueError(f"{path}: missing; run `dvc repro`")
+    return path
 
 
 def _parser(hint: Any) -> Callable[[str], Any]:

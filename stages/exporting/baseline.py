@@ -9,7 +9,7 @@ from stages.core.artifacts import replacing, write_json
 from stages.core.components import STAGES
 from stages.core.keys import TrialKey
 from stages.exporting import mlflow_model
-from stages.exporting.card import baseline_card
+from stages.exporting.card import model_card
 from stages.exporting.export import RECORD, check_place
 from stages.tracking.model_folder import write_model
 
@@ -37,7 +37,9 @@ def export_baseline(trial: TrialKey, out: Path, *, force: bool = False) -> str:
         write_model(folder, trial.task, files, mlflow_model.__name__, put=shutil.copyfile)
         shutil.copyfile(STAGES.parent / "requirements.lock", folder / "requirements.lock")
         about = trial._asdict() | {"record": str(record), "examples": str(examples)}
-        card = baseline_card(trial, load=LOAD, note=NOTE.format(record=record, examples=examples))
+        card = model_card(
+            trial, None, load=LOAD, note=NOTE.format(record=record, examples=examples)
+        )
         (folder / "README.md").write_text(card, encoding="utf-8")
         write_json(folder / RECORD, about)
     return (

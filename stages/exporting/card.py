@@ -10,8 +10,8 @@ from stages.core.components import Settings
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import NONE
 from stages.evaluation.metrics import scale_of
-from stages.evaluation.records import CLASSICAL
-from stages.tracking.records import Row, rows, trial_of
+from stages.evaluation.records import CLASSICAL, read_texts
+from stages.tracking.records import Row, trial_of
 
 MOST = 12  # scores in a card; a run that is not fine-tuned may have many
 CARD = """\
@@ -58,61 +58,34 @@ LIMITS = """\
 
 def model_card(
     key: RunKey | TrialKey,
-    record: Settings,
+    record: Settings | None,
     *,
     load: str,
     note: str,
-    pipeline: str | None,
+    pipeline: str | None = None,
 ) -> str:
-    """Returns the card of a checkpoint with its ``record``, or of a trial of it. ``pipeline`` is
-    the kind of pipeline of ``transformers`` that the model works in, None if there is none."""
-    training = record["settings"]["training"]
-    steps = [f"{name} {value}" for name, value in training.items() if not isinstance(value, dict)]
-    settings = ", ".join([f"objective `{record['objective']}`", *steps])
-    lines = [f"- Pretraining: {settings}."]
-    if (parent := record["settings"].get("parent", NONE)) != NONE:
-        lines.append(f"- It began with the weights of the run `{parent}`, or learnt from it.")
-    limits = f"- Texts of more than {training['max_tokens']} tokens were cut in training."
-    return _card(
-        key,
-        load=load,
-        note=note,
-        library="transformers",
-        pipeline=pipeline,
-        data=_corpus(key.run),
-        training=lines,
-        limits=limits,
-    )
-
-
-def baseline_card(key: TrialKey, *, load: str, note: str) -> str:
-    """Returns the card of a classical baseline."""
-    lines = ["- A classical baseline: it has no pretraining, and is fitted when it is loaded."]
-    limits = "- It knows nothing of language but its training rows."
-    return _card(
-        key,
-        load=load,
-        note=note,
-        library="mlflow",
-        pipeline=None,
-        data=[],
-        training=lines,
-        limits=limits,
-    )
-
-
-def _card(
-    key: RunKey | TrialKey,
-    *,
-    load: str,
-    note: str,
-    library: str,
-    pipeline: str | None,
-    data: Sequence[str],
-    training: Sequence[str],
-    limits: str,
-) -> str:
-    known = [row for row in rows(paths.REPORTS / "scores.csv") if row["run"] == key.run]
+    """Returns the card of a checkpoint with its ``record``, of a trial of it or, without a record,
+    of a trial of a classical baseline. ``pipeline`` is the kind of pipeline of ``transformers``
+    that the model works in, None if there is none."""
+    if record is None:
+        data = list[str]()
+        training = [
+            "- A classical baseline: it has no pretraining, and is fitted when it is loaded."
+        ]
+        limits = "- It knows nothing of language but its training rows."
+    else:
+        data, settings = _corpus(key.run), record["settings"]
+        values = settings["training"].items()
+        steps = [f"{name} {value}" for name, value in values if not isinstance(value, dict)]
+        shown = ", ".join([f"objective `{record['objective']}`", *steps])
+        training = [f"- Pretraining: {shown}."]
+        if (parent := settings.get("parent", NONE)) != NONE:
+            training.append(
+                f"- It began with the weights of the run `{parent}`, or learnt from it."
+            )
+        longest = settings["training"]["max_tokens"]
+        limits = f"- Texts of more than {longest} tokens were cut in training."
+    known = [row for row in read_texts(paths.REPORTS / "scores.csv") if row["run"] == key.run]
     results = None  # a checkpoint alone answers no task
     if isinstance(key, TrialKey):
         task, method, budget = key.task, key.method, key.label_budget
@@ -122,14 +95,13 @@ def _card(
         title = f"{key.run} on {task}"
         how = "fitted to" if method == CLASSICAL else f"fine-tuned with `{method}` on"
         about = f"`{key.run}`, {how} the task `{task}`; label budget: {budget}."
-        record = read_json(paths.examples(task) / "task.json")
-        data = [*data, _task(task, record)]
-        training = [*training, *_finetuning(key)]
+        data.append(_task(task, read_json(paths.examples(task) / "task.json")))
+        training += _finetuning(key)
     else:
         title = key.run
         about = f"`{key.run}` (seed {key.pretrain_seed}), without fine-tuning."
     metadata = ModelCardData(
-        library_name=library,
+        library_name="mlflow" if record is None else "transformers",
         pipeline_tag=pipeline,
         model_name=title,
         eval_results=results,
@@ -159,7 +131,7 @@ def _result(row: Row, pipeline: str | None) -> EvalResult:
 
 def _corpus(run: str) -> list[str]:
     """Returns what the report says about a run's pretraining text; empty if it says nothing."""
-    for row in rows(paths.REPORTS / "corpora.csv"):
+    for row in read_texts(paths.REPORTS / "corpora.csv"):
         if row["run"] == run:
             words, documents = int(row["corpus_words"]), int(row["corpus_documents"])
             return [
@@ -179,7 +151,7 @@ def _task(task: str, record: Settings) -> str:
 
 def _finetuning(key: TrialKey) -> list[str]:
     """Returns what the report says about the training of a trial; empty for a baseline."""
-    for row in rows(paths.REPORTS / "trials.csv"):
+    for row in read_texts(paths.REPORTS / "trials.csv"):
         if trial_of(row) == key and key.method != CLASSICAL:
             return [
                 f"- Fine-tuning: {int(row['num_trained_params']):,} of "
@@ -209,11 +181,11 @@ def _scores(key: RunKey | TrialKey, known: Sequence[Row]) -> str:
         "\nA mean is over the study's seeds; its interval is of other seeds and test rows."
     )
     if isinstance(key, TrialKey):
-        own = [row for row in rows(paths.REPORTS / "trials.csv") if trial_of(row) == key]
+        own = [row for row in read_texts(paths.REPORTS / "trials.csv") if trial_of(row) == key]
         for row in own:
             value = scale_of(row["metric"]).shown(float(row["value"]))
             lines.append(f"The score of the exported trial alone: {value}.")
-        for row in rows(paths.REPORTS / "answer.csv"):
+        for row in read_texts(paths.REPORTS / "answer.csv"):
             if (row["task"], row["label_budget"]) == (key.task, key.label_budget):
                 lines.append(f"What the study puts first on this task: {row['use']}")
     return "\n".join(lines)

@@ -1,26 +1,13 @@
 """Training sets that are amounts of one text, at equal steps and at equal epochs."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Hashable
 from typing import Literal
 
-from stages.core.artifacts import Json
 from stages.findings.groups import Group
 
 AMOUNT: Literal["amount of text"] = "amount of text"  # the axis
 MAX_RATIO = 1.02  # two amounts of text, or two numbers of epochs, within this ratio count as one
 NUM_STEPS = "training.num_steps"
-
-
-def with_amounts(
-    all_groups: Iterable[Group], likeness: Mapping[tuple[str, str], Json]
-) -> Iterator[Group]:
-    """Yields the groups with the size and the text of their training sets. ``likeness`` has the
-    measurements of each (corpus, tokenizer)."""
-    for group in all_groups:
-        about = likeness.get((group.entry.corpus, group.entry.tokenizer), {})
-        known = about if group.pretrained else {}
-        yield replace(group, corpus_tokens=known.get("tokens"), corpus_text=known.get("sha256"))
 
 
 def same_text(a: Group, b: Group) -> bool:

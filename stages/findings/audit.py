@@ -10,7 +10,7 @@ from typing import Any
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
-from stages.core.params import Method, Params, Run
+from stages.core.params import Finetune, Method, Run
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.near_duplicates import NOTEWORTHY_SHARE, NearDuplicates
 from stages.evaluation.records import CLASSICAL, InputRecord, ScoredTrial, ScoredTry
@@ -23,7 +23,7 @@ from stages.findings.contrasts import Contrast
 from stages.findings.convergence import faults, share_at_edge
 from stages.findings.groups import Group
 from stages.findings.not_compared import NotCompared
-from stages.findings.overlap import NOTEWORTHY, NOTEWORTHY_CUT, WITH_LONG_TEXTS, most_cut
+from stages.findings.overlap import NOTEWORTHY, WITH_LONG_TEXTS
 from stages.findings.pretraining_ends import Ending
 from stages.findings.questions import unit_of
 from stages.findings.results import Results
@@ -41,6 +41,7 @@ from stages.kinds._kind import distinct_draws
 AT_EDGE = 0.2  # share of the trials that may keep the smallest or the largest value tried
 MAJORITY = 0.5
 MOST_VALIDATION = 0.5  # share of the labels that a trial uses which may be those of validation
+NOTEWORTHY_CUT = 0.05  # share of a split's rows
 UNREAD = "not read"  # in a record's ``read_at`` if the state has not read the rest of the word
 SMALL = 2.0  # points; improvements that papers report are often smaller (Card et al. 2020)
 # The two sides of these axes differ in model or start, so their best learning rates may differ.
@@ -102,7 +103,7 @@ def audit(results: Results) -> dict[Subject, Check]:
         Subject.PRETRAINING_RATES: pretraining_rates(endings, contrasts),
         Subject.TRIES: tries(results.trials, endings),
         Subject.SHARED_DEFAULTS: shared_defaults(cells, contrasts, results.tries),
-        Subject.LABELLED_ROWS: labelled_rows(params, tasks),
+        Subject.LABELLED_ROWS: labelled_rows(params.finetune, params.pretrain_seeds, tasks),
         Subject.VALIDATION_LABELS: validation_labels(results.num_labels, tasks),
         Subject.CUT: cut_texts(results.inputs, tasks),
         Subject.READ_AT: read_at(results.inputs),
@@ -270,22 +271,24 @@ def _reversals(
                 yield contrast, effect
 
 
-def labelled_rows(params: Params, tasks: Mapping[str, Json]) -> Check:
+def labelled_rows(
+    finetune: Finetune, pretrain_seeds: Sequence[int], tasks: Mapping[str, Json]
+) -> Check:
     """Whether the labelled rows are drawn anew for each seed."""
     draws = {
         (task, str(budget)): len(
             distinct_draws(
                 budget,
                 tasks[task]["num_examples"]["train"],
-                pretrain_seeds=params.pretrain_seeds,
-                finetune_seeds=params.finetune.seeds,
+                pretrain_seeds=pretrain_seeds,
+                finetune_seeds=finetune.seeds,
                 task=task,
             )
         )
-        for task, budget in product(params.tasks, params.finetune.label_budgets)
+        for task, budget in product(tasks, finetune.label_budgets)
     }
     shared = sum(number == 1 for number in draws.values())
-    numbers = {"shared": shared, "nested": len(params.finetune.label_budgets) > 1}
+    numbers = {"shared": shared, "nested": len(finetune.label_budgets) > 1}
     available = {task: about["num_examples"]["train"] for task, about in tasks.items()}
     details = [(*place, available[place[0]], number) for place, number in draws.items()]
     return Check(bool(shared), numbers, details)
@@ -309,7 +312,10 @@ def cut_texts(inputs: Mapping[str, Sequence[InputRecord]], tasks: Mapping[str, J
     not read, with ``head_tail`` their middle."""
     if not any(inputs.values()):
         return NOT_ASKED
-    shares = most_cut(inputs)
+    shares = {
+        task: max((r.rows_cut / max(r.rows, 1) for r in records), default=0.0)
+        for task, records in inputs.items()
+    }
     most = max(shares.values())
     readings = {
         task: _long_texts(tasks[task]["task"])

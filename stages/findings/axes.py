@@ -54,7 +54,9 @@ def axis_between(a: Group, b: Group) -> Axis | None:
         if not (a.entry.is_public and b.entry.is_public):
             return None
         if not same_model:
-            return "checkpoint" if len(published) == 2 or _trained_alike(a, b) else None
+            one, other = ((g.entry.corpus, g.entry.objective, g.settings) for g in (a, b))
+            trained_alike = one == other  # both were pretrained further, in the same way
+            return "checkpoint" if len(published) == 2 or trained_alike else None
         if published:
             return "training set" if len(published) == 1 else None
     if a.pretrained != b.pretrained:
@@ -75,12 +77,6 @@ def axis_between(a: Group, b: Group) -> Axis | None:
         return "optimizer"
     settings = {key.partition(".")[0] for key in differences}
     return next(axis for axis in AXES if axis in settings) if len(settings) == 1 else None
-
-
-def _trained_alike(a: Group, b: Group) -> bool:
-    """Whether two public checkpoints were pretrained further in the same way."""
-    same = (a.entry.corpus, a.entry.objective) == (b.entry.corpus, b.entry.objective)
-    return same and a.settings == b.settings
 
 
 Pair = tuple[Axis, Group, Group]
@@ -144,7 +140,9 @@ def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[P
     """Yields every pair of groups with trials that differ in one axis, as a pair to compare or as
     one that is left out."""
     present = [group for group in candidates if group.name in used]
-    axes = _axes_of_models(present)
+    axes = {
+        (a.name, b.name): axis for a, b in combinations(present, 2) if (axis := axis_between(a, b))
+    }
     axes |= _axes_of_designs(present, used, axes)
     axes |= {(b, a): axis for (a, b), axis in axes.items()}
 
@@ -192,14 +190,6 @@ def _begins_with(group: Group, other: Group) -> bool:
 
 
 Names = tuple[str, str]  # the names of two groups, in the order of the groups
-
-
-def _axes_of_models(there: Sequence[Group]) -> dict[Names, Axis]:
-    return {
-        (a.name, b.name): axis
-        for a, b in combinations(there, 2)
-        if (axis := axis_between(a, b)) is not None
-    }
 
 
 def _axes_of_designs(
@@ -286,7 +276,8 @@ class Confound:
 def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[Confound, ...]:
     """Returns the settings in params.yaml, other than the axis, in which two groups differ, and the
     differences in how the learning rates of their pretraining were chosen. Two training sets have
-    one more confound if the tokenizer that both groups use was trained on one of the two sets."""
+    one more confound if the tokenizer that both groups use was trained on one of the two sets, and
+    one if both their texts and their amounts differ."""
     if axis in ("checkpoint", "tokenizer", "parent", "training"):
         return tuple(_tuning(a, b))
     if axis == "optimizer":
@@ -295,9 +286,12 @@ def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[Confound, ...]:
     trained_on = a.tokenizer_corpus
     shared = axis == "training set" and trained_on == b.tokenizer_corpus
     on_one_side = shared and trained_on != NONE and trained_on in (a.corpus, b.corpus)
+    other_text = axis == "training set" and not amounts.same_text(a, b)
+    unequal_amounts = other_text and amounts.unlike_amount(a, b) > amounts.MAX_RATIO
+    tokens = Confound(TOKENS_OF_TEXT, (a.corpus_tokens, b.corpus_tokens))
     return (
         *([Confound("tokenizer trained on", (trained_on,))] if on_one_side else []),
-        *(_amounts_of_text(a, b) if axis == "training set" else ()),
+        *([tokens] if unequal_amounts else []),
         *(confound for confound in confounds_among(*models) if confound.name != "name"),
         *confounds_among(a.settings, b.settings),
         *_tuning(a, b),
@@ -306,12 +300,6 @@ def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[Confound, ...]:
 
 def confounds_among(a: Settings, b: Settings) -> list[Confound]:
     return [Confound(key, (a[key], b[key])) for key in differing(a, b)]
-
-
-def _amounts_of_text(a: Group, b: Group) -> Iterator[Confound]:
-    """Yields the amounts of two training sets if both their texts and their amounts differ."""
-    if not amounts.same_text(a, b) and amounts.unlike_amount(a, b) > amounts.MAX_RATIO:
-        yield Confound(TOKENS_OF_TEXT, (a.corpus_tokens, b.corpus_tokens))
 
 
 def _tuning(a: Group, b: Group) -> Iterator[Confound]:

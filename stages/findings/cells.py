@@ -49,8 +49,7 @@ class Cell:
     method: str
     label_budget: str
     trials: tuple[ScoredTrial, ...]
-    checkpoints: Checkpoints
-    rows: Float[np.ndarray, "trials n"] = field(repr=False)  # scores of test rows
+    sample: Sample = field(repr=False)
     mean: Interval
 
     @property
@@ -65,9 +64,9 @@ class Cell:
     def is_external(self) -> bool:
         return is_external(self.trials[0])
 
-    @cached_property
-    def sample(self) -> Sample:
-        return _sample(self.trials, self.rows, self.checkpoints)
+    @property
+    def checkpoints(self) -> Checkpoints:
+        return self.sample.checkpoints
 
     @cached_property
     def values(self) -> Values:
@@ -123,34 +122,19 @@ def cells(
     members: dict[CellKey, list[ScoredTrial]] = defaultdict(list)
     for trial in trials:
         members[trial.key.cell].append(trial)
-    rows = {
-        key: np.stack([rows_of(trial) for trial in trials_of_cell])
-        for key, trials_of_cell in members.items()
-    }
-    samples = {
-        key: _sample(trials_of_cell, rows[key], checkpoints.get(key.run, "none"))
-        for key, trials_of_cell in members.items()
-    }
+    samples: dict[CellKey, Sample] = {}
+    for key, of_cell in members.items():
+        seeds = tuple((trial.pretrain_seed, trial.finetune_seed) for trial in of_cell)
+        values = np.array([trial.value for trial in of_cell])
+        rows = np.stack([rows_of(trial) for trial in of_cell])
+        sample = Sample(seeds, values, rows, checkpoints.get(key.run, "none"))
+        samples[key] = sample.repeated() if is_external(of_cell[0]) else sample
     moderation = Moderation(samples, baselines=baselines, confidence=confidence)
     all_cells = [
-        Cell(
-            *key,
-            trials=tuple(members[key]),
-            checkpoints=sample.checkpoints,
-            rows=rows[key],
-            mean=moderation.mean(key),
-        )
+        Cell(*key, trials=tuple(members[key]), sample=sample, mean=moderation.mean(key))
         for key, sample in samples.items()
     ]
     return all_cells, moderation
-
-
-def _sample(
-    trials: Sequence[ScoredTrial], rows: Float[np.ndarray, "trials n"], checkpoints: Checkpoints
-) -> Sample:
-    keys = tuple((trial.pretrain_seed, trial.finetune_seed) for trial in trials)
-    sample = Sample(keys, np.array([trial.value for trial in trials]), rows, checkpoints)
-    return sample.repeated() if is_external(trials[0]) else sample
 
 
 def _checkpoints(group: Group) -> Checkpoints:

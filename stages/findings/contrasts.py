@@ -5,15 +5,14 @@ settings, ...
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 
 from stages.core.keys import CellKey
-from stages.core.params import Method, Params
+from stages.core.params import Method
 from stages.evaluation.moderation import Moderation
-from stages.evaluation.records import budget_order
 from stages.findings import convergence
 from stages.findings.axes import (
     Axis,
@@ -24,7 +23,8 @@ from stages.findings.axes import (
 )
 from stages.findings.axis_levels import levels_of
 from stages.findings.cells import AMOUNTS, Cell
-from stages.findings.groups import Group, Used
+from stages.findings.groups import Used
+from stages.findings.scores import Scores
 from stages.findings.verdicts import Tested
 
 # The amounts that must differ between two sides because of what the axis is.
@@ -128,22 +128,14 @@ class _Candidate:
 
 
 def contrasts(
-    params: Params,
-    all_groups: Sequence[Group],
-    all_cells: Sequence[Cell],
-    moderation: Moderation,
+    scores: Scores, methods: Mapping[str, Method], moderation: Moderation
 ) -> list[Contrast]:
-    """Returns every contrast of the study, without corrected p-values."""
-    cell = {c.key: c for c in all_cells}
+    """Returns every contrast of the study, without corrected p-values. ``methods`` are the entries
+    of ``finetune.methods``."""
+    cell = {c.key: c for c in scores.cells}
+    candidates = [*_of_runs(scores, methods), *_of_finetuning(scores, methods)]
     # A method that is incompatible with a run has no trials with it.
-    candidates = [
-        candidate
-        for candidate in (
-            *_of_runs(params, all_groups, all_cells),
-            *_of_finetuning(params, all_groups),
-        )
-        if candidate.a in cell and candidate.b in cell
-    ]
+    present = [each for each in candidates if each.a in cell and each.b in cell]
     return [
         Contrast(
             axis=candidate.axis,
@@ -157,55 +149,40 @@ def contrasts(
             settings=candidate.settings,
             number=number,
         )
-        for number, candidate in enumerate(candidates)
+        for number, candidate in enumerate(present)
     ]
 
 
-def _of_runs(
-    params: Params, all_groups: Sequence[Group], all_cells: Sequence[Cell]
-) -> Iterator[_Candidate]:
+def _of_runs(scores: Scores, methods: Mapping[str, Method]) -> Iterator[_Candidate]:
     """Yields pairs of groups that are fine-tuned with the same method and label budget. They are
     matched by the part of each model that the task uses."""
-    trials = [trial for cell in all_cells for trial in cell.trials]
-    for task, method in product(params.tasks, params.finetune.methods):
-        used = Used.by_group(all_groups, trials, task=task, method=method)
-        for axis, a, b in pairs(all_groups, used):
+    trials = [trial for cell in scores.cells for trial in cell.trials]
+    for task, (method, entry) in product(scores.tasks, methods.items()):
+        used = Used.by_group(scores.groups, trials, task=task, method=method)
+        for axis, a, b in pairs(scores.groups, used):
             levels = levels_of(axis, a, b, used)
-            finetuned = _unlike_finetuning(params, method, a.name, b.name)
+            finetuned = _unlike_training(entry.of(a.name), entry.of(b.name))
             settings = confounded_settings(axis, a, b) + finetuned
-            for n in _budgets(params):
+            for n in reversed(scores.label_budgets):
                 keys = CellKey(a.name, task, method, n), CellKey(b.name, task, method, n)
                 yield _Candidate(axis, *keys, levels, settings)
 
 
-def _of_finetuning(params: Params, all_groups: Sequence[Group]) -> Iterator[_Candidate]:
+def _of_finetuning(scores: Scores, methods: Mapping[str, Method]) -> Iterator[_Candidate]:
     """Yields, for each group, its pairs of two methods and of two label budgets."""
-    methods, budgets = list(params.finetune.methods), _budgets(params)
-    for group, task in product(all_groups, params.tasks):
+    budgets = [*reversed(scores.label_budgets)]
+    for group, task in product(scores.groups, scores.tasks):
         for n, (a, b) in product(budgets, combinations(methods, 2)):
             keys = CellKey(group.name, task, a, n), CellKey(group.name, task, b, n)
-            settings = _method_settings(params, group.name, a, b)
+            settings = _unlike_training(methods[a].of(group.name), methods[b].of(group.name))
             yield _Candidate("method", *keys, (a, b), settings)
         for method, (m, n) in product(methods, combinations(budgets, 2)):
             keys = CellKey(group.name, task, method, m), CellKey(group.name, task, method, n)
             yield _Candidate("label budget", *keys, (m, n))
 
 
-def _budgets(params: Params) -> list[str]:
-    """Returns the label budgets, the largest first."""
-    return sorted(map(str, params.finetune.label_budgets), key=budget_order, reverse=True)
-
-
-def _method_settings(params: Params, run: str, a: str, b: str) -> tuple[Confound, ...]:
-    return _unlike_training(*(params.finetune.methods[method].of(run) for method in (a, b)))
-
-
-def _unlike_finetuning(params: Params, method: str, a: str, b: str) -> tuple[Confound, ...]:
-    """Returns the settings of a method in which two runs differ."""
-    return _unlike_training(*(params.finetune.methods[method].of(run) for run in (a, b)))
-
-
 def _unlike_training(a: Method, b: Method) -> tuple[Confound, ...]:
+    """Returns the settings of fine-tuning in which two entries differ."""
     one, other = (each.training.model_dump() if each.training else {} for each in (a, b))
     return tuple(
         Confound(f"finetune.training.{key}", (one[key], other[key]))

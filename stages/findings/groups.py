@@ -7,7 +7,7 @@ from itertools import groupby
 
 from stages.core.artifacts import Json
 from stages.core.keys import RunKey
-from stages.core.params import NONE, Params, Run, Tokenizer
+from stages.core.params import NONE, PublishedTokenizer, Run, Tokenizer
 from stages.evaluation.records import ScoredTrial
 
 
@@ -75,32 +75,44 @@ class Group:
 
 
 def groups(
-    params: Params, trials: Sequence[ScoredTrial], rates: Mapping[RunKey, float] | None = None
+    runs: Mapping[str, Run],
+    tokenizers: Mapping[str, Tokenizer | PublishedTokenizer],
+    trials: Sequence[ScoredTrial],
+    *,
+    rates: Mapping[RunKey, float],
+    likeness: Mapping[tuple[str, str], Json],
 ) -> list[Group]:
     """Returns the groups that were fine-tuned on at least one task, in the order of params.yaml.
 
-    ``rates`` are the learning rates that the pretrainings kept.
+    ``rates`` are the learning rates that the pretrainings kept. ``likeness`` has the measurements
+    of each (corpus, tokenizer).
     """
-    rates = rates or {}
     first = {trial.run: trial for trial in reversed(trials)}
-    return [
-        Group(
-            name=name,
-            entry=_without_published_parent(params, run),
-            architecture=first[name].architecture,
-            num_params=first[name].num_pretrained_params,
-            tokenizer_corpus=_tokenizer_corpus(params, run),
-            kept_rates=tuple(sorted({rate for key, rate in rates.items() if key.run == name})),
-        )
-        for name, run in params.runs.items()
-        if name in first
-    ]
+    members = []
+    for name, run in runs.items():
+        if name in first:
+            tokenizer = tokenizers.get(run.tokenizer)
+            pretrained = run.learnt[0] != NONE
+            about = likeness.get((run.corpus, run.tokenizer), {}) if pretrained else {}
+            members.append(
+                Group(
+                    name=name,
+                    entry=_without_published_parent(run, runs),
+                    architecture=first[name].architecture,
+                    num_params=first[name].num_pretrained_params,
+                    tokenizer_corpus=tokenizer.corpus if tokenizer else NONE,
+                    corpus_tokens=about.get("tokens"),
+                    corpus_text=about.get("sha256"),
+                    kept_rates=tuple(sorted({r for key, r in rates.items() if key.run == name})),
+                )
+            )
+    return members
 
 
-def _without_published_parent(params: Params, run: Run) -> Run:
+def _without_published_parent(run: Run, runs: Mapping[str, Run]) -> Run:
     """Returns a run without its parent if that is the run's own checkpoint as published: a public
     checkpoint begins with it whether its entry names it or not."""
-    parent = params.runs.get(run.parent)
+    parent = runs.get(run.parent)
     if parent is None or not parent.as_published:
         return run
     return run.model_copy(update={"parent": NONE})
@@ -114,11 +126,6 @@ def names_of(checkpoints: Iterable[RunKey], runs: Mapping[str, Run]) -> list[str
         of_run = [str(checkpoint) for checkpoint in members]
         names += [run] if len(of_run) == len(runs[run].seeds) else of_run
     return names
-
-
-def _tokenizer_corpus(params: Params, run: Run) -> str:
-    entry = params.tokenizers.get(run.tokenizer)
-    return entry.corpus if isinstance(entry, Tokenizer) else NONE
 
 
 @dataclass(frozen=True)

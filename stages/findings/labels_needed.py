@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
 
 from stages.evaluation.metrics import merit
 from stages.evaluation.moderation import Moderation
@@ -51,16 +51,6 @@ class Passing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doubling:
-    """The change of a run's mean score per doubling of the labels, between two numbers of labels.
-    A larger score is not better for every metric."""
-
-    gain: Estimate
-    few: int
-    many: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class LabelsNeeded:
     """The effect of more labels on a run with a method on a task."""
 
@@ -70,7 +60,9 @@ class LabelsNeeded:
     metric: str
     num_labels: tuple[int, ...]  # of the label budgets, ascending
     passing: Passing | None  # None unless at least two label budgets have a baseline
-    doubling: Doubling
+    # The change of the mean score per doubling of the labels, between the two largest numbers of
+    # labels. A larger score is not better for every metric.
+    gain_per_doubling: Estimate
 
 
 def crossing(num_labels: Sequence[int], leads: Sequence[float]) -> Crossing:
@@ -152,7 +144,7 @@ def labels_needed(
             (n, with_baseline(cell, scores.baseline_cells(task, cell.label_budget), moderation))
             for n, cell in sorted(cells.items())
         ]
-        *_, (few, many) = pairwise(numbers)
+        *_, few, many = numbers
         more = moderation.difference(largest.key, cells[few].key)
         by_place[task, group.name, method] = LabelsNeeded(
             run=group.name,
@@ -161,7 +153,7 @@ def labels_needed(
             metric=largest.metric,
             num_labels=tuple(numbers),
             passing=passing(compared),
-            doubling=Doubling(gain=_per_doubling(more, many / few), few=few, many=many),
+            gain_per_doubling=_per_doubling(more, many / few),
         )
     return by_place
 

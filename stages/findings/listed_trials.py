@@ -6,7 +6,7 @@ from itertools import product
 
 from stages.core import paths
 from stages.core.keys import TrialKey
-from stages.core.params import Params
+from stages.core.params import Finetune, Params, Run
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.records import CLASSICAL, ScoredTrial, SkippedMethod, read
 from stages.evaluation.screening import screened_out
@@ -22,11 +22,20 @@ def complete(params: Params, task: str, num_train: int) -> list[ScoredTrial]:
     """
     where = paths.EVALUATED / task / "trials.csv"
     trials = {trial.key: trial for trial in read(where, ScoredTrial)}
-    external = {key.run: is_external(trial) for key, trial in trials.items()}
-    listed = [
-        *_of_runs(params, task),
-        *_of_baselines(params, task, external, num_train),
-    ]
+    is_external_by_name = {key.run: is_external(trial) for key, trial in trials.items()}
+    listed = [*_of_runs(params.runs, params.finetune, task)]
+    fitted = [name for name in params.baselines if name in is_external_by_name]
+    for name, budget in product(fitted, params.finetune.label_budgets):
+        draws = distinct_draws(
+            budget,
+            num_train,
+            pretrain_seeds=params.pretrain_seeds,
+            finetune_seeds=params.finetune.seeds,
+            task=task,
+        )
+        for pretrain_seed, finetune_seed in draws[:1] if is_external_by_name[name] else draws:
+            key = TrialKey(name, pretrain_seed, task, CLASSICAL, str(budget), finetune_seed)
+            listed.append(key)
     if missing := [key for key in listed if key not in trials]:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ValueError(f"{where}: no trial of {words(missing[0])}{more}; run `dvc repro`")
@@ -41,34 +50,16 @@ def complete(params: Params, task: str, num_train: int) -> list[ScoredTrial]:
     return [trials[key] for key in listed]
 
 
-def _of_runs(params: Params, task: str) -> Iterator[TrialKey]:
+def _of_runs(runs: Mapping[str, Run], finetune: Finetune, task: str) -> Iterator[TrialKey]:
     skipped = read(paths.EVALUATED / task / "skipped.csv", SkippedMethod)
     incompatible = {(each.run, each.method) for each in skipped}
-    tuning = params.finetune
     estimates = read(paths.EVALUATED / task / "estimates.csv", EstimateRecord)
-    untrained = {each.run for each in screened_out(tuning.screen, params.runs, estimates)}
-    for checkpoint, method in product(params.checkpoints, tuning.methods):
-        if checkpoint.run not in untrained and (checkpoint.run, method) not in incompatible:
-            for budget, seed in product(tuning.label_budgets, tuning.seeds):
-                yield TrialKey(*checkpoint, task, method, str(budget), seed)
-
-
-def _of_baselines(
-    params: Params, task: str, external: Mapping[str, bool], num_train: int
-) -> Iterator[TrialKey]:
-    """Yields the trials of the baselines that support the task. ``external`` says of each of these
-    baselines whether it is an external system."""
-    names = [name for name in params.baselines if name in external]
-    for name, budget in product(names, params.finetune.label_budgets):
-        draws = distinct_draws(
-            budget,
-            num_train,
-            pretrain_seeds=params.pretrain_seeds,
-            finetune_seeds=params.finetune.seeds,
-            task=task,
-        )
-        for pretrain_seed, finetune_seed in draws[:1] if external[name] else draws:
-            yield TrialKey(name, pretrain_seed, task, CLASSICAL, str(budget), finetune_seed)
+    untrained = {each.run for each in screened_out(finetune.screen, runs, estimates)}
+    for name, run in runs.items():
+        for pretrain_seed, method in product(run.seeds, finetune.methods):
+            if name not in untrained and (name, method) not in incompatible:
+                for budget, seed in product(finetune.label_budgets, finetune.seeds):
+                    yield TrialKey(name, pretrain_seed, task, method, str(budget), seed)
 
 
 def words(trial: TrialKey) -> str:

@@ -1,17 +1,15 @@
-"""Overlap of test rows with the training text of pretraining, and rows that were cut."""
+"""Overlap of test rows with the training text of pretraining."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stages.core.artifacts import Json
-from stages.evaluation.records import InputRecord
 from stages.findings.amounts import AMOUNT
 from stages.findings.contrasts import Contrast
 from stages.findings.groups import Group
 
 NOTEWORTHY = 0.03  # of a task's test rows
 UNEQUAL = 0.02  # a difference between two such shares
-NOTEWORTHY_CUT = 0.05  # of a split's rows
 # Tasks with the setting ``long_texts``.
 WITH_LONG_TEXTS = ("classification", "multi_label", "regression")
 
@@ -63,11 +61,3 @@ class Overlap:
                 for task in self.tasks:
                     if abs(self.share(a, task) - self.share(b, task)) > UNEQUAL:
                         yield task, a, b
-
-
-def most_cut(inputs: Mapping[str, Sequence[InputRecord]]) -> dict[str, float]:
-    """Returns the largest share of a split's rows that are cut, by task."""
-    return {
-        task: max((r.rows_cut / max(r.rows, 1) for r in records), default=0.0)
-        for task, records in inputs.items()
-    }

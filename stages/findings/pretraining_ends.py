@@ -4,13 +4,14 @@ A run that was stopped early, or whose best rate lies beyond those tried, says l
 architecture, size or training set.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stages.core.keys import RunKey
 from stages.core.params import Run
 from stages.findings.groups import names_of
-from stages.findings.pretraining_progress import Progress, final_losses, kept_rate
+from stages.findings.pretraining_progress import Progress, kept_rate
 from stages.training.curve_end import last_quarter_share, slope_at_end
 
 FALLING = 0.05  # nats per doubling of the steps; less is called flat
@@ -53,26 +54,25 @@ class Ending:
 
 def endings(runs: Mapping[str, Run], progress: Mapping[RunKey, Progress]) -> list[Ending]:
     """Returns the ends of all pretrainings, in the order of ``progress``."""
-    return [
-        _ending(checkpoint, runs, of_checkpoint)
-        for checkpoint, of_checkpoint in progress.items()
-        if of_checkpoint.history
-    ]
-
-
-def _ending(checkpoint: RunKey, runs: Mapping[str, Run], progress: Progress) -> Ending:
-    history = progress.history
-    losses = {s.step: s.validation_loss for s in history if s.validation_loss is not None}
-    last = max(losses)
-    kept = kept_rate(runs[checkpoint.run], progress)
-    (name,) = names_of([checkpoint], runs)
-    return Ending(
-        checkpoint,
-        name,
-        last,
-        losses[last],
-        slope_at_end(losses),
-        last_quarter_share(history[0].loss, losses),
-        final_losses(progress) or {kept: losses[last]},
-        kept,
-    )
+    ends = []
+    for checkpoint, of_checkpoint in progress.items():
+        if history := of_checkpoint.history:
+            losses = {s.step: s.validation_loss for s in history if s.validation_loss is not None}
+            last = max(losses)
+            kept = kept_rate(runs[checkpoint.run], of_checkpoint)
+            at_end = {step.rate: step.validation_loss for step in of_checkpoint.tries}
+            rates = {r: v if v and math.isfinite(v) else None for r, v in at_end.items()}
+            (name,) = names_of([checkpoint], runs)
+            ends.append(
+                Ending(
+                    checkpoint,
+                    name,
+                    num_steps=last,
+                    validation_loss=losses[last],
+                    slope=slope_at_end(losses),
+                    last_quarter=last_quarter_share(history[0].loss, losses),
+                    rates=rates or {kept: losses[last]},
+                    kept=kept,
+                )
+            )
+    return ends

@@ -1,7 +1,6 @@
 """The progress of each pretraining: its history of losses, also at the learning rates that it did
 not keep, and samples of generated text."""
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +8,8 @@ from dataclasses import dataclass
 from stages.core import paths
 from stages.core.artifacts import Json, read_jsonl
 from stages.core.keys import RunKey
-from stages.core.params import Params, Run
-from stages.evaluation.records import discard_unlisted, read
+from stages.core.params import Run
+from stages.evaluation.records import discard_unlisted, present, read
 from stages.findings.groups import Group, names_of
 
 KINDS = "history", "rates", "samples"
@@ -43,13 +42,6 @@ class Progress:
     history: list[Step]
     samples: list[Json]  # see ``training.samples``
     tries: Sequence[TriedStep] = ()  # empty if one learning rate was tried
-
-
-def final_losses(progress: Progress) -> dict[float, float | None]:
-    """Returns the last validation loss at each of several learning rates; None where training
-    diverged."""
-    last = {step.rate: step.validation_loss for step in progress.tries}
-    return {rate: loss if loss and math.isfinite(loss) else None for rate, loss in last.items()}
 
 
 def validation_losses(progress: Progress) -> list[float]:
@@ -88,38 +80,34 @@ class Passage:
     rows: list[tuple[str, str, str]]  # name, input and output of each checkpoint
 
 
-def passages(params: Params, progress: Mapping[RunKey, Progress]) -> list[Passage]:
+def passages(runs: Mapping[str, Run], progress: Mapping[RunKey, Progress]) -> list[Passage]:
     """Returns the samples of all checkpoints, grouped by passage."""
     by_text: dict[tuple[str, str, str], Passage] = {}
-    for checkpoint in params.checkpoints:
-        run = params.runs[checkpoint.run]
-        for sample in progress[checkpoint].samples:
+    for checkpoint, of_checkpoint in progress.items():
+        run = runs[checkpoint.run]
+        for sample in of_checkpoint.samples:
             text = sample["passage"]
             passage = by_text.setdefault(
                 (run.corpus, run.tokenizer, text), Passage(run.corpus, text, [])
             )
-            (name,) = names_of([checkpoint], params.runs)
+            (name,) = names_of([checkpoint], runs)
             passage.rows.append((name, sample["prompt"], sample["written"]))
     return list(by_text.values())
 
 
-def read_progress(params: Params) -> dict[RunKey, Progress]:
-    """Reads the progress of all checkpoints. First deletes the progress of runs that params.yaml no
-    longer lists.
+def read_progress(checkpoints: Sequence[RunKey]) -> dict[RunKey, Progress]:
+    """Reads the progress of all checkpoints of a study. First deletes the progress of runs that it
+    no longer lists.
 
     Raises ValueError with the path of a missing file.
     """
     for kind in KINDS:
-        discard_unlisted(paths.PROGRESS / kind, params.runs)
-    return {checkpoint: _read(checkpoint) for checkpoint in params.checkpoints}
-
-
-def _read(checkpoint: RunKey) -> Progress:
-    samples = paths.progress(checkpoint, "samples")
-    if not samples.exists():
-        raise ValueError(f"{samples}: missing; run `dvc repro`")
-    return Progress(
-        read(paths.progress(checkpoint, "history"), Step),
-        read_jsonl(samples),
-        read(paths.progress(checkpoint, "rates"), TriedStep),
-    )
+        discard_unlisted(paths.PROGRESS / kind, {checkpoint.run for checkpoint in checkpoints})
+    return {
+        checkpoint: Progress(
+            read(paths.progress(checkpoint, "history"), Step),
+            read_jsonl(present(paths.progress(checkpoint, "samples"))),
+            read(paths.progress(checkpoint, "rates"), TriedStep),
+        )
+        for checkpoint in checkpoints
+    }

@@ -85,7 +85,10 @@ def questions(uncorrected: Sequence[Contrast], moderation: Moderation) -> list[Q
     ]
     tested = [question for question in all_questions if question.is_tested]
     alpha = 1 - moderation.confidence
-    below = [_p_values_below(question) for question in tested]
+    below = [  # a question about one task is the same test as its contrast
+        [c.effect.p_value or 0.0 for c in question.contrasts] if question.num_tasks > 1 else []
+        for question in tested
+    ]
     of_questions, of_contrasts = two_stages(
         [question.effect.p_value or 0.0 for question in tested], below, alpha=alpha
     )
@@ -133,11 +136,3 @@ def _mean(contrasts: Sequence[Contrast], moderation: Moderation) -> Interval:
     if len(contrasts) == 1:
         return contrasts[0].effect
     return moderation.mean_difference([(c.a.key, c.b.key) for c in contrasts])
-
-
-def _p_values_below(question: Question) -> list[float]:
-    """Returns the p-values of a question's contrasts. A question about one task has none, because
-    it is the same test as its contrast."""
-    if question.num_tasks == 1:
-        return []
-    return [contrast.effect.p_value or 0.0 for contrast in question.contrasts]

@@ -1,10 +1,10 @@
 """All results of a study, read from the files of its stages."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
-from pathlib import Path
+from itertools import chain, product
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,10 +26,10 @@ from stages.evaluation.records import (
     TextBitsRecord,
     budget_order,
     discard_unlisted,
+    present,
     read,
 )
 from stages.evaluation.screening import ScreenedOut, screened_out
-from stages.findings.amounts import with_amounts
 from stages.findings.answer_limits import Excesses, excesses
 from stages.findings.answers import BestRuns, best_runs
 from stages.findings.axes import AXES
@@ -48,6 +48,8 @@ from stages.findings.questions import Question, questions
 from stages.findings.ranking import Ranking, rankings
 from stages.findings.scores import Scores
 from stages.findings.training_sets import TrainingSets
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +87,8 @@ class Results:
             for checkpoint, progress in self.progress.items()
             if progress.history
         }
-        return [*with_amounts(groups(self.params, self.trials, rates), self.likeness)]
+        runs, tokenizers = self.params.runs, self.params.tokenizers
+        return groups(runs, tokenizers, self.trials, rates=rates, likeness=self.likeness)
 
     @cached_property
     def screened_out(self) -> dict[str, list[ScreenedOut]]:
@@ -126,8 +129,7 @@ class Results:
     @cached_property
     def questions(self) -> list[Question]:
         """The questions of the study, each answered over all tasks."""
-        cells = self.scores.cells
-        uncorrected = contrasts(self.params, self.groups, cells, self.moderation)
+        uncorrected = contrasts(self.scores, self.params.finetune.methods, self.moderation)
         return questions(uncorrected, self.moderation)
 
     @cached_property
@@ -234,97 +236,71 @@ def load(params: Params) -> Results:
 
     Raises ValueError with the path of a file that is missing or does not match params.yaml.
     """
-    _discard_leftovers(params)
+    _discard_leftovers(params.tasks, params.runs)
+
+    def tables(name: str, kind: type[T]) -> dict[str, list[T]]:
+        return {task: read(paths.EVALUATED / task / name, kind) for task in params.tasks}
+
+    def records(name: str) -> dict[str, Json]:
+        return {task: read_json(present(paths.EVALUATED / task / name)) for task in params.tasks}
+
     trials: list[ScoredTrial] = []
-    curves: list[EpochRecord] = []
     row_scores: dict[TrialKey, np.ndarray] = {}
     finetuning: dict[TrialKey, CostRecord] = {}
-    tasks = {task: _json(paths.EVALUATED / task / "task.json") for task in params.tasks}
-    for task in params.tasks:
+    tasks = records("task.json")
+    for task, scored in tables("trials.csv", ScoredTrial).items():
         trials += complete(params, task, tasks[task]["num_examples"]["train"])
-        by_row = np.load(_present(paths.EVALUATED / task / "row_scores.npy"))
-        scored = read(paths.EVALUATED / task / "trials.csv", ScoredTrial)
+        by_row = np.load(present(paths.EVALUATED / task / "row_scores.npy"))
         row_scores |= {trial.key: rows for trial, rows in zip(scored, by_row, strict=True)}
-        curves += read(paths.EVALUATED / task / "history.csv", EpochRecord)
         for run in params.runs:
             costs = read(paths.TIMINGS / "finetune" / task / f"{run}.csv", CostRecord)
             finetuning |= {cost.key: cost for cost in costs}
-    examples = {
-        task: read_jsonl(_present(paths.EVALUATED / task / "examples.jsonl"))
-        for task in params.tasks
-    }
+    read_by = {(r.corpus, r.tokenizer) for r in params.runs.values() if r.learnt[0] != NONE}
+    texts = [text for text in product(params.corpora, params.tokenizers) if text in read_by]
+    contamination, likeness = (
+        {text: read_json(present(folder / text[0] / f"{text[1]}.json")) for text in texts}
+        for folder in (paths.CONTAMINATION, paths.LIKENESS)
+    )
     results = Results(
         params=params,
         trials=trials,
-        curves=curves,
-        pretraining_costs={key: _json(paths.pretraining_time(key)) for key in params.checkpoints},
+        curves=[*chain(*tables("history.csv", EpochRecord).values())],
+        pretraining_costs={
+            key: read_json(present(paths.pretraining_time(key))) for key in params.checkpoints
+        },
         finetuning_costs=finetuning,
         tasks=tasks,
-        examples=examples,
+        examples={
+            task: read_jsonl(present(paths.EVALUATED / task / "examples.jsonl")) for task in tasks
+        },
         near_duplicates={
-            task: NearDuplicates(**_json(paths.EVALUATED / task / "near_duplicates.json"))
-            for task in params.tasks
+            task: NearDuplicates(**about) for task, about in records("near_duplicates.json").items()
         },
-        confusion={
-            task: read(paths.EVALUATED / task / "confusion.csv", ConfusionRecord)
-            for task in params.tasks
-        },
-        reliability={
-            task: read(paths.EVALUATED / task / "reliability.csv", ReliabilityRecord)
-            for task in params.tasks
-        },
-        coverage={
-            task: read(paths.EVALUATED / task / "coverage.csv", CoverageRecord)
-            for task in params.tasks
-        },
-        progress=read_progress(params),
-        contamination=_of_corpora(params, paths.CONTAMINATION),
-        likeness=_of_corpora(params, paths.LIKENESS),
-        inputs={
-            task: read(paths.EVALUATED / task / "inputs.csv", InputRecord) for task in params.tasks
-        },
+        confusion=tables("confusion.csv", ConfusionRecord),
+        reliability=tables("reliability.csv", ReliabilityRecord),
+        coverage=tables("coverage.csv", CoverageRecord),
+        progress=read_progress(params.checkpoints),
+        contamination=contamination,
+        likeness=likeness,
+        inputs=tables("inputs.csv", InputRecord),
         text_bits={
             (bits.checkpoint, task): bits
-            for task in params.tasks
-            for bits in read(paths.EVALUATED / task / "text_bits.csv", TextBitsRecord)
+            for task, of_task in tables("text_bits.csv", TextBitsRecord).items()
+            for bits in of_task
         },
         row_scores=row_scores,
         estimates=Estimates.of(params.tasks),
-        tries=[
-            each
-            for task in params.tasks
-            for each in read(paths.EVALUATED / task / "tries.csv", ScoredTry)
-        ],
+        tries=[*chain(*tables("tries.csv", ScoredTry).values())],
     )
     if untimed := [t.key for t in trials if t.run in params.runs and t.key not in finetuning]:
         raise ValueError(f"{paths.TIMINGS}: no cost of {words(untimed[0])}; run `dvc repro`")
     return results
 
 
-def _of_corpora(params: Params, folder: Path) -> dict[tuple[str, str], Json]:
-    """Reads the measurements of each corpus and tokenizer that a run was trained on."""
-    read_by = {(r.corpus, r.tokenizer) for r in params.runs.values() if r.learnt[0] != NONE}
-    return {
-        (corpus, tokenizer): _json(folder / corpus / f"{tokenizer}.json")
-        for corpus, tokenizer in product(params.corpora, params.tokenizers)
-        if (corpus, tokenizer) in read_by
-    }
-
-
-def _discard_leftovers(params: Params) -> None:
-    discard_unlisted(paths.EVALUATED, params.tasks)
-    discard_unlisted(paths.TIMINGS / "pretrain", params.runs)
-    discard_unlisted(paths.TIMINGS / "estimates", [f"{task}.csv" for task in params.tasks])
-    discard_unlisted(paths.TIMINGS / "finetune", params.tasks)
-    for task in params.tasks:
-        discard_unlisted(paths.TIMINGS / "finetune" / task, [f"{run}.csv" for run in params.runs])
-
-
-def _json(path: Path) -> Json:
-    return read_json(_present(path))
-
-
-def _present(path: Path) -> Path:
-    if not path.exists():
-        raise ValueError(f"{path}: missing; run `dvc repro`")
-    return path
+def _discard_leftovers(tasks: Collection[str], runs: Collection[str]) -> None:
+    discard_unlisted(paths.EVALUATED, tasks)
+    discard_unlisted(paths.TIMINGS / "pretrain", runs)
+    discard_unlisted(paths.TIMINGS / "estimates", [f"{task}.csv" for task in tasks])
+    discard_unlisted(paths.TIMINGS / "finetune", tasks)
+    for task in tasks:
+        discard_unlisted(paths.TIMINGS / "finetune" / task, [f"{run}.csv" for run in runs])

@@ -122,18 +122,12 @@ def power_laws(
         families[repr(alike)].append((cell, size))
     laws = []
     for members in families.values():
-        sizes = [size for _, size in members]
-        errors = _errors([cell for cell, _ in members])
+        sizes, metric = [size for _, size in members], members[0][0].metric
+        by_cell = by_shared_seeds([cell for cell, _ in members]).tolist()
+        errors = [[error(metric, score) for score in scores] for scores in by_cell]
         if law := fit(sizes, errors, confidence=cells[0][0].confidence):
             laws.append((group_of[members[0][0].group], law, sizes))
     return laws
-
-
-def _errors(cells: Sequence[Cell]) -> list[list[float]]:
-    """Returns the errors of each cell, for the seeds that all cells have."""
-    metric = cells[0].metric
-    by_cell = by_shared_seeds(cells).tolist()
-    return [[error(metric, score) for score in scores] for scores in by_cell]
 
 
 def error(metric: str, value: float) -> float:

@@ -8,7 +8,7 @@ many parameters as the encoder.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from torch import Tensor
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings, below
-from stages.core.params import HUB, Params, PublishedTokenizer, Run
+from stages.core.params import HUB, Params, PublishedTokenizer, Run, Task
+from stages.core.params import Method as MethodEntry
 from stages.core.params import Tokenizer as TokenizerEntry
 from stages.core.seeding import stream
 from stages.methods._method import METHODS, UntrainedMethod
@@ -33,6 +34,7 @@ from stages.text.tokenizer import Tokenizer, Vocabulary
 from stages.training.flops import FlopsByBatch, of_outline
 from stages.training.pretraining import objective_for
 
+AnyEntry = TokenizerEntry | PublishedTokenizer
 SHORTEST = 8  # tokens of a row whose operations are counted
 _STEP_FLOPS = dict[str, int]()  # by the settings that determine them, which runs may share
 
@@ -46,15 +48,9 @@ class AnyWords(Tokenizer):
         self.starts_word = np.ones(vocab_size, dtype=bool)
 
 
-def vocabulary_of(params: Params, run: Run) -> Vocabulary | None:
-    """Returns the vocabulary as far as it is known before any tokenizer is trained, or None for a
-    checkpoint that is not downloaded."""
-    return vocabulary_for(run, params.tokenizers[run.tokenizer])
-
-
-def vocabulary_for(run: Run, tokenizer: TokenizerEntry | PublishedTokenizer) -> Vocabulary | None:
-    """Returns the vocabulary of a run with this entry of ``tokenizers:``, as ``vocabulary_of``
-    does."""
+def vocabulary_for(run: Run, tokenizer: AnyEntry) -> Vocabulary | None:
+    """Returns the vocabulary of a run with this entry of ``tokenizers:``, as far as it is known
+    before any tokenizer is trained, or None for a checkpoint that is not downloaded."""
     if not isinstance(tokenizer, PublishedTokenizer):
         return AnyWords(tokenizer.vocab_size)
     if not Path(tokenizer.path).is_dir():
@@ -75,28 +71,29 @@ def matched(params: Params) -> Params:
     The FLOPs of a run include all learning rates that it tries; its tokens are those that the kept
     model sees.
     """
-    cost = _step_flops_of_tries if params.budget.matched == "flops" else _step_tokens
-    reference = params.runs[params.budget.reference]
-    total = reference.training.num_steps * cost(params, reference)
+    budget, reference = params.budget, params.runs[params.budget.reference]
+
+    def cost(run: Run) -> int:
+        if budget.matched == "flops":
+            return len(run.training.rates) * step_flops(params, run)
+        return run.training.batch_rows * run.training.max_tokens
+
+    total = reference.training.num_steps * cost(reference)
 
     def under_budget(run: Run) -> Run:
-        num_steps = run.training.num_steps
-        if params.budget.matched != "none" and trains(run):
-            num_steps = max(1, round(total / cost(params, run)))
+        num_steps, model = run.training.num_steps, run.model
+        if budget.matched != "none" and trains(run):
+            num_steps = max(1, round(total / cost(run)))
+        if not run.is_public:
+            backbone = _outline(run, params.tokenizers)
+            model = with_sizes(model, backbone)
+            if budget.matched == "parameters":
+                model = matched_model(params, run, backbone)
         training = run.training.model_copy(update={"num_steps": num_steps})
-        return run.model_copy(update={"model": _model(params, run), "training": training})
+        return run.model_copy(update={"model": model, "training": training})
 
     runs = {key: under_budget(run) for key, run in params.runs.items()}
     return params.model_copy(update={"runs": runs})
-
-
-def _model(params: Params, run: Run) -> Json:
-    if run.is_public:
-        return run.model
-    backbone = _outline(params, run)
-    if params.budget.matched == "parameters":
-        return matched_model(params, run, backbone)
-    return with_sizes(run.model, backbone)
 
 
 def with_sizes(model: Settings, backbone: Backbone) -> Json:
@@ -115,7 +112,7 @@ def matched_model(params: Params, run: Run, backbone: Backbone) -> Json:
         return run.model
     model = with_sizes(run.model, backbone)
     settings = {key: value for key, value in model.items() if key != "name"}
-    uses = dict(_uses(params))
+    uses = dict(_uses(params.tasks, params.finetune.methods.values()))
     sizes = [
         backbone.matched_to_encoder(settings, backbone.vocab_size, with_head=with_head)
         for with_head in uses or (True,)
@@ -130,10 +127,10 @@ def matched_model(params: Params, run: Run, backbone: Backbone) -> Json:
     return model | sizes[0]
 
 
-def _uses(params: Params) -> Iterator[tuple[bool, str]]:
+def _uses(tasks: Mapping[str, Task], methods: Iterable[MethodEntry]) -> Iterator[tuple[bool, str]]:
     """Yields (whether a method gives the task a head, the task); both cases may occur. Entries with
     unknown names are left out, because they are refused elsewhere."""
-    for (key, task), method in product(params.tasks.items(), params.finetune.methods.values()):
+    for (key, task), method in product(tasks.items(), methods):
         name, adapts = str(task.task.get("name")), str(method.method.get("name"))
         if name not in TASKS.names() or adapts not in METHODS.names():
             continue
@@ -141,14 +138,6 @@ def _uses(params: Params) -> Iterator[tuple[bool, str]]:
         writes = kind.generates or kind.scores_text or method.text_to_text
         if writes or not issubclass(METHODS.find(adapts, where=""), UntrainedMethod):
             yield not writes, f"tasks.{key}"
-
-
-def _step_tokens(params: Params, run: Run) -> int:
-    return run.training.batch_rows * run.training.max_tokens
-
-
-def _step_flops_of_tries(params: Params, run: Run) -> int:
-    return len(run.training.rates) * step_flops(params, run)
 
 
 def step_flops(params: Params, run: Run) -> int:
@@ -159,19 +148,20 @@ def step_flops(params: Params, run: Run) -> int:
     shape = [training.batch_rows, training.max_tokens]
     key = json.dumps([*entries, params.tokenizers[run.tokenizer].model_dump(), *shape])
     if key not in _STEP_FLOPS:
-        _STEP_FLOPS[key] = _counted(params, run)
+        _STEP_FLOPS[key] = _counted(run, params.runs, params.tokenizers)
     return _STEP_FLOPS[key]
 
 
-def _counted(params: Params, run: Run) -> int:
+def _counted(run: Run, runs: Mapping[str, Run], tokenizers: Mapping[str, AnyEntry]) -> int:
     training = run.training
-    vocabulary, backbone = vocabulary_of(params, run), _outline(params, run)
+    vocabulary = vocabulary_for(run, tokenizers[run.tokenizer])
+    backbone = _outline(run, tokenizers)
     assert vocabulary is not None
     objective = objective_for(run, vocabulary, backbone, where="")
     with torch.device("meta"):
         backbone.add_pretraining_layers()
         if objective.has_teacher:
-            objective.learn_from(_outline(params, params.runs[run.parent]), backbone)
+            objective.learn_from(_outline(runs[run.parent], tokenizers), backbone)
         model = ModelWithHead(backbone, objective.head(backbone))
 
     def flops(batch: Batch) -> int:
@@ -206,9 +196,9 @@ def _batch(objective: Objective, vocabulary: Vocabulary, *, rows: int, length: i
     return objective.collate([row] * rows, rngs=rngs)
 
 
-def _outline(params: Params, run: Run) -> Backbone:
+def _outline(run: Run, tokenizers: Mapping[str, AnyEntry]) -> Backbone:
     """Returns the run's model without storage for its weights."""
-    vocabulary = vocabulary_of(params, run)
+    vocabulary = vocabulary_for(run, tokenizers[run.tokenizer])
     assert vocabulary is not None
     return outline(run.model, vocabulary.vocab_size, where="model")
 

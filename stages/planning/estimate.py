@@ -1,12 +1,12 @@
 """An estimate: the pending stages and the cost of every training."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 
 from stages.core.artifacts import Json
-from stages.core.params import NONE, Params
+from stages.core.params import NONE, Params, Run, Screen
 from stages.evaluation.screening import candidates
 from stages.matching.budget import matched
 from stages.planning.finetuning_costs import Finetuning, finetunings
@@ -56,25 +56,24 @@ def made(params: Params, stages: list[str]) -> Estimate:
         waits = f"finetune@{cost.task}" in stages
         cost.pending = waits and cost.num_stored < cost.num_trials
     add_times(study, runs, trials)
-    most, least = screened(study, trials) if study.finetune.screen else (trials, None)
-    others = other_stages(study, stages)
+    screen = study.finetune.screen
+    most, least = screened(study.runs, screen, trials) if screen else (trials, None)
+    others = other_stages(study.corpora, study.tasks, stages)
     return Estimate(study, stages, runs, most, others, side_by_side(study.compute), least)
 
 
 def screened(
-    study: Params, finetune: Sequence[Finetuning]
+    runs: Mapping[str, Run], screen: Screen, finetune: Sequence[Finetuning]
 ) -> tuple[list[Finetuning], list[Finetuning]]:
     """Returns the fine-tunings of the most expensive runs that the screen may keep, and of the
     cheapest. Which runs it keeps is known only after the estimates.
 
     Runs are compared by their times or, where one is unknown, by their operations.
     """
-    screen = study.finetune.screen
-    assert screen is not None
     most, least = list[Finetuning](), list[Finetuning]()
-    for task in study.tasks:
+    for task in dict.fromkeys(cost.task for cost in finetune):
         of_task = [cost for cost in finetune if cost.task == task]
-        names = [name for name in candidates(study.runs) if any(c.run == name for c in of_task)]
+        names = [name for name in candidates(runs) if any(c.run == name for c in of_task)]
         names.sort(key=lambda name: _work([c for c in of_task if c.run == name]), reverse=True)
         most += [cost for cost in of_task if cost.run not in names[screen.keep :]]
         least += [cost for cost in of_task if cost.run not in names[: -screen.keep]]

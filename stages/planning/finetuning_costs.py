@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from stages.core.keys import TrialKey
-from stages.core.params import Adaptation, Params, Run
+from stages.core.params import Adaptation, Finetune, Params, Run
 from stages.kinds._kind import rows_in_budget
 from stages.methods._method import Method, SolvedMethod
 from stages.models._backbone import Backbone
@@ -34,7 +34,7 @@ from stages.training.flops import FlopsByBatch, OnMeta, of_outline
 from stages.trials.compatibility import incompatibility
 from stages.trials.prediction import PREDICTED_AT_ONCE
 from stages.trials.runner import method_of
-from stages.trials.variants import Variant, variants
+from stages.trials.variants import variants
 
 _KnownFlops = defaultdict[tuple[str, bool], FlopsByBatch]  # by (forward or step, uses logits)
 
@@ -79,7 +79,7 @@ def finetunings(
     rows that are prepared now, and the numbers of rows from params.yaml. Trials that are ``stored``
     cost nothing.
     """
-    backbones = {key: backbone_of(study, run) for key, run in study.runs.items()}
+    backbones = {key: backbone_of(run, study.tokenizers) for key, run in study.runs.items()}
     flops = defaultdict[str, _KnownFlops](lambda: defaultdict(FlopsByBatch))
 
     @cache
@@ -93,17 +93,17 @@ def finetunings(
         for key in study.runs
         for task in study.tasks
         for method in study.finetune.methods_of(key)
-        if _fits(study, task, method, backbones[key])
+        if _fits(study.finetune, method, study.tasks[task].task["name"], backbones[key])
     ]
 
 
-def _fits(study: Params, task_key: str, method_key: str, backbone: Backbone | None) -> bool:
+def _fits(finetune: Finetune, method: str, task: str, backbone: Backbone | None) -> bool:
+    """Whether a run can be adapted to a component of tasks."""
     if backbone is None:  # not downloaded, so assumed to fit
         return True
-    entry, name = study.finetune.methods[method_key], study.tasks[task_key].task["name"]
-    kind: type[TaskComponent] = TASKS.find(name, where="")
-    method = method_of(study.finetune, method_key)
-    return incompatibility(method, kind, name, backbone, text_to_text=entry.text_to_text) is None
+    kind: type[TaskComponent] = TASKS.find(task, where="")
+    made, text_to_text = method_of(finetune, method), finetune.methods[method].text_to_text
+    return incompatibility(made, kind, task, backbone, text_to_text=text_to_text) is None
 
 
 def _finetuning(
@@ -116,7 +116,7 @@ def _finetuning(
     stored: Collection[TrialKey],
     flops: "Mapping[str, _KnownFlops]",
 ) -> Finetuning:
-    run, settings = study.runs[key], study.finetune
+    run, settings, component = study.runs[key], study.finetune, study.tasks[task].task
     trials = [
         TrialKey(key, pretrain_seed, task, method, str(budget), seed)
         for pretrain_seed, budget, seed in product(
@@ -133,24 +133,41 @@ def _finetuning(
     tried = variants(
         settings,
         method,
-        study.tasks[task].task,
+        component,
         outlined,
         has_prefix=OBJECTIVES.find(run.objective["name"], where="").has_prefix,
         from_scratch=run.from_scratch,
         where=f"tasks.{task}.task",
     )
-    shape = _Shape.of(study, key, task, method, of_task, tried)
+    entry, kind = settings.methods[method].of(key), TASKS.find(component["name"], where="")
+    made = method_of(settings, method)
+    shape = _Shape(
+        of_task,
+        made,
+        entry.training,
+        kind.generates or kind.scores_text or entry.text_to_text or made.prompts,
+        {
+            str(budget): int(budget)
+            if of_task.train is None
+            else rows_in_budget(str(budget), of_task.train, task=task)
+            for budget in settings.label_budgets
+        },
+        len(tried),
+        len({variant.backbone for variant in tried}),
+    )
     cost.leaves_out_rows = None in (of_task.validation, of_task.test)
     cost.assumes_lengths, cost.text_tokens = of_task.assumed, round(shape.tokens, 1)
     cost.longest_text = max(size.longest for size in of_task.sizes)
     cost.rows_cut, cost.tokens_cut = of_task.rows_cut, of_task.tokens_cut
-    model = _adapted(study, run, method, writes=shape.uses_logits)
-    work = _Work.of(shape, model, flops[json.dumps([run.model, run.tokenizer, method])])
-    _add_work(cost, run, shape, work, trials)
+    backbone = backbone_of(run, study.tokenizers)  # a method changes it
+    assert backbone is not None
+    model = _adapted(backbone, made, writes=shape.uses_logits)
+    forward, step = _flops(shape, model, flops[json.dumps([run.model, run.tokenizer, method])])
+    _add_work(cost, run, shape, forward, step, trials)
     cost.prediction_flops_of_all = cost.prediction_flops
     if missing != trials:
-        _add_work(cost, run, shape, work, missing)
-    _add_room(cost, study, shape, model)
+        _add_work(cost, run, shape, forward, step, missing)
+    _add_room(cost, len(run.seeds), settings, shape, model)
     return cost
 
 
@@ -177,33 +194,6 @@ class _Shape:
         assert self.training is not None
         return self.training.batch_examples
 
-    @staticmethod
-    def of(
-        params: Params,
-        run: str,
-        task: str,
-        method: str,
-        texts: Texts,
-        tried: Sequence[Variant],
-    ) -> "_Shape":
-        entry = params.finetune.methods[method].of(run)
-        kind = TASKS.find(params.tasks[task].task["name"], where="")
-        made = method_of(params.finetune, method)
-        return _Shape(
-            texts,
-            made,
-            entry.training,
-            kind.generates or kind.scores_text or entry.text_to_text or made.prompts,
-            {
-                str(b): int(b)
-                if texts.train is None
-                else rows_in_budget(str(b), texts.train, task=task)
-                for b in params.finetune.label_budgets
-            },
-            len(tried),
-            len({variant.backbone for variant in tried}),
-        )
-
     def outputs(self, backbone: Backbone) -> Tensor:
         """Returns what a head or a loss reads of a text: states, or logits over the vocabulary."""
         batch = self.one_text()
@@ -226,49 +216,46 @@ class _Shape:
         )
 
 
-def _adapted(params: Params, run: Run, method: str, *, writes: bool) -> ModelWithHead:
-    """Returns the run's model as the method trains it, without a head and without storage for
-    weights."""
-    backbone = backbone_of(params, run)
-    assert backbone is not None
+def _adapted(backbone: Backbone, method: Method, *, writes: bool) -> ModelWithHead:
+    """Returns the model as the method trains it, without a head and without storage for weights."""
     if not writes:
         backbone.drop_output_layers()
     model = ModelWithHead(backbone, nn.Identity())
     with OnMeta():  # a method may compute with the model's own weights
-        method_of(params.finetune, method).apply(model, generator=torch.Generator())
+        method.apply(model, generator=torch.Generator())
     return model.to("meta")
 
 
-@dataclass(frozen=True)
-class _Work:
-    """The operations for one text with all its windows, without the head's, which are few."""
+def _flops(shape: _Shape, model: ModelWithHead, known: "_KnownFlops") -> tuple[int, int]:
+    """Returns the operations for one text with all its windows: of a forward pass, and of a forward
+    and backward pass for the weights that train in the end. The head's, which are few, are left
+    out."""
+    batch = [shape.one_text()]
 
-    forward: int
-    step: int  # forward and backward, for the weights that train in the end
+    def flops(of: str, loss: Callable[[], Tensor]) -> int:
+        function = known[of, shape.uses_logits]
+        if (found := function.known(batch)) is None:
+            function.add(batch, found := of_outline(loss))
+        return round(found * shape.texts.num_windows)
 
-    @staticmethod
-    def of(shape: _Shape, model: ModelWithHead, known: "_KnownFlops") -> "_Work":
-        batch = [shape.one_text()]
-
-        def flops(of: str, loss: Callable[[], Tensor]) -> int:
-            function = known[of, shape.uses_logits]
-            if (found := function.known(batch)) is None:
-                function.add(batch, found := of_outline(loss))
-            return round(found * shape.texts.num_windows)
-
-        with torch.no_grad():
-            forward = flops("forward", lambda: shape.outputs(model.backbone.uncached))
-        if shape.training is None:
-            return _Work(forward, forward)
-        return _Work(forward, flops("step", lambda: shape.outputs(model.backbone).sum()))
+    with torch.no_grad():
+        forward = flops("forward", lambda: shape.outputs(model.backbone.uncached))
+    if shape.training is None:
+        return forward, forward
+    return forward, flops("step", lambda: shape.outputs(model.backbone).sum())
 
 
 def _add_work(
-    cost: Finetuning, run: Run, shape: _Shape, work: _Work, trials: Sequence[TrialKey]
+    cost: Finetuning,
+    run: Run,
+    shape: _Shape,
+    forward: int,
+    step: int,
+    trials: Sequence[TrialKey],
 ) -> None:
     """Sets the amounts of work in ``cost`` to those of ``trials``."""
     texts, method, training = shape.texts, shape.method, shape.training
-    forward, step, test = work.forward, work.step, texts.test or 0
+    test = texts.test or 0
     examples = [round(shape.labels[trial.label_budget] * texts.per_row) for trial in trials]
     if training is not None:  # the most epochs that it can take, as if ``patience`` ended none
         tries = len(training.rates) * shape.num_variants
@@ -298,10 +285,12 @@ def _add_work(
     cost.prediction_flops = round(predicted * texts.per_row * forward)
 
 
-def _add_room(cost: Finetuning, params: Params, shape: _Shape, model: ModelWithHead) -> None:
-    trained, settings = num_weights(model, trained_only=True), params.finetune
+def _add_room(
+    cost: Finetuning, num_checkpoints: int, settings: Finetune, shape: _Shape, model: ModelWithHead
+) -> None:
+    trained = num_weights(model, trained_only=True)
     kept = {"none": 0, "first_seed": 1, "all": len(settings.seeds)}[settings.keep_weights]
-    kept *= len(params.runs[cost.run].seeds)
+    kept *= num_checkpoints
     trains_any = shape.training is not None or isinstance(shape.method, SolvedMethod)
     cost.disk_bytes = FLOAT32 * trained * kept * len(shape.labels) if trains_any else 0
     weights = FLOAT32 * (num_weights(model) + (COPIES - 1) * trained)

@@ -45,7 +45,10 @@ def pending(params: Params) -> dict[str, list[str]]:
         written = {out.def_path for out in root.outs}
         hashes = _hashes_of_plans(params)
         waiting: set[Any] = {root} if ROOT in status else set()
-        read = _read_by_runs(params)
+        read = {  # the folders that each run reads, by the path of its record in data/inputs
+            str(paths.INPUTS / f"{key}.json"): [str(folder) for folder in run.folders]
+            for key, run in inputs_plan(params).runs.items()
+        }
         for stage in stages:
             follows = any(
                 before in waiting
@@ -90,14 +93,6 @@ def _is_changed(entries: list[Any], written: set[str]) -> bool:
         if any(counts(path) for changed in entry.values() for path in changed):
             return True
     return False
-
-
-def _read_by_runs(params: Params) -> dict[str, list[str]]:
-    """Returns the folders that each run reads, by the path of its record in data/inputs."""
-    return {
-        str(paths.INPUTS / f"{key}.json"): [str(folder) for folder in run.folders]
-        for key, run in inputs_plan(params).runs.items()
-    }
 
 
 def _has_other_inputs(stage: Any, read: Mapping[str, list[str]], waiting: Collection[Any]) -> bool:

@@ -8,7 +8,13 @@ from torch import nn
 
 from stages.core.params import Params, Run
 from stages.core.seeding import stream
-from stages.matching.budget import public_outline, step_flops, trains, vocabulary_of
+from stages.matching.budget import (
+    AnyEntry,
+    public_outline,
+    step_flops,
+    trains,
+    vocabulary_for,
+)
 from stages.models._backbone import Backbone, outline
 from stages.models._costs import FLOAT32, activation_bytes_per_token
 from stages.models._transformer import TransformerBackbone
@@ -52,7 +58,7 @@ def pretrainings(study: Params, missing: Mapping[str, Sequence[int]]) -> list[Pr
 
 
 def _pretraining(study: Params, key: str, run: Run, missing: Sequence[int]) -> Pretraining:
-    backbone, number = backbone_of(study, run), len(missing or run.seeds)
+    backbone, number = backbone_of(run, study.tokenizers), len(missing or run.seeds)
     cost = Pretraining(key, run.learnt[0], len(run.seeds), len(run.seeds) - number)
     cost.pending = bool(missing)
     if backbone is None:
@@ -70,7 +76,7 @@ def _pretraining(study: Params, key: str, run: Run, missing: Sequence[int]) -> P
         validated = trainings * training.num_validations * VALIDATION_ROWS / training.batch_rows
         cost.validation_flops = round(validated * of_step / 3)
         shape = {"rows": training.micro_batch_rows, "length": training.max_tokens}
-        batch = random_batch(objective_of(study, run), **shape)
+        batch = random_batch(objective_of(run, study.tokenizers), **shape)
         copied = COPIES * FLOAT32 * cost.num_params
         labels = 0 if batch.labels is None else batch.labels.numel()
         kept = kept_activation_bytes(backbone, batch, labels)
@@ -78,19 +84,20 @@ def _pretraining(study: Params, key: str, run: Run, missing: Sequence[int]) -> P
     return cost
 
 
-def backbone_of(params: Params, run: Run) -> Backbone | None:
+def backbone_of(run: Run, tokenizers: Mapping[str, AnyEntry]) -> Backbone | None:
     """Returns the run's model without storage for weights, or None for a public checkpoint that is
     not downloaded."""
     if run.is_public:
         return public_outline(run, where="model")
-    vocabulary = vocabulary_of(params, run)
+    vocabulary = vocabulary_for(run, tokenizers[run.tokenizer])
     assert vocabulary is not None
     return outline(run.model, vocabulary.vocab_size, where="model")
 
 
-def objective_of(params: Params, run: Run) -> Objective:
+def objective_of(run: Run, tokenizers: Mapping[str, AnyEntry]) -> Objective:
     """Returns the run's objective, for the architecture of its model."""
-    vocabulary, backbone = vocabulary_of(params, run), backbone_of(params, run)
+    vocabulary = vocabulary_for(run, tokenizers[run.tokenizer])
+    backbone = backbone_of(run, tokenizers)
     assert vocabulary is not None and backbone is not None
     return objective_for(run, vocabulary, backbone, where="")
 

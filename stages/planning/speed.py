@@ -23,11 +23,12 @@ from tqdm import tqdm
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
 from stages.core.ending import die_with_parent
-from stages.core.params import Corpus, Optimisation, Params, Run, Task
+from stages.core.params import Compute, Corpus, Optimisation, Params, Run, Task
+from stages.core.params import Method as MethodEntry
 from stages.core.process import TIMES
 from stages.core.seeding import stream, torch_stream
-from stages.evaluation import records
-from stages.matching.budget import trains, vocabulary_of
+from stages.evaluation.records import read_texts
+from stages.matching.budget import AnyEntry, trains, vocabulary_for
 from stages.methods._method import METHODS, Method, SolvedMethod, TrainedMethod
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead
@@ -79,9 +80,10 @@ def add_times(
 ) -> None:
     """Sets the time of each pending cost, and the memory of each cost that was measured earlier, as
     far as they are known. ``study`` is under the matched budget."""
-    earlier, calibration = _Earlier(study, finetune), Calibration(study, finetune)
+    earlier = _Earlier(study.runs, study.compute, finetune)
+    calibration = Calibration(study, finetune)
     for cost in (*pretrain, *finetune):
-        cost.memory_bytes = earlier.memory_of(cost) or cost.memory_bytes
+        cost.memory_bytes = earlier.memory.get(_training(cost)) or cost.memory_bytes
         if not cost.pending or cost.flops is None:
             continue
         if speed := earlier.speed(Kind.of(cost)):
@@ -120,46 +122,26 @@ def put_side_by_side(costs: Sequence[Finetuning], at_once: int) -> None:
 # Earlier trainings --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Time:
-    """The columns of a CostRecord that are used here. Only these are read, so that files of earlier
-    versions can be read, too."""
-
-    method: str
-    wall_time_s: float
-    peak_memory_bytes: int
-
-
-@dataclass(frozen=True)
-class _Trained:
-    """The columns of a TrialRecord that are used here."""
-
-    method: str
-    finetune_flops: int
-
-
 class _Earlier:
     """Operations and seconds of earlier trainings by kind, and their memory by training."""
 
-    def __init__(self, study: Params, finetune: Iterable[Finetuning]) -> None:
+    def __init__(
+        self, runs: Mapping[str, Run], compute: Compute, finetune: Iterable[Finetuning]
+    ) -> None:
         self._work = dict[Kind, tuple[float, float]]()
-        self._memory = dict[tuple[str, ...], int]()
-        self._read_pretrainings(study)
+        self.memory = dict[tuple[str, ...], int]()  # by ``_training``
+        self._read_pretrainings(runs, resolve(compute, threads=compute.threads).device)
         self._read_finetunings(finetune)
 
     def speed(self, kind: Kind) -> float | None:
         flops, seconds = self._work.get(kind, (0.0, 0.0))
         return flops / seconds if flops > 0 and seconds > 0 else None
 
-    def memory_of(self, cost: Pretraining | Finetuning) -> int | None:
-        return self._memory.get(_training(cost))
-
     def _add(self, kind: Kind, flops: float, seconds: float) -> None:
         before = self._work.get(kind, (0.0, 0.0))
         self._work[kind] = before[0] + flops, before[1] + seconds
 
-    def _read_pretrainings(self, study: Params) -> None:
-        device = resolve(study.compute, threads=study.compute.threads).device
+    def _read_pretrainings(self, runs: Mapping[str, Run], device: str) -> None:
         for path in sorted((paths.TIMINGS / "pretrain").glob("*/*.json")):
             name, folder = path.parent.name, paths.PRETRAINED / path.parent.name / path.stem
             if not (folder / "metrics.json").is_file() or not (folder / "run.json").is_file():
@@ -170,10 +152,8 @@ class _Earlier:
             about = read_json(folder / "run.json")
             kind = Kind(PRETRAINING, about["architecture"], about["d_model"])
             self._add(kind, account["pretrain_flops"], timing["wall_time_s"])
-            if name in study.runs and _is_as_large(about["settings"], study.runs[name]):
-                self._memory[(name,)] = max(
-                    timing["peak_memory_bytes"], self._memory.get((name,), 0)
-                )
+            if name in runs and _is_as_large(about["settings"], runs[name]):
+                self.memory[(name,)] = max(timing["peak_memory_bytes"], self.memory.get((name,), 0))
 
     def _read_finetunings(self, costs: Iterable[Finetuning]) -> None:
         """Reads the trials of the runs and methods of ``costs``. Their tables have the operations
@@ -181,16 +161,20 @@ class _Earlier:
         for cost in costs:
             timing = paths.TIMINGS / "finetune" / cost.task / f"{cost.run}.csv"
             table = paths.FINETUNED / cost.task / cost.run / "trials.csv"
-            if cost.prediction_flops_of_all is None or not (timing.is_file() and table.is_file()):
+            if cost.prediction_flops_of_all is None:
                 continue
-            times = [row for row in records.read(timing, _Time) if row.method == cost.method]
-            trials = [row for row in records.read(table, _Trained) if row.method == cost.method]
+            # Only the columns that are used are converted, so that files of earlier versions can be
+            # read, too.
+            times, trials = (
+                [row for row in read_texts(path) if row["method"] == cost.method]
+                for path in (timing, table)
+            )
             if not times or len(times) != len(trials):
                 continue
             predicted = cost.prediction_flops_of_all * len(trials) / cost.num_trials
-            flops = sum(trial.finetune_flops for trial in trials) + predicted
-            self._add(Kind.of(cost), flops, sum(row.wall_time_s for row in times))
-            self._memory[_training(cost)] = max(row.peak_memory_bytes for row in times)
+            flops = sum(int(trial["finetune_flops"]) for trial in trials) + predicted
+            self._add(Kind.of(cost), flops, sum(float(row["wall_time_s"]) for row in times))
+            self.memory[_training(cost)] = max(int(row["peak_memory_bytes"]) for row in times)
 
 
 def _training(cost: Pretraining | Finetuning) -> tuple[str, ...]:
@@ -250,19 +234,22 @@ class Calibration:
         run = next((run for run in runs if not is_pretraining or trains(run)), None)
         if run is None:
             return None
+        compute, tokenizers = study.compute, study.tokenizers
         if isinstance(cost, Pretraining):
-            return min(in_processes(study, _pretraining_speed, study, run, copies=1))
-        copies = side_by_side(study.compute)
-        arguments = (study, run, cost.method, self._length)
-        return min(in_processes(study, _finetuning_speed, *arguments, copies=copies))
+            parts = (run, study.runs.get(run.parent), tokenizers, compute)
+            return min(in_processes(compute, _pretraining_speed, *parts, copies=1))
+        entry = study.finetune.methods[cost.method]
+        parts = (run, entry, tokenizers[run.tokenizer], compute, self._length)
+        copies = side_by_side(compute)
+        return min(in_processes(compute, _finetuning_speed, *parts, copies=copies))
 
 
 def in_processes(
-    study: Params, function: Callable[..., Any], *arguments: object, copies: int
+    compute: Compute, function: Callable[..., Any], *arguments: object, copies: int
 ) -> list[Any]:
     """Calls ``function`` in ``copies`` processes at once, in the environment of trainings. On a GPU
     it runs in this process."""
-    if resolve(study.compute, threads=1).device != "cpu":
+    if resolve(compute, threads=1).device != "cpu":
         return [function(*arguments)]
     # Forked from a server that has computed nothing: a fork of this process would deadlock on
     # torch's threads.
@@ -273,14 +260,17 @@ def in_processes(
         return [call.result() for call in calls]
 
 
-def _pretraining_speed(study: Params, run: Run) -> _Speed:
+def _pretraining_speed(
+    run: Run, parent: Run | None, tokenizers: Mapping[str, AnyEntry], compute: Compute
+) -> _Speed:
     """Returns the speed of training a run with its own objective. A teacher has random weights."""
-    device = resolve(study.compute, threads=study.compute.threads)
-    objective = objective_of(study, run)
+    device = resolve(compute, threads=compute.threads)
+    objective = objective_of(run, tokenizers)
     vocab_size = objective.vocabulary.vocab_size
     model = _model(run, vocab_size)
     if objective.has_teacher:
-        teacher = _model(study.runs[run.parent], vocab_size).backbone.to(device.torch)
+        assert parent is not None
+        teacher = _model(parent, vocab_size).backbone.to(device.torch)
         objective.learn_from(teacher.requires_grad_(False).eval(), model.backbone.to(device.torch))
     model.head = objective.head(model.backbone)
     training = run.training
@@ -298,12 +288,13 @@ def _pretraining_speed(study: Params, run: Run) -> _Speed:
     )
 
 
-def _finetuning_speed(study: Params, run: Run, key: str, length: int) -> _Speed:
+def _finetuning_speed(
+    run: Run, entry: MethodEntry, tokenizer: AnyEntry, compute: Compute, length: int
+) -> _Speed:
     """Returns the speed of adapting a run to a task with two classes and texts of ``length``
     tokens. A method that trains nothing is assumed to be as fast as full fine-tuning."""
-    device = resolve(study.compute, threads=study.compute.trial_threads)
-    vocabulary: Any = vocabulary_of(study, run)
-    entry = study.finetune.methods[key]
+    device = resolve(compute, threads=compute.trial_threads)
+    vocabulary: Any = vocabulary_for(run, tokenizer)
     method: Method = METHODS.build(entry.method, where="")
     model = _model(run, vocabulary.vocab_size)
     model.backbone.drop_output_layers()
@@ -394,35 +385,33 @@ class _Repeated:
 # Other stages -------------------------------------------------------------------------------------
 
 
-def other_stages(params: Params, stages: Iterable[str]) -> list[Other]:
+def other_stages(
+    corpora: Mapping[str, Corpus], tasks: Mapping[str, Task], stages: Iterable[str]
+) -> list[Other]:
     """Returns the time of each of ``stages`` that trains nothing: the estimate of a slow source,
     else the time of the stage's last run here, else the mean time of its kind."""
     kinds: dict[str, dict[str, float]] = {}
     for path in sorted(TIMES.glob("*.json")):
         times = kinds.setdefault(path.stem.partition("@")[0], {})
         times[path.stem] = read_json(path)["wall_time_s"]
-    read = set[str]()
-
-    def other(stage: str) -> Other:
-        times = kinds.get(stage.partition("@")[0], {})
-        if seconds := _reading_s(params, stage, read):
-            return Other(stage, seconds, CALIBRATION)
-        if not times:
-            return Other(stage, None, None)
-        return Other(stage, times.get(stage, fmean(times.values())), EARLIER)
-
-    return [other(stage) for stage in stages if stage.partition("@")[0] not in TRAININGS]
-
-
-def _reading_s(params: Params, stage: str, read: set[str]) -> float:
-    """Returns the seconds to read the slow source of a stage, or 0 for another source. ``read`` is
-    what earlier stages read."""
-    kind, _, key = stage.partition("@")
+    read = set[str]()  # what the sources of earlier stages read
     entries: dict[str, Mapping[str, Corpus | Task]] = {
-        "prepare_corpus": params.corpora,
-        "prepare_task": params.tasks,
+        "prepare_corpus": corpora,
+        "prepare_task": tasks,
     }
-    if key not in entries.get(kind, {}):
-        return 0.0
-    source = SOURCES.build(entries[kind][key].source, where=stage)
-    return source.reading_s(read) if isinstance(source, Slow) else 0.0
+    others = []
+    for stage in stages:
+        kind, _, key = stage.partition("@")
+        if kind in TRAININGS:
+            continue
+        entry, seconds = entries.get(kind, {}).get(key), 0.0
+        if entry is not None:
+            source = SOURCES.build(entry.source, where=stage)
+            seconds = source.reading_s(read) if isinstance(source, Slow) else 0.0
+        if seconds:
+            others.append(Other(stage, seconds, CALIBRATION))
+        elif times := kinds.get(kind):
+            others.append(Other(stage, times.get(stage, fmean(times.values())), EARLIER))
+        else:
+            others.append(Other(stage, None, None))
+    return others

@@ -1,6 +1,6 @@
 """The plan of each stage of dvc.yaml, which the root stage writes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from stages.core import paths
 from stages.core.artifacts import sha256, write_json
 from stages.core.code import hashes
 from stages.core.components import Settings
-from stages.core.params import NONE, Params, PublishedTokenizer, Run
+from stages.core.params import NONE, Params, PublishedTokenizer, Run, Tokenizer
 from stages.core.plans import (
     BaselinePlan,
     CheckpointPlan,
@@ -64,7 +64,7 @@ def plans(params: Params) -> Iterator[tuple[tuple[str, ...], Plan]]:
             ("fetch_checkpoint", key),
             CheckpointPlan(
                 checkpoint=checkpoint,
-                revisions=_revisions(params, paths.CHECKPOINTS / key),
+                revisions=_revisions(params.runs, params.tokenizers, paths.CHECKPOINTS / key),
                 code=hashes("fetch_checkpoint"),
             ),
         )
@@ -98,7 +98,7 @@ def baseline_plan(params: Params, task: str) -> BaselinePlan:
     baselines: dict[str, Settings] = {}
     files: dict[str, str] = {}
     for name, entry in params.baselines.items():
-        file_of = files_of(params, name)
+        file_of = files_of(name, entry, params.tasks)
         if file_of is None:
             baselines[name] = entry
         elif file := file_of.get(task):
@@ -118,17 +118,21 @@ def baseline_plan(params: Params, task: str) -> BaselinePlan:
     )
 
 
-def files_of(params: Params, baseline: str) -> dict[str, Path] | None:
-    """Returns the user's file that a baseline reads for each task that it is compared on, None if
-    it reads none."""
-    where = f"baselines.{baseline}"
-    return BASELINES.build(params.baselines[baseline], where=where).files([*params.tasks])
+def files_of(name: str, entry: Settings, tasks: Iterable[str]) -> dict[str, Path] | None:
+    """Returns the user's file that a baseline reads for each of the ``tasks`` that it is compared
+    on, None if it reads none."""
+    return BASELINES.build(entry, where=f"baselines.{name}").files([*tasks])
 
 
 def inputs_plan(params: Params) -> InputsPlan:
     """Returns the plan of ``record_inputs``."""
+    fetched = {paths.CHECKPOINTS / key: key for key in params.packaged_checkpoints}
     read = {
-        key: RunInputs(corpus=run.corpus, tokenizer=run.tokenizer, checkpoint=_fetched(params, run))
+        key: RunInputs(
+            corpus=run.corpus,
+            tokenizer=run.tokenizer,
+            checkpoint=fetched.get(Path(str(run.model.get("path"))), NONE),
+        )
         for key, run in params.runs.items()
     }
     return InputsPlan(
@@ -137,12 +141,6 @@ def inputs_plan(params: Params) -> InputsPlan:
         label_budgets=params.finetune.label_budgets,
         code=hashes("record_inputs"),
     )
-
-
-def _fetched(params: Params, run: Run) -> str:
-    """Returns the entry of ``checkpoints:`` that a run begins with, or ``none``."""
-    folders = {paths.CHECKPOINTS / key: key for key in params.packaged_checkpoints}
-    return folders.get(Path(str(run.model.get("path"))), NONE)
 
 
 def pretrain_plan(everything: Params, run: Run) -> PretrainPlan:
@@ -176,15 +174,19 @@ def finetune_plan(everything: Params) -> FinetunePlan:
     )
 
 
-def _revisions(params: Params, folder: Path) -> dict[str, str]:
+def _revisions(
+    runs: Mapping[str, Run],
+    tokenizers: Mapping[str, Tokenizer | PublishedTokenizer],
+    folder: Path,
+) -> dict[str, str]:
     """Returns the revision of a local folder that each run and tokenizer states, by the setting's
     path in params.yaml."""
     stated: dict[str, Settings] = {
-        f"{run.where(key)}.model": run.model for key, run in params.runs.items() if run.is_public
+        f"{run.where(key)}.model": run.model for key, run in runs.items() if run.is_public
     }
     stated |= {
         f"tokenizers.{key}": entry.model_dump()
-        for key, entry in params.tokenizers.items()
+        for key, entry in tokenizers.items()
         if isinstance(entry, PublishedTokenizer)
     }
     return {

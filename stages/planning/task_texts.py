@@ -75,7 +75,8 @@ def texts_of(params: Params, run_key: str, task_key: str, *, text_to_text: bool)
     try:
         return _prepared(params, run_key, task_key, text_to_text=text_to_text)
     except (ValueError, OSError):
-        return _assumed(params.tasks[task_key], params, text_to_text=text_to_text)
+        longest = params.finetune.max_tokens
+        return _assumed(params.tasks[task_key], longest, text_to_text=text_to_text)
 
 
 def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool) -> Texts:
@@ -117,9 +118,8 @@ def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool
     )
 
 
-def _assumed(task: Task, params: Params, *, text_to_text: bool) -> Texts:
+def _assumed(task: Task, longest: int, *, text_to_text: bool) -> Texts:
     """Returns texts of the maximum length, ``finetune.max_tokens``."""
-    longest = params.finetune.max_tokens
     kind = TASKS.find(task.task["name"], where="task")
     written = 0
     if kind.generates or text_to_text:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 
 from stages.core.keys import RunKey
-from stages.core.params import Params
+from stages.core.params import Params, Run
 from stages.matching.budget import matched, trains
 from stages.planning.stored import Stores, pretraining_stage
 from stages.scheduling.unit import Unit
@@ -26,10 +26,12 @@ def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
     """
     study = matched(params)
     stores = Stores(study, pending)
-    parts = [*_seeds(study, pending, stores), *_trials(study, pending, stores)]
     needs = {stage: [*others] for stage, others in pending.items()}
-    for part in parts:
-        needs[_stage_of(study, part)].append(part.name)
+    seeds, trials = _seeds(study.runs, pending, stores), _trials(study, pending, stores)
+    parts = list[Unit]()
+    for stage, part in (*seeds, *trials):
+        needs[stage].append(part.name)
+        parts.append(part)
     later = set[str]()  # the stages that fine-tune, and the stages that follow from them
     for stage, others in pending.items():
         if stage.startswith("finetune@") or not later.isdisjoint(others):
@@ -43,30 +45,24 @@ def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
     return result + [Unit(stage, (*needs[stage],)) for stage in pending if stage in later]
 
 
-def _stage_of(study: Params, part: Unit) -> str:
-    """Returns the stage that takes the results of a unit from the store."""
-    if part.trials:
-        return f"finetune@{part.trials[0].task}"
-    assert part.checkpoint is not None
-    name = part.checkpoint.run
-    return pretraining_stage(name, study.runs[name])
-
-
-def _seeds(study: Params, pending: Mapping[str, Collection[str]], stores: Stores) -> Iterator[Unit]:
-    """Yields a unit for each seed that the store lacks. A stage that has to train only one seed
-    trains it itself."""
-    for name, run in study.runs.items():
+def _seeds(
+    runs: Mapping[str, Run], pending: Mapping[str, Collection[str]], stores: Stores
+) -> Iterator[tuple[str, Unit]]:
+    """Yields a unit for each seed that the store lacks, with the stage that takes its result. A
+    stage that has to train only one seed trains it itself."""
+    for name, run in runs.items():
         missing = stores.missing_seeds(name) if trains(run) else []
+        stage = pretraining_stage(name, run)
         for seed in missing if len(missing) > 1 else ():
-            needs = (*pending[pretraining_stage(name, run)],)
-            yield Unit(f"pretrain_seed@{name}-{seed}", needs, checkpoint=RunKey(name, seed))
+            key = RunKey(name, seed)
+            yield stage, Unit(f"pretrain_seed@{name}-{seed}", (*pending[stage],), checkpoint=key)
 
 
-def _trials(study: Params, pending: Collection[str], stores: Stores) -> list[Unit]:
-    """Returns the trials that the store lacks, the longest groups first, so that all workers end at
-    about the same time.
+def _trials(study: Params, pending: Collection[str], stores: Stores) -> Iterator[tuple[str, Unit]]:
+    """Yields the trials that the store lacks, with the stage that takes their results: the longest
+    groups first, so that all workers end at about the same time.
 
-    If the study screens runs, only trials of runs from scratch are returned: the stage itself
+    If the study screens runs, only trials of runs from scratch are yielded: the stage itself
     chooses the other runs once all estimates are known.
     """
     stored, finetune = stores.trials(), study.finetune
@@ -82,19 +78,15 @@ def _trials(study: Params, pending: Collection[str], stores: Stores) -> list[Uni
                 from_scratch=from_scratch,
             ):
                 groups.append([key for key in group if key not in stored])
-    groups = sorted(filter(None, groups), key=work, reverse=True)
-    return [_trial_unit(study, group, pending) for group in groups]
-
-
-def _trial_unit(study: Params, group: Group, pending: Collection[str]) -> Unit:
-    first = group[0]
-    stages = (
-        pretraining_stage(first.run, study.runs[first.run]),
-        f"prepare_task@{first.task}",
-    )
-    parts = (first.task, first.run, first.pretrain_seed, first.method, first.label_budget)
-    return Unit(
-        "trials@" + "-".join(map(str, (*parts, first.finetune_seed))),
-        tuple(stage for stage in stages if stage in pending),
-        trials=tuple(group),
-    )
+    for group in sorted(filter(None, groups), key=work, reverse=True):
+        first = group[0]
+        needed = pretraining_stage(first.run, study.runs[first.run]), f"prepare_task@{first.task}"
+        parts = (first.task, first.run, first.pretrain_seed, first.method, first.label_budget)
+        yield (
+            f"finetune@{first.task}",
+            Unit(
+                "trials@" + "-".join(map(str, (*parts, first.finetune_seed))),
+                tuple(stage for stage in needed if stage in pending),
+                trials=tuple(group),
+            ),
+        )

@@ -7,7 +7,8 @@ from stages.core import paths
 from stages.core.artifacts import Json, read_json
 from stages.core.keys import CellKey, TrialKey
 from stages.evaluation.metrics import scale_of
-from stages.tracking.records import Row, cell_of, grouped, rows, trial_of
+from stages.evaluation.records import read_texts
+from stages.tracking.records import Row, cell_of, grouped, trial_of
 
 TOLERANCE = 1e-6  # the report rounds to six decimals
 
@@ -23,11 +24,11 @@ class Printed:
     @classmethod
     def read(cls) -> "Printed":
         path = paths.REPORTS / "metrics.json"
-        contrasts = rows(paths.REPORTS / "contrasts.csv")
+        contrasts = read_texts(paths.REPORTS / "contrasts.csv")
         gains = ({**row, "run": row["run_a"]} for row in contrasts if row["axis"] == "pretrained")
         return cls(
             read_json(path) if path.exists() else {},
-            grouped(rows(paths.REPORTS / "trials.csv"), cell_of),
+            grouped(read_texts(paths.REPORTS / "trials.csv"), cell_of),
             grouped(gains, cell_of),
         )
 

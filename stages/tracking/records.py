@@ -3,13 +3,11 @@
 The fingerprint of a run's inputs identifies the run, wherever its files were computed.
 """
 
-import csv
 import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
@@ -155,14 +153,6 @@ def digest(value: object) -> str:
 
 def numbers(values: Settings) -> dict[str, float]:
     return {key: float(value) for key, value in values.items() if isinstance(value, int | float)}
-
-
-def rows(path: Path) -> list[Row]:
-    """Returns the rows of a CSV file; empty if it does not exist."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def cell_of(row: Row) -> CellKey:

@@ -8,16 +8,16 @@ version, only the latest other version is kept.
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages.core import paths
 from stages.core.keys import CellKey
-from stages.core.params import Params
+from stages.evaluation.records import read_texts
 from stages.tracking import store
 from stages.tracking.model_folder import files_of, seeds_of, write_model
-from stages.tracking.records import RunRecord, rows
+from stages.tracking.records import RunRecord
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -41,25 +41,26 @@ code of the project; it needs the packages of the project's requirements.lock.""
 def register(
     client: "MlflowClient",
     run_ids: Mapping[str, str],
-    params: Params,
+    study: str,
+    tasks: Iterable[str],
     records: Sequence[RunRecord],
     loader: str,
 ) -> None:
-    """Registers the best model of each task and gives it the alias.
+    """Registers the best model of each task of a study and gives it the alias.
 
     ``run_ids`` are MLflow's ids of runs, by the names of the records. ``loader`` is the module with
     which ``mlflow.pyfunc`` loads models.
     """
-    ours = f"tags.study = '{params.study}'"
+    ours = f"tags.study = '{study}'"
     models = client.search_registered_models(ours, max_results=MAX_NAMES)
     names = {model.name for model in models}
-    for task in params.tasks:
-        name = f"{params.study}-{task}"  # no name of a study has a dash
+    for task in tasks:
+        name = f"{study}-{task}"  # no name of a study has a dash
         best = best_cell(records, task)
         if best and (name in names or files_of(_cell(best))):
             if name not in names:
-                note = NOTE.format(study=params.study, task=task, name=name)
-                client.create_registered_model(name, {"study": params.study, "task": task}, note)
+                note = NOTE.format(study=study, task=task, name=name)
+                client.create_registered_model(name, {"study": study, "task": task}, note)
             _update(client, name, run_ids[best.name], best, loader)
         names.discard(name)
     for name in names:  # of tasks that params.yaml no longer lists
@@ -73,7 +74,8 @@ def best_cell(records: Sequence[RunRecord], task: str) -> RunRecord | None:
     if any("seeds" not in cell.tags for cell in cells):
         return None
     # The most labels come first.
-    answer = next((row for row in rows(paths.REPORTS / "answer.csv") if row["task"] == task), {})
+    answers = read_texts(paths.REPORTS / "answer.csv")
+    answer = next((row for row in answers if row["task"] == task), {})
     same = ("run", "method", "label_budget")
     return next((c for c in cells if all(c.tags[k] == answer.get(k) for k in same)), None)
 
@@ -116,7 +118,7 @@ def _verdict(tags: Mapping[str, str]) -> str:
     """Returns the sentences of the report on a task."""
     return "\n\n".join(
         f"The report: {row['use']} {row['against']} {row['runs']}"
-        for row in rows(paths.REPORTS / "answer.csv")
+        for row in read_texts(paths.REPORTS / "answer.csv")
         if (row["task"], row["label_budget"]) == (tags["task"], tags["label_budget"])
     )
 

@@ -4,11 +4,10 @@ They are tags of the experiment in the form of MLflow's own menu "Views", which 
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stages.core.artifacts import Json
-from stages.core.params import Params
 from stages.evaluation.metrics import scale_of
 from stages.tracking.records import RunRecord, best_score
 
@@ -79,7 +78,7 @@ class SavedView:
         return {"uuid": f"{self.key}/{metric}", "type": "BAR", **names, **shown}
 
 
-def saved_views(params: Params, records: Sequence[RunRecord]) -> list[SavedView]:
+def saved_views(tasks: Collection[str], records: Sequence[RunRecord]) -> list[SavedView]:
     """Returns the views of the scores on all tasks, of a leaderboard for each task, and of the
     curves of pretrainings.
 
@@ -88,13 +87,13 @@ def saved_views(params: Params, records: Sequence[RunRecord]) -> list[SavedView]
     """
     parents = [record for record in records if record.kind in ("group", "baseline")]
     known = _metrics(parents)
-    best = {task: key for task in params.tasks if (key := best_score(task)) in known}
+    best = {task: key for task in tasks if (key := best_score(task)) in known}
     scores = [*best.values(), *(k for k in known if k.startswith("score/") and k.count("/") == 3)]
     scores = [key for key in scores if not key.endswith(("_low", "_high"))][:MAX_SCORES]
     roots = f"{CURRENT} and tags.`mlflow.parentRunId` IS NULL"
     order = _by_first(best, records)
     views = [SavedView("scores", "Scores", roots, scores, RUN_TAGS, scores, *order)]
-    for task in params.tasks:
+    for task in tasks:
         cells = [r for r in records if r.kind == "trials" and r.tags["task"] == task]
         if cells:
             views.append(_leaderboard(task, cells))

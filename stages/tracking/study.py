@@ -8,9 +8,9 @@ from functools import partial
 from stages.core import paths
 from stages.core.artifacts import read_json, sha256
 from stages.core.keys import RunKey
-from stages.core.params import NONE, Params
+from stages.core.params import NONE, Method, Params, Run
 from stages.evaluation.metrics import merit
-from stages.evaluation.records import budget_order
+from stages.evaluation.records import budget_order, read_texts
 from stages.tracking.records import (
     FORM,
     Point,
@@ -25,7 +25,6 @@ from stages.tracking.records import (
     numbers,
     objective_tags,
     pretraining_record,
-    rows,
     train_metrics,
 )
 from stages.tracking.trials import Results, cell_records
@@ -38,24 +37,24 @@ MAX_TRIALS = 2_000  # of a study; with more, MLflow shows groups of trials alone
 def recorded(params: Params) -> list[RunRecord]:
     """Returns the records of all runs and baselines of params.yaml whose files exist, parents
     before children."""
-    results = Results.read(params)
+    results, methods = Results.read(params.tasks, params.runs), params.finetune.methods
     records: list[RunRecord] = []
     for run, entry in params.runs.items():
         checkpoints = [RunKey(run, seed) for seed in entry.seeds]
         pretrainings = [
-            _pretraining(checkpoint, params)
+            _pretraining(checkpoint, params.study, entry)
             for checkpoint in checkpoints
             if (paths.pretrained(checkpoint) / "run.json").exists()
         ]
         if pretrainings:
-            records += _group(run, pretrainings, results, params)
+            records += _group(run, pretrainings, results, methods)
     for name, baseline in params.baselines.items():
         tags = {"study": params.study, "run": name, "architecture": baseline["name"]}
         tags |= objective_tags(NONE, NONE)
         settings = {"run": name, "architecture": baseline["name"]} | flat({"baseline": baseline})
         # Its trials have the seeds of the runs, which draw the labelled rows.
         fingerprints = dict.fromkeys(params.pretrain_seeds, digest([FORM, settings]))
-        if cells := cell_records(name, fingerprints, tags, settings, results, params):
+        if cells := cell_records(name, fingerprints, tags, settings, results, methods):
             records += [_parent("baseline", name, fingerprints, tags, settings, cells), *cells]
     if (paths.REPORTS / "comparison.md").exists():
         records.append(_comparison(params.study))
@@ -76,7 +75,7 @@ def note_left_out(records: Sequence[RunRecord]) -> None:
 
 
 def _group(
-    run: str, pretrainings: list[RunRecord], results: Results, params: Params
+    run: str, pretrainings: list[RunRecord], results: Results, methods: Mapping[str, Method]
 ) -> list[RunRecord]:
     """Returns the records of a run: its scores, the pretraining of each seed and its trials."""
     first = pretrainings[0]
@@ -87,7 +86,7 @@ def _group(
     fingerprints = {
         int(record.tags["pretrain_seed"]): record.fingerprint for record in pretrainings
     }
-    cells = cell_records(run, fingerprints, tags, settings, results, params)
+    cells = cell_records(run, fingerprints, tags, settings, results, methods)
     return [_parent("group", run, fingerprints, tags, settings, cells), *pretrainings, *cells]
 
 
@@ -139,7 +138,7 @@ def _best_scores(cells: Sequence[RunRecord]) -> list[Point]:
     return points
 
 
-def _pretraining(checkpoint: RunKey, params: Params) -> RunRecord:
+def _pretraining(checkpoint: RunKey, study: str, run: Run) -> RunRecord:
     folder = paths.pretrained(checkpoint)
     about, summary = read_json(folder / "run.json"), read_json(folder / "metrics.json")
     record = pretraining_record(
@@ -147,18 +146,18 @@ def _pretraining(checkpoint: RunKey, params: Params) -> RunRecord:
         about["fingerprint"],
         parent=checkpoint.run,
         tags={
-            "study": params.study,
+            "study": study,
             "architecture": about["architecture"],
             "size": f"{about['num_layers']}x{about['d_model']}",
-            **objective_tags(*params.runs[checkpoint.run].learnt),
+            **objective_tags(*run.learnt),
         },
         settings=about["settings"],
     )
-    for row in rows(paths.progress(checkpoint, "history")):
+    for row in read_texts(paths.progress(checkpoint, "history")):
         curves = train_metrics(_measured(row))
         record.points.extend((key, value, int(row["step"])) for key, value in curves.items())
     drawn = {key for key, *_ in record.points}
-    for row in rows(paths.progress(checkpoint, "rates")):
+    for row in read_texts(paths.progress(checkpoint, "rates")):
         curves = train_metrics(at_rate(_measured(row), float(row["rate"])))
         record.points.extend((key, value, int(row["step"])) for key, value in curves.items())
     if "lr" in summary:

@@ -1,14 +1,15 @@
 """Records of trials: one for each cell, which is a group of trials that differ only in seeds, and
 one for each of its trials with its own curve, so that MLflow itself groups and averages."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from stages.core import paths
 from stages.core.artifacts import read_json, sha256
 from stages.core.keys import CellKey, TrialKey
-from stages.core.params import Params
+from stages.core.params import Method
+from stages.evaluation.records import read_texts
 from stages.tracking.printed import Printed
 from stages.tracking.records import (
     DIGEST,
@@ -23,7 +24,6 @@ from stages.tracking.records import (
     flat,
     grouped,
     mean,
-    rows,
     train_metrics,
     trial_of,
 )
@@ -53,20 +53,20 @@ class Results:
     printed: Printed
 
     @classmethod
-    def read(cls, params: Params) -> "Results":
+    def read(cls, tasks: Collection[str], runs: Collection[str]) -> "Results":
         trials: list[Row] = []
         epochs: list[Row] = []
         costs: list[Row] = []
-        for task in params.tasks:
-            trials += rows(paths.EVALUATED / task / "trials.csv")
-            epochs += rows(paths.EVALUATED / task / "history.csv")
-            for run in params.runs:
-                costs += rows(paths.TIMINGS / "finetune" / task / f"{run}.csv")
+        for task in tasks:
+            trials += read_texts(paths.EVALUATED / task / "trials.csv")
+            epochs += read_texts(paths.EVALUATED / task / "history.csv")
+            for run in runs:
+                costs += read_texts(paths.TIMINGS / "finetune" / task / f"{run}.csv")
         return cls(
             grouped(trials, cell_of),
             grouped(epochs, trial_of),
             grouped(costs, trial_of),
-            {task: _task_data(task) for task in params.tasks},
+            {task: _task_data(task) for task in tasks},
             Printed.read(),
         )
 
@@ -87,12 +87,13 @@ def cell_records(
     tags: dict[str, str],
     settings: dict[str, str],
     results: Results,
-    params: Params,
+    methods: Mapping[str, Method],
 ) -> list[RunRecord]:
     """Returns the cells of a run or of a baseline, each before its trials.
 
     ``fingerprints`` are the fingerprints of checkpoints, by their seeds. ``tags`` and ``settings``
-    are the tags and settings that all seeds have in common.
+    are the tags and settings that all seeds have in common. ``methods`` are the entries of
+    ``finetune.methods``.
     """
     records: list[RunRecord] = []
     for key, trials in results.trials.items():
@@ -108,7 +109,7 @@ def cell_records(
             _trial(name, row, fingerprints[int(row["pretrain_seed"])], here, results) for row in own
         ]
         used = settings | key._asdict()
-        if method := params.finetune.methods.get(key.method):
+        if method := methods.get(key.method):
             used |= flat(
                 {"finetune": method.of(run).model_dump(exclude={"runs"}, exclude_none=True)}
             )

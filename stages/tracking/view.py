@@ -48,10 +48,10 @@ def reconcile(params: Params, *, loader: str | None = None) -> dict[str, str]:
             for record in records:
                 view.show(record)
             view.retire_others()
-            pages = view.arrange(saved_views(params, records))
+            pages = view.arrange(saved_views(params.tasks, records))
             if loader:
                 with errors_as_warnings():
-                    register(view.client, view.run_ids, params, records, loader)
+                    register(view.client, view.run_ids, params.study, params.tasks, records, loader)
         note_left_out(records)
     return pages
 

@@ -189,7 +189,7 @@ def test_repro_keeps_its_handler_of_ctrl_c() -> None:
         "from stages.core.study_file import load; "
         "before = signal.getsignal(signal.SIGINT); "
         "options = argparse.Namespace(scheduler=None, cluster=None, jobs=1); "
-        "repro._workers(options, load()); "
+        "repro._workers(options, load().compute.threads); "
         "assert signal.getsignal(signal.SIGINT) is before"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

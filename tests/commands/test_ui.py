@@ -117,7 +117,7 @@ SERVING = """
 import sys
 from stages.commands import ui
 ui.STOP_S = 0.5
-ui.end_by_signals()
+ui.end_by_signals(ui.exit_of)
 raise SystemExit(ui.serve([sys.executable, "-c", sys.argv[1]]))
 """
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from stages.commands import summary
+from stages.core import paths
+from stages.evaluation.records import read_texts
 from tests.docs.findings import TABLE, Study, loose, mistakes, section
 from tests.docs.pages import ROOT, blocks, name, pages, text_of
 
@@ -29,7 +31,8 @@ def test_pages_have_every_number_as_measured_in_a_claim_or_marked(text: str) -> 
 def test_readme_shows_the_answer_of_the_tables(monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     (printed,) = (b.body for b in blocks(README) if b.body.startswith("$ make repro"))
-    answers = [summary.answer(row).plain.strip() for row in summary._rows("answer.csv")]
+    rows = read_texts(paths.REPORTS / "answer.csv")
+    answers = [summary.answer(row).plain.strip() for row in rows]
     (shown,) = (answer for answer in answers if answer in printed)
     assert printed.strip() == f"$ make repro\n...\n{shown}\n..."
 

@@ -10,6 +10,7 @@ import pytest
 
 from stages.core.seeding import stream
 from stages.evaluation.statistics import mean
+from stages.evaluation.variance import Sample
 from stages.findings.answers import (
     Rival,
     Standing,
@@ -211,8 +212,12 @@ def test_largest_error_bounds_what_choosing_adds(spread: float, shared: float) -
 
 def of_one_trial(cell: Cell, value: float) -> Cell:
     """The cell with its first trial alone, with another score."""
-    alone = replace(cell, trials=(replace(cell.trials[0], value=value),), rows=cell.rows[:1])
-    return replace(alone, mean=mean(alone.sample, confidence=cell.confidence))
+    trials, all_trials = (replace(cell.trials[0], value=value),), cell.sample
+    sample = Sample(
+        all_trials.keys[:1], np.array([value]), all_trials.rows[:1], all_trials.checkpoints
+    )
+    interval = mean(sample, confidence=cell.confidence)
+    return replace(cell, trials=trials, sample=sample, mean=interval)
 
 
 def test_selection_bias_is_unknown_if_a_contender_has_one_trial(five_seeds: Results) -> None:

@@ -200,7 +200,7 @@ def test_tries(results) -> None:
 def test_labelled_rows(settings, expected, study) -> None:
     """Trials that share one sample of labels are an objection."""
     found = study(some("encoder_mlm"), **settings)
-    check = audit.labelled_rows(found.params, found.tasks)
+    check = audit.labelled_rows(found.params.finetune, found.params.pretrain_seeds, found.tasks)
     assert check.objection is expected
     assert check.numbers["nested"] == (len(found.scores.label_budgets) > 1)
     distinct = {number for *_, number in check.details}

@@ -38,7 +38,7 @@ def used_by(params: Params, *, with_head: bool) -> tuple[list[Group], dict[str, 
     without weights."""
     trials: list[ScoredTrial] = []
     for key, entry in params.runs.items():
-        backbone = backbone_of(params, entry)
+        backbone = backbone_of(entry, params.tokenizers)
         assert backbone is not None
         whole = num_weights(backbone)
         if with_head:
@@ -53,7 +53,7 @@ def used_by(params: Params, *, with_head: bool) -> tuple[list[Group], dict[str, 
             "method": "full",
         }
         trials.append(replace(_baseline("type", "majority", "200", 1, 1, 0.0), **about))
-    found = groups(params, trials)
+    found = groups(params.runs, params.tokenizers, trials, rates={}, likeness={})
     return found, Used.by_group(found, trials, task="type", method="full")
 
 

@@ -6,7 +6,7 @@ import pytest
 from stages.evaluation.statistics import CHECKPOINTS, PRETRAINING, TRIALS
 from stages.findings.axes import Axis, pairs
 from stages.findings.contrasts import Contrast
-from stages.findings.groups import Group, Used, groups
+from stages.findings.groups import Group, Used
 from stages.findings.results import Results, load
 from stages.findings.verdicts import Verdict
 from stages.matching.budget import matched
@@ -440,4 +440,4 @@ def test_more_labels_against_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_groups_keep_the_order_of_params(results: Results) -> None:
-    assert [group.name for group in groups(results.params, results.trials)] == list(RUNS)
+    assert [group.name for group in results.groups] == list(RUNS)

@@ -114,9 +114,8 @@ def test_labels_needed_finds_planted_numbers_without_noise(results: Results) -> 
         assert passing and passing.labels.reach is reach and passing.baselines == ("window",)
         assert passing.labels.num_labels == pytest.approx(number)
         assert passing.low is passing.high is None  # all seeds and rows agree
-        doubling = by_run[name].doubling
-        assert (doubling.few, doubling.many) == (200, 400)
-        assert doubling.gain == (pytest.approx(0.05), None, None)
+        assert by_run[name].num_labels[-2:] == (200, 400)
+        assert by_run[name].gain_per_doubling == (pytest.approx(0.05), None, None)
 
 
 def test_labels_needed_of_a_metric_of_which_lower_is_better(results: Results) -> None:
@@ -124,7 +123,7 @@ def test_labels_needed_of_a_metric_of_which_lower_is_better(results: Results) ->
     by_run = needed(*study(results, {"encoder_mlm": falls}, metric="bits_per_byte"))
     passing = by_run["encoder_mlm"].passing
     assert passing and passing.labels.num_labels == pytest.approx(150)
-    assert by_run["encoder_mlm"].doubling.gain.value == pytest.approx(-0.05)
+    assert by_run["encoder_mlm"].gain_per_doubling.value == pytest.approx(-0.05)
 
 
 def test_labels_needed_holds_its_number_within_its_interval(results: Results) -> None:
@@ -133,13 +132,13 @@ def test_labels_needed_holds_its_number_within_its_interval(results: Results) ->
     assert passing and passing.low and passing.high
     ends = [c.num_labels or 0.0 for c in (passing.low, passing.labels, passing.high)]
     assert 0 < ends[0] < ends[1] < ends[2]
-    assert needed_by_run.doubling.gain.low is not None
+    assert needed_by_run.gain_per_doubling.low is not None
 
 
 def test_labels_needed_of_one_seed_has_no_interval(results: Results) -> None:
     for of_run in needed(*study(results, PLANTED, seeds=[1], noise=0.01)).values():
         assert of_run.passing and of_run.passing.low is of_run.passing.high is None
-        assert of_run.doubling.gain.low is of_run.doubling.gain.high is None
+        assert of_run.gain_per_doubling.low is of_run.gain_per_doubling.high is None
         assert "interval" not in more_labels(of_run)
 
 
@@ -180,7 +179,7 @@ def test_labels_needed_intervals_hold_the_planted_number(results: Results) -> No
     held, gains, inside = [], [], []
     for number in range(200):
         for name, of_run in needed(*study(results, curves, noise=0.005, study_seed=number)).items():
-            passing, gain = of_run.passing, of_run.doubling.gain
+            passing, gain = of_run.passing, of_run.gain_per_doubling
             assert passing and passing.low and passing.high and gain.low and gain.high
             low, high = outer(passing.low), outer(passing.high)
             held.append(low <= truths[name] <= high)

@@ -108,6 +108,11 @@ def screening(keep: int, seeds: int = 1) -> tuple[Params, list[Finetuning]]:
     return params, costs
 
 
+def screen_of(params: Params) -> Screen:
+    assert params.finetune.screen is not None
+    return params.finetune.screen
+
+
 def runs_on(costs: list[Finetuning], task: str) -> set[str]:
     return {cost.run for cost in costs if cost.task == task}
 
@@ -115,7 +120,7 @@ def runs_on(costs: list[Finetuning], task: str) -> set[str]:
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_screened_keeps_the_most_expensive_or_the_cheapest_runs(seeds: int) -> None:
     params, costs = screening(2, seeds)
-    most, least = screened(params, costs)
+    most, least = screened(params.runs, screen_of(params), costs)
     last, first = {"encoder_deep_learning", "encoder_scientific"}, {"encoder_mlm", "decoder_causal"}
     for task in params.tasks:
         expensive, cheap = (first, last) if task == "type" else (last, first)
@@ -129,14 +134,14 @@ def test_screened_keeps_the_most_expensive_or_the_cheapest_runs(seeds: int) -> N
 def test_screened_takes_an_unknown_cost_for_the_largest() -> None:
     params, costs = screening(1)
     costs = [replace(c, seconds=None, flops=None) if c.run == "encoder_small" else c for c in costs]
-    most, _ = screened(params, costs)
+    most, _ = screened(params.runs, screen_of(params), costs)
     assert all(runs_on(most, task) == {"encoder_small", *SCRATCH} for task in params.tasks)
 
 
 @pytest.mark.parametrize("keep", [5, 9])
 def test_screened_leaves_nothing_out_if_it_keeps_all(keep: int) -> None:
     params, costs = screening(keep)
-    assert screened(params, costs) == (costs, costs)
+    assert screened(params.runs, screen_of(params), costs) == (costs, costs)
 
 
 # What `make plan` shows.

@@ -80,6 +80,6 @@ def test_pretrainings_of_a_public_checkpoint_are_unknown_before_its_download(
 def test_objective_of_a_run_is_for_its_architecture(fresh: Params) -> None:
     run = fresh.runs["encoder_decoder_span"]
     both = run.model_copy(update={"objective": {"name": "multi_task"}})
-    assert objective_of(fresh, both).architecture == "encoder_decoder"
-    batch = random_batch(objective_of(fresh, both), rows=2, length=32)
+    assert objective_of(both, fresh.tokenizers).architecture == "encoder_decoder"
+    batch = random_batch(objective_of(both, fresh.tokenizers), rows=2, length=32)
     assert batch.decoder_input_ids is not None

@@ -172,7 +172,7 @@ def test_other_stages_take_what_they_took_before(fresh: Params) -> None:
     write_json(times / "prepare_task@type.json", {"wall_time_s": 10.0})
     stages = ["prepare_task@tag", "prepare_task@section", "report"]
     trainings = ["pretrain@encoder_mlm", "continue_pretraining@child", "finetune@tag"]
-    assert other_stages(fresh, [*trainings, *stages]) == [
+    assert other_stages(fresh.corpora, fresh.tasks, [*trainings, *stages]) == [
         Other("prepare_task@tag", 20.0, EARLIER),
         Other("prepare_task@section", 15.0, EARLIER),
         Other("report", None, None),
@@ -188,7 +188,9 @@ def test_other_stages_count_what_a_slow_source_reads_once(
         return 8.0 * len(unread)
 
     monkeypatch.setattr(InstalledDocs, "reading_s", reading_s)
-    assert other_stages(fresh, ["prepare_corpus@prose", "prepare_task@tag", "report"]) == [
+    assert other_stages(
+        fresh.corpora, fresh.tasks, ["prepare_corpus@prose", "prepare_task@tag", "report"]
+    ) == [
         Other("prepare_corpus@prose", 16.0, CALIBRATION),
         Other("prepare_task@tag", None, None),
         Other("report", None, None),
@@ -258,6 +260,6 @@ from stages.planning.speed import in_processes
 os.environ.update(training_environment())
 params = load(Path("studies/smoke.yaml"))
 for name in training_environment():
-    (value,) = in_processes(params, os.getenv, name, copies=1)
+    (value,) = in_processes(params.compute, os.getenv, name, copies=1)
     print(f"{name}={value}")
 """

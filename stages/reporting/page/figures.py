@@ -39,27 +39,23 @@ class Symbol:
     text: str
 
 
-def legend(scores: Scores) -> list[Symbol]:
-    """The legend of scores and costs: colours of architectures, shapes of methods."""
-    colours = style.colours(scores).items()
+def legends(scores: Scores) -> dict[str, list[Symbol]]:
+    """Returns the legend of scores and costs (colours of architectures, shapes of methods, and the
+    line at the right of scores) and that of the forest."""
+    muted, colours = VARIABLES[style.MUTED], style.colours(scores).items()
     shapes = zip(scores.methods, cycle(style.SHAPES))
-    return [
-        *(Symbol(LINE, VARIABLES[colour], name) for name, colour in colours),
-        *(Symbol(SYMBOLS[shape], VARIABLES[style.MUTED], name) for name, shape in shapes),
-    ]
-
-
-def bracket_legend() -> list[Symbol]:
-    """The legend of the line at the right of scores."""
-    texts = {BRACKET: "not told apart from the best run", DOTTED: "not tested against it"}
-    return [Symbol(symbol, VARIABLES[style.MUTED], text) for symbol, text in texts.items()]
-
-
-def forest_legend() -> list[Symbol]:
-    return [
-        Symbol(SYMBOLS[shape], VARIABLES[forest.COLOURS[kind]], kind)
-        for kind, shape in forest.SHAPES.items()
-    ]
+    return {
+        "scores": [
+            *(Symbol(LINE, VARIABLES[colour], name) for name, colour in colours),
+            *(Symbol(SYMBOLS[shape], muted, name) for name, shape in shapes),
+            Symbol(BRACKET, muted, "not told apart from the best run"),
+            Symbol(DOTTED, muted, "not tested against it"),
+        ],
+        "forest": [
+            Symbol(SYMBOLS[shape], VARIABLES[forest.COLOURS[kind]], kind)
+            for kind, shape in forest.SHAPES.items()
+        ],
+    }
 
 
 @dataclass(frozen=True)

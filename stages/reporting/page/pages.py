@@ -25,15 +25,20 @@ from stages.reporting.formats import (
 )
 from stages.reporting.page import charts, limits, reproduction
 from stages.reporting.page.figures import (
-    bracket_legend,
     contrast_forest,
     figures,
     forest_finding,
-    forest_legend,
     forest_turned,
-    legend,
+    legends,
 )
-from stages.reporting.page.sections import COST, INTERVALS, PARAMETERS, appendix, sections
+from stages.reporting.page.sections import (
+    COST,
+    INTERVALS,
+    INTRODUCTIONS,
+    PARAMETERS,
+    appendix,
+    sections,
+)
 from stages.reporting.page.tooltips import with_tooltips
 from stages.reporting.words import costs, files, overview, tables
 from stages.reporting.words.answer import ANY, RULE, answers, references
@@ -56,7 +61,7 @@ def context(results: Results) -> Json:
     questions = told(checks)
     return {
         "study": results.params.study,
-        "title": overview.title(results.params),
+        "title": results.params.title or overview.QUESTION,
         "lead": overview.compared(scores, len(results.trials)),
         "seeds": overview.seeds(scores, contrasts, results.questions),
         "answers": answers(results),
@@ -75,8 +80,10 @@ def context(results: Results) -> Json:
             task: tables.by_task(scores, results.screened_out[task], task, [*results.params.runs])
             for task in scores.tasks
         },
+        # They choose epochs, rates and settings; a label budget excludes them.
         "validation_labels": {
-            task: tables.validation_labels(info) for task, info in results.tasks.items()
+            task: f"+{about['num_examples']['validation']:,} labels for validation"
+            for task, about in results.tasks.items()
         },
         "num_contrasts": len(contrasts),
         "confounds": tables.confound_rows(contrasts),
@@ -97,6 +104,7 @@ def markdown(results: Results) -> str:
         values,
         machine=overview.machine(values["audit_summary"]),
         sections=sections(results.contrasts),
+        introductions=INTRODUCTIONS,
         weights=costs.weights_rows(results.scores),
     )
 
@@ -114,9 +122,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         machine=overview.machine(values["audit_summary"], measured.machines),
         references=references(scores),
         figures=figures(scores, results.contrasts_of, best_runs, cards, results.outside),
-        legend=legend(scores),
-        bracket_legend=bracket_legend(),
-        forest_legend=forest_legend(),
+        legends=legends(scores),
         contrasts=contrasts,
         limits=limits,
         forest=contrast_forest(contrasts),
@@ -137,7 +143,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         shades=shades,
         examples=results.examples,
         compute=results.params.compute,
-        passages=passages(results.params, results.progress),
+        passages=passages(results.params.runs, results.progress),
         drawn=drawn,
         pictures=lambda kind: [name for name in drawn if name.startswith(kind)],
         svg=lambda name, label: _inline(drawn[name], name, label),

@@ -1,9 +1,8 @@
 """The sections of the pages: one for each axis, and the appendix."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from stages.findings.axes import AXES, Axis
+from stages.findings.axes import Axis
 from stages.findings.contrasts import Contrast
 from stages.findings.coverage import coverage
 from stages.findings.estimates import agreements
@@ -51,8 +50,6 @@ PARAMETERS = (
     "power law fitted to them. Its band is the {} interval over seeds if a power law holds: marks "
     "outside the band speak against one. The curve claims nothing about other sizes."
 )
-
-
 INTERVALS = (
     "Intervals are t intervals on means per pretraining seed, with the variance of fine-tuning "
     "seeds and of test rows; the variance between seeds is shrunk towards that of comparable "
@@ -61,54 +58,16 @@ INTERVALS = (
 )
 
 
-@dataclass(frozen=True)
-class Block:
-    """The contrasts on one task with one label budget."""
-
-    task: str
-    label_budget: str
-    contrasts: list[Contrast]
+Places = dict[tuple[str, str], list[Contrast]]  # by task and label budget
 
 
-@dataclass(frozen=True)
-class Part:
-    """The contrasts of one axis with one method."""
-
-    method: str
-    blocks: list[Block]
-
-
-@dataclass(frozen=True)
-class Section:
-    axis: Axis
-    introduction: str
-    parts: list[Part]
-
-
-def sections(contrasts: Sequence[Contrast]) -> list[Section]:
-    """The axes in which the study's groups differ."""
-    return [
-        Section(axis, INTRODUCTIONS[axis], [*_parts(members)])
-        for axis in AXES
-        if (members := [contrast for contrast in contrasts if contrast.axis == axis])
-    ]
-
-
-def _parts(members: Sequence[Contrast]) -> Iterator[Part]:
-    for method in dict.fromkeys(contrast.method for contrast in members):
-        within = [contrast for contrast in members if contrast.method == method]
-        places = dict.fromkeys((contrast.task, contrast.label_budget) for contrast in within)
-        yield Part(
-            method=method,
-            blocks=[
-                Block(
-                    task=task,
-                    label_budget=budget,
-                    contrasts=[c for c in within if (c.task, c.label_budget) == (task, budget)],
-                )
-                for task, budget in places
-            ],
-        )
+def sections(contrasts: Sequence[Contrast]) -> dict[Axis, dict[str, Places]]:
+    """Returns the contrasts, which are sorted by their axes, by axis, method and place."""
+    by_axis: dict[Axis, dict[str, Places]] = {}
+    for contrast in contrasts:
+        places = by_axis.setdefault(contrast.axis, {}).setdefault(contrast.method, {})
+        places.setdefault((contrast.task, contrast.label_budget), []).append(contrast)
+    return by_axis
 
 
 def appendix(results: Results) -> list[Appendix]:

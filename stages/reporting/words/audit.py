@@ -41,15 +41,16 @@ class Told:
 
 
 def told(checks: Mapping[Subject, Check]) -> dict[Subject, Told]:
-    return {subject: _told(subject, check) for subject, check in checks.items()}
-
-
-def _told(subject: Subject, check: Check) -> Told:
-    question, not_asked, answer, details = WORDS[subject]
-    if check.objection is None and not check.numbers:
-        return Told(question, not_asked, check.mark, ())
-    text = answer.format(**check.numbers) if isinstance(answer, str) else answer(check)
-    return Told(question, text, check.mark, [*details(check)])
+    """Returns each check in words."""
+    answers: dict[Subject, Told] = {}
+    for subject, check in checks.items():
+        question, not_asked, answer, details = WORDS[subject]
+        if check.objection is None and not check.numbers:
+            answers[subject] = Told(question, not_asked, check.mark, ())
+            continue
+        text = answer.format(**check.numbers) if isinstance(answer, str) else answer(check)
+        answers[subject] = Told(question, text, check.mark, [*details(check)])
+    return answers
 
 
 def summary(checks: Iterable[Check]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from stages.core.params import Screen
-from stages.evaluation.precision import doublings, sentence
+from stages.evaluation.precision import narrowing
 from stages.evaluation.screening import ScreenedOut
 from stages.evaluation.statistics import AGREEING, POWER, PRETRAINING, ROWS, SINGLE
 from stages.findings.contrasts import Contrast
@@ -129,13 +129,14 @@ def _tests(results: Results) -> Iterator[str]:
             "pretraining seeds, or fine-tuning seeds where nothing was pretrained here. It is a "
             "rough estimate."
         )
-    narrower = doublings(
+    yield from narrowing(
         undecided_rows(results.contrasts),
         [vars(trial) for trial in results.trials],
+        lambda flops: f"{compact(flops)} FLOPs",
         pretraining="pretrain_flops",
         finetuning="finetune_flops",
+        per="per TFLOP",
     )
-    yield from sentence(narrower, lambda flops: f"{compact(flops)} FLOPs", per="per TFLOP")
 
 
 def _moderation(contrasts: Sequence[Contrast]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
 from stages.evaluation.estimates import Estimates
-from stages.evaluation.precision import doublings, sentence
+from stages.evaluation.precision import narrowing
 from stages.evaluation.records import CostRecord, ScoredTrial
 from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
@@ -160,8 +160,7 @@ def _narrower(
         if (cost := costs.finetuning.get(trial.key))
     ]
     columns = {"pretraining": "pretrain_wall_time_s", "finetuning": "wall_time_s"}
-    options = doublings(undecided_rows(contrasts), took, **columns)
-    return sentence(options, seconds, per="per hour")
+    return narrowing(undecided_rows(contrasts), took, seconds, **columns, per="per hour")
 
 
 def _of_estimates(costs: Costs, estimates: Estimates) -> str:

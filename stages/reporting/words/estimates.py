@@ -8,15 +8,16 @@ from stages.evaluation.estimates import ESTIMATES, EstimateRecord
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.rank_agreement import FEWEST
 from stages.evaluation.screening import ScreenedOut
-from stages.findings.estimates import COMPARABLE, Agreement
-from stages.findings.groups import names_of
-from stages.findings.heuristics import (
+from stages.findings.estimates import (
+    COMPARABLE,
     HEURISTICS,
     MEAN_RANK,
     NUM_PARAMS,
     PRETRAIN_FLOPS,
     VALIDATION_LOSS,
+    Agreement,
 )
+from stages.findings.groups import names_of
 from stages.reporting.formats import DASH, formatted, percent
 from stages.reporting.words.appendix import Appendix, Rows
 

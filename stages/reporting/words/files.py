@@ -308,11 +308,11 @@ def labels_needed_row(needed: LabelsNeeded) -> Json:
         "metric": needed.metric,
         "fewest_labels": needed.num_labels[0],
         "most_labels": needed.num_labels[-1],
-        "doubled_from": needed.doubling.few,
-        "doubled_to": needed.doubling.many,
-        "gain_per_doubling": six_decimals(needed.doubling.gain.value),
-        "gain_low": six_decimals(needed.doubling.gain.low),
-        "gain_high": six_decimals(needed.doubling.gain.high),
+        "doubled_from": needed.num_labels[-2],
+        "doubled_to": needed.num_labels[-1],
+        "gain_per_doubling": six_decimals(needed.gain_per_doubling.value),
+        "gain_low": six_decimals(needed.gain_per_doubling.low),
+        "gain_high": six_decimals(needed.gain_per_doubling.high),
     }
     if passing := needed.passing:
         row |= {"baselines": "; ".join(passing.baselines), "basis": passing.basis}

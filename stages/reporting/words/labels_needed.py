@@ -44,10 +44,11 @@ def more_labels(needed: LabelsNeeded) -> str:
             f"`{needed.run}` with `{needed.method}` is ahead of {baseline} {where}"
             f"{in_parentheses(f'interval: {interval}' if says_more else '')}."
         )
-    doubling = needed.doubling
+    *_, few, many = needed.num_labels
+    gain = with_unit(needed.gain_per_doubling.value, needed.metric)
     sentences.append(
-        f"Per doubling of the labels, from {doubling.few:,} to {doubling.many:,}: "
-        f"{with_unit(doubling.gain.value, needed.metric)}{in_parentheses(_ends_of_gain(needed))}."
+        f"Per doubling of the labels, from {few:,} to {many:,}: "
+        f"{gain}{in_parentheses(_ends_of_gain(needed))}."
     )
     return " ".join(sentences)
 
@@ -60,8 +61,8 @@ def labels_needed(needed: Iterable[LabelsNeeded], confidence: float) -> Appendix
 
 
 def _row(needed: LabelsNeeded) -> dict[str, str]:
-    passing, doubling = needed.passing, needed.doubling
-    gain = scale_of(needed.metric).signed(doubling.gain.value)
+    passing, (*_, few, many) = needed.passing, needed.num_labels
+    gain = scale_of(needed.metric).signed(needed.gain_per_doubling.value)
     return {
         "task": needed.task,
         "run": needed.run,
@@ -70,7 +71,7 @@ def _row(needed: LabelsNeeded) -> dict[str, str]:
         "ahead from": _shown(passing.labels, needed) if passing else DASH,
         "interval": _interval(needed) or DASH,
         "twice the labels": f"{gain}{in_parentheses(_ends_of_gain(needed))}",
-        "between": f"{doubling.few:,} and {doubling.many:,}",
+        "between": f"{few:,} and {many:,}",
     }
 
 
@@ -105,7 +106,7 @@ def _end(crossing: Crossing, needed: LabelsNeeded) -> str:
 
 
 def _ends_of_gain(needed: LabelsNeeded) -> str:
-    gain = needed.doubling.gain
+    gain = needed.gain_per_doubling
     if gain.low is None or gain.high is None:
         return ""
     signed = scale_of(needed.metric).signed

@@ -158,8 +158,3 @@ def counted(number: int, name: str) -> str:
 
 def quoted(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def extreme(metric: str) -> str:
-    """Returns which mean is the best: ``lowest`` or ``highest``."""
-    return "lowest" if scale_of(metric).lower_is_better else "highest"

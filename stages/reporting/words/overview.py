@@ -2,20 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 
-from stages.core.params import Params
+from stages.evaluation.metrics import scale_of
 from stages.findings.contrasts import Contrast
 from stages.findings.questions import Question
 from stages.findings.scores import Scores
 from stages.findings.verdicts import Verdict
 from stages.reporting.formats import compact
-from stages.reporting.words.names import counted, extreme, span, unit_of_scores
+from stages.reporting.words.names import counted, span, unit_of_scores
 
 SMALL = 20_000_000  # weights: far fewer than those of the checkpoints that people know
 QUESTION = "Which model should be fine-tuned?"
-
-
-def title(params: Params) -> str:
-    return params.title or QUESTION
 
 
 def compared(scores: Scores, num_trials: int) -> str:
@@ -78,6 +74,6 @@ def units(metrics: Iterable[str]) -> str:
 
 
 def best(metrics: Iterable[str]) -> str:
-    """Which mean of a column is in bold."""
-    extremes = {extreme(metric) for metric in metrics}
+    """Which mean of a column is in bold: ``lowest`` or ``highest``; ``best`` if metrics differ."""
+    extremes = {"lowest" if scale_of(metric).lower_is_better else "highest" for metric in metrics}
     return extremes.pop() if len(extremes) == 1 else "best"

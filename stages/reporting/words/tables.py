@@ -231,8 +231,3 @@ def task_rows(tasks: Mapping[str, Json]) -> list[dict[str, str]]:
 
 def _by_split(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{split} {number:,}" for split, number in numbers.items())
-
-
-def validation_labels(task: Json) -> str:
-    """Returns how many labels choose epochs, rates and settings; a label budget excludes them."""
-    return f"+{task['num_examples']['validation']:,} labels for validation"

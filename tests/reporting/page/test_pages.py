@@ -162,7 +162,7 @@ def test_what_models_write_stands_side_by_side_and_on_the_page_alone(results, ht
     runs = ("decoder_causal", "encoder_mlm")
     samples = results.progress[RunKey("decoder_causal", 1)].samples
     progress = results.progress | {RunKey(run, 1): Progress([], samples) for run in runs}
-    found = passages(results.params, progress)
+    found = passages(results.params.runs, progress)
     assert [each.text for each in found] == ["", "a list & <i>more</i>"]
     assert [run for run, *_ in found[1].rows] == ["encoder_mlm", "decoder_causal"]
     assert '<details id="samples">' in html and "&lt;b&gt;of&lt;/b&gt; …" in html
