@@ -131,8 +131,9 @@ def _rank(plan: PretrainPlan) -> int | None:
 def _start(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks) -> Start:
     """Builds the model and the objective of a run with the weights that it starts from: its
     parent's, else the published ones of a public checkpoint, else random ones. A parent lacks the
-    layers that only the objective of a public checkpoint needs, so these start as published. If an
-    interrupted process has saved its state, ``train`` replaces the weights.
+    layers that only the objective of a public checkpoint needs, so these start as published. An
+    encoder that starts from a decoder, or the reverse, draws the output layers that its parent
+    lacks. If an interrupted process has saved its state, ``train`` replaces the weights.
 
     Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
@@ -149,11 +150,13 @@ def _start(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks)
     backbone, objective = built(run, tokenizer, where=where)
     parent = paths.pretrained(RunKey(run.parent, seed))
     continues = run.parent != NONE and not objective.has_teacher
-    if run.is_public or not continues:
+    changes_mask = continues and _architecture_of(parent) in backbone.starts_from
+    if run.is_public or changes_mask or not continues:
         with below(f"{where}.model"):
             draw_weights(backbone, seed=seed)
     if continues:
-        load_weights(backbone.stored_part, parent / WEIGHTS)
+        own_parts = backbone.output_layers if changes_mask else ()
+        load_weights(backbone.stored_part, parent / WEIGHTS, own_parts=own_parts)
     if objective.has_teacher:
         teacher = _teacher(parent, tokenizer.vocab_size, where=where)
         objective.learn_from(teacher.to(device.torch), backbone)
@@ -173,6 +176,10 @@ def _start(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks)
         fingerprint=identity,
         resumable=resumable,
     )
+
+
+def _architecture_of(parent: Path) -> str:
+    return read_json(parent / "run.json")["architecture"]
 
 
 def _teacher(parent: Path, vocab_size: int, *, where: str) -> Backbone:

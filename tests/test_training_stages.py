@@ -487,6 +487,45 @@ def test_pretraining_continues_from_the_parent_of_the_same_seed(
     assert metrics["unchanged"]["lineage_flops"] == total
 
 
+@pytest.mark.parametrize(
+    ("parent", "model", "objective"),
+    [("decoder_causal", "encoder", "mlm"), ("encoder_mlm", "decoder", "causal")],
+)
+def test_pretraining_starts_from_a_parent_with_another_mask(
+    params: Params, parent: str, model: str, objective: str
+) -> None:
+    """At a rate that changes no weight, a text of one token has the parent's state: it has nothing
+    else to attend to. In a longer text the last token still reads all tokens, but their states
+    differ. An output layer that the parent lacks is drawn."""
+    before = changed(params.runs[parent], d_model=32, d_ff=64, num_steps=20, lr=1e-2)
+    settings = before.model | {"name": model, "output_transform": True}
+    about: dict[str, Any] = {"parent": "before", "objective": {"name": objective}}
+    after = changed(before, **about, num_steps=2, lr=1e-30).model_copy(update={"model": settings})
+    study = study_of(params, {"before": before, "after": after}, "tag", seeds=[1])
+    metrics = pretrained(study)
+
+    models = [trained(run, name) for name, run in study.runs.items()]
+    ids = torch.arange(5, 25)[None]
+    for length, is_equal in ((1, True), (20, False)):
+        tokens = ids[:, :length]
+        batch = Batch(input_ids=tokens, document_ids=torch.ones_like(tokens), num_targets={})
+        one, other = (model(batch)[0, -1] for model in models)
+        assert torch.allclose(one, other, atol=1e-6) == is_equal
+    weights = load_file(folder_of("after") / WEIGHTS)
+    assert weights.keys() - load_file(folder_of("before") / WEIGHTS).keys() == {
+        *("transform.linear.weight", "transform.linear.bias"),
+        *("transform.norm.weight", "transform.norm.bias"),
+    }
+    assert weights["transform.linear.weight"].std() == pytest.approx(0.02, rel=0.2)
+
+    for amount in ("tokens", "flops"):
+        of_both = sum(account[f"pretrain_{amount}"] for account in metrics.values())
+        assert metrics["after"][f"lineage_{amount}"] == of_both
+    run_stage(study, finetune, "tag")
+    trials = records.read(Path("data/finetuned/tag/after/trials.csv"), records.TrialRecord)
+    assert {trial.method for trial in trials} == study.finetune.methods.keys()
+
+
 def test_pretraining_that_diverges_is_refused_and_leaves_nothing(params: Params) -> None:
     runs = {"encoder_mlm": changed(params.runs["encoder_mlm"], lr=1e30)}
     with pytest.raises(

@@ -7,6 +7,7 @@ from stages.checking.outlines import RunOutline
 from stages.core.params import NONE, Run
 from stages.matching.budget import with_sizes
 from stages.models._backbone import MODELS
+from stages.models._transformer import OUTPUT_SETTINGS
 
 
 def cycle_faults(runs: Mapping[str, Run], key: str) -> Iterator[str]:
@@ -46,6 +47,7 @@ def parent_faults(child: RunOutline, parent: RunOutline | None) -> Iterator[str]
     elif objective.has_teacher:
         yield from _teacher_faults(child, parent)
     else:
+        yield from _mask_faults(child, parent)
         for setting, (theirs, ours) in _differences(parent, child).items():
             yield (
                 f"{here}: the weights of {parent.key} belong to another model: {setting} is "
@@ -83,16 +85,39 @@ def _seed_faults(child: RunOutline, parent: RunOutline) -> Iterator[str]:
 
 
 def _differences(parent: RunOutline, child: RunOutline) -> dict[str, tuple[object, object]]:
-    """Returns the settings, with defaults, in which two models differ."""
+    """Returns the settings, with defaults, in which two models differ.
+
+    An encoder may start from a decoder, and the reverse. Their output layers may differ, since a
+    masked language model often has a transform that a causal one lacks.
+    """
     names = name_of(parent.run.model), name_of(child.run.model)
-    if names[0] != names[1]:
-        return {"name": names}
     if parent.backbone is None or child.backbone is None:
-        return {}
+        return {"name": names} if names[0] != names[1] else {}
+    changes_mask = names[0] in child.backbone.starts_from
+    if names[0] != names[1] and not changes_mask:
+        return {"name": names}
     models = [with_sizes(parent.run.model, parent.backbone)]
     models.append(with_sizes(child.run.model, child.backbone))
     theirs, ours = (MODELS.settings(model, where="model") for model in models)
-    return {key: (theirs[key], ours[key]) for key in ours if theirs[key] != ours[key]}
+    ignored = {"name", *OUTPUT_SETTINGS} if changes_mask else set()
+    return {
+        key: (theirs.get(key), ours[key])
+        for key in ours
+        if key not in ignored and theirs.get(key) != ours[key]
+    }
+
+
+def _mask_faults(child: RunOutline, parent: RunOutline) -> Iterator[str]:
+    """Yields the fault of a run that reads in other directions than its parent with biases that
+    were learnt for the parent's directions."""
+    if child.backbone is None or name_of(parent.run.model) not in child.backbone.starts_from:
+        return
+    if child.run.model.get("positions") == "relative":
+        yield (
+            f"{child.where}.parent: {parent.key} is another architecture, and its relative "
+            "positions count distances to earlier tokens only where those of an encoder count both "
+            "directions; use other positions in both runs"
+        )
 
 
 def _teacher_faults(child: RunOutline, parent: RunOutline) -> Iterator[str]:

@@ -151,7 +151,8 @@ class RunEntry(Strict):
 class ContinuedEntry(RunEntry):
     """One entry of ``pretrain.continued``: a run that continues from the weights of another run, or
     learns from it as its teacher, at the same seed. One that continues from a public checkpoint has
-    its model and its tokenizer."""
+    its model and its tokenizer. An encoder may continue from a decoder with the same settings, and
+    the reverse."""
 
     parent: Name
     """Run whose weights this run continues from, or whose model teaches it."""

@@ -12,6 +12,7 @@ from torch import nn
 from stages.core.artifacts import read_json, write_json
 from stages.exporting.counterpart import TEXT_LABELS, TOKEN_LABELS
 from stages.models._heads import LinearHead, ModelWithHead, PooledHead
+from stages.models._published_checkpoint import reader_of
 from stages.models.hub import Hub
 from stages.text.tokenizer import TaskTokenizer
 
@@ -19,6 +20,7 @@ from stages.text.tokenizer import TaskTokenizer
 # times this, so small that tanh is linear to float32's precision (its error is x^3 / 3), and the
 # classifier's weight is divided by it: a power of two, which rounds nothing.
 POOLER_SCALE = 2.0**-12
+CLASSIFIERS = ("classifier", "score")  # as encoders and most decoders name the layer of labels
 
 
 @torch.no_grad()
@@ -45,9 +47,14 @@ def with_head(model: ModelWithHead, labels: list[str]) -> tuple[str, Any]:
         raise ValueError(
             f"transformers has no class for labels of tokens on a {config.model_type!r}"
         ) from None
-    loaded = theirs.base_model.load_state_dict(backbone.model.state_dict(), strict=False)
+    reader = reader_of(theirs, backbone.config)
+    loaded = reader.load_state_dict(backbone.model.state_dict(), strict=False)
     lost = [*loaded.unexpected_keys, *(k for k in loaded.missing_keys if "pooler." not in k)]
-    classifier = getattr(theirs, "classifier", None)
+    body = f"{theirs.base_model_prefix}."
+    of_head = [name for name, _ in theirs.named_parameters() if not name.startswith(body)]
+    lost += [name for name in of_head if not name.startswith(CLASSIFIERS)]  # ModernBERT's head
+    layers = [getattr(theirs, name, None) for name in CLASSIFIERS]
+    classifier = next((layer for layer in layers if layer is not None), None)
     if lost or not isinstance(classifier, nn.Linear):
         raise ValueError(
             f"transformers' {type(theirs).__name__} has other weights than this trial "

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -32,6 +32,8 @@ class Backbone(nn.Module, ABC):
     vocab_size: int
     num_layers: int
     output_layers = ("transform", "output", "output_bias")  # the modules that only unembed uses
+    # Other architectures whose weights can start this one: the blocks are equal, the mask differs.
+    starts_from: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **settings: object) -> None:
         super().__init_subclass__(**settings)

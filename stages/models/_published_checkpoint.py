@@ -85,8 +85,10 @@ def class_of(config: Config) -> AutoClass:
 
 
 def is_headless(config: Config) -> bool:
-    """Returns whether the checkpoint was published without a language modelling head."""
-    return config.architectures == [MODEL_MAPPING_NAMES.get(config.model_type)]
+    """Returns whether the checkpoint was published without a language modelling head: without any
+    head, or with that of ELECTRA's discriminator."""
+    without = {MODEL_MAPPING_NAMES.get(config.model_type), "ElectraForPreTraining"}
+    return len(config.architectures or ()) == 1 and config.architectures[0] in without
 
 
 def uninitialised(cls: AutoClass, config: Config) -> PublishedModel:
@@ -180,7 +182,8 @@ def refuse_reading_further(
 ) -> None:
     """Raises ValueError for a model whose states of a text depend on what follows the text: of a
     decoder on later tokens (XLNet, which reads in both directions), of another model on padding,
-    so that a prediction would depend on the other texts of its batch (FNet, ConvBERT)."""
+    so that a prediction would depend on the other texts of its batch (FNet, ConvBERT). Refuses
+    states of another width than those between the blocks as well (OPT with 350 million weights)."""
     kind, is_decoder = config.model_type, architecture_of(config) == "decoder"
     ids = torch.from_numpy(np.resize(regular_ids[: 2 * PROBED], (1, 2 * PROBED)))
     mask = torch.ones_like(ids)
@@ -193,6 +196,11 @@ def refuse_reading_further(
         )
     except Exception as error:  # a model that needs other inputs raises many kinds
         raise ValueError(f"path: a {kind!r} cannot read a text: {line_of(error)}") from None
+    if alone.shape[-1] != config.hidden_size:
+        raise ValueError(
+            f"path: a {kind!r} whose states have {alone.shape[-1]} numbers, and its blocks "
+            f"{config.hidden_size} (config.json), is not supported; choose another size of it"
+        )
     difference = float((followed - alone).abs().max() / alone.abs().max())
     if difference <= TOLERANCE:
         return

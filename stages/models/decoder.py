@@ -19,6 +19,7 @@ class Decoder(TransformerBackbone):
     """
 
     architecture = "decoder"
+    starts_from = ("encoder",)
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__(vocab_size, dims)

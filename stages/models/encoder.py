@@ -7,6 +7,7 @@ from stages.models._transformer import TransformerBackbone
 
 class Encoder(TransformerBackbone):
     architecture = "encoder"
+    starts_from = ("decoder",)
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__(vocab_size, dims)

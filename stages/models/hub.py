@@ -294,7 +294,9 @@ class Hub(Backbone):
         if both := self.architecture == "encoder_decoder":
             encoded = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=row)
             inputs = {"encoder_outputs": encoded, "decoder_input_ids": ids}
-        last = self.model.get_decoder() if both else self.model.base_model
+        base = self.model.base_model
+        # OPT's head reads the decoder within the model without a head.
+        last = getattr(base, "decoder", base) if both or self.is_causal else base
         with _giving(last, row):
             return self.model(**inputs).logits.reshape(*states.shape[:-1], -1)
 
@@ -350,11 +352,25 @@ def _examined(folder: Path) -> int:
 
 
 @contextmanager
-def _giving(module: nn.Module, states: Float[Tensor, "1 N D"]) -> Iterator[None]:
-    """Make a module of transformers return these states for any input."""
+def _giving(module: PublishedModel, states: Float[Tensor, "1 N D"]) -> Iterator[None]:
+    """Make a module of transformers return these states for any input.
+
+    Raises ValueError if nothing has called the module, so that other states were used.
+    """
     output = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=states)
-    module.forward = lambda *args, **kwargs: output
+    calls = []
+
+    def forward(*_: object, **__: object) -> object:
+        calls.append(output)
+        return output
+
+    module.forward = forward
     try:
         yield
     finally:
         del module.forward
+    if not calls:
+        raise ValueError(
+            f"path: a {module.config.model_type!r} cannot compute logits from states here: its "
+            f"head does not read its {type(module).__name__}"
+        )

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,7 @@ class PublishedTokenizer(TaskTokenizer):
         """Raises ValueError if the tokenizer cannot be read or does not mark where words begin."""
         self.files = read_files(folder, VOCABULARY)
         self._texts = _load_tokenizer(folder)
-        # In GPT-2 and RoBERTa the token of a word includes the blank before it.
-        self._words = _load_tokenizer(folder, add_prefix_space=True)
+        self._blank = self._blank_before_words()
         self.before, self.between, self.after = self._marks(folder)
         pad_id, unk_id = self._texts.pad_token_id, self._texts.unk_token_id
         self.pad_id = 0 if pad_id is None else pad_id  # nothing attends to it
@@ -85,6 +85,18 @@ class PublishedTokenizer(TaskTokenizer):
             raise ValueError(f"path: the tokenizer of {folder} has no token that ends a text")
         return before, between or after, after
 
+    def _blank_before_words(self) -> str:
+        """Returns what to put before a word so that it is encoded as it is after another word.
+
+        It is a blank where the token of a word includes the blank before it, as in all byte-level
+        tokenizers and in Gemma's, and "" where no token does (WordPiece) or where the tokenizer
+        adds the blank itself (sentencepiece). The setting ``add_prefix_space`` does not serve: the
+        tokenizers of ModernBERT, Llama 3 and Gemma ignore it, and Qwen's adds a blank before each
+        part of a word.
+        """
+        alone, spaced, both = self.encode(["a", " a", "a a"])
+        return " " if alone + alone != both == alone + spaced else ""
+
     @cached_property
     def starts_word(self) -> np.ndarray:  # type: ignore[override]
         """Bool [V]: whether the decoded text of an id begins with a blank."""
@@ -94,16 +106,15 @@ class PublishedTokenizer(TaskTokenizer):
         return np.array([text[alone:][:1].isspace() for text in texts])
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        return self._encoded(self._texts, texts)["input_ids"] if texts else []
+        return self._encoded(texts)["input_ids"] if texts else []
 
     def encode_running(self, sentences: list[str]) -> list[list[int]]:
-        first, rest = self.encode(sentences[:1]), sentences[1:]
-        return first + self._encoded(self._words, rest)["input_ids"] if rest else first
+        return self.encode(sentences[:1] + [self._blank + sentence for sentence in sentences[1:]])
 
     def encode_with_offsets(
         self, texts: list[str]
     ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        encodings = self._encoded(self._texts, texts, return_offsets_mapping=True)
+        encodings = self._encoded(texts, return_offsets_mapping=True)
         return [
             (ids, without_blanks(text, offsets))
             for text, ids, offsets in zip(
@@ -115,21 +126,13 @@ class PublishedTokenizer(TaskTokenizer):
         return self._texts.decode(list(ids), skip_special_tokens=True).strip()
 
     def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        encodings = self._encoded(
-            self._words, [list(row) for row in rows], is_split_into_words=True
-        )
-        result: list[list[list[int]]] = []
-        for i, row in enumerate(rows):
-            words: list[list[int]] = [[] for _ in row]
-            for token, word in zip(encodings["input_ids"][i], encodings.word_ids(i), strict=True):
-                words[word].append(token)
-            result.append(words)
-        return result
+        words = (word and self._blank + word for row in rows for word in row)
+        ids = iter(self.encode([*words]))
+        return [list(islice(ids, len(row))) for row in rows]
 
-    @staticmethod
-    def _encoded(tokenizer: Any, texts: list[Any], **how: Any) -> Any:
+    def _encoded(self, texts: list[str], **how: Any) -> Any:
         # "[SEP]" in a text is ordinary text.
-        return tokenizer(texts, add_special_tokens=False, split_special_tokens=True, **how)
+        return self._texts(texts, add_special_tokens=False, split_special_tokens=True, **how)
 
 
 @cache
@@ -241,9 +244,9 @@ def config_of(folder: Path) -> Any:
         raise ValueError(f"path: {folder} is no model of transformers: {line_of(error)}") from None
 
 
-def _load_tokenizer(folder: Path, **settings: Any) -> Any:
+def _load_tokenizer(folder: Path) -> Any:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **LOCAL, **settings)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **LOCAL)
     except Exception as error:  # readers of vocabularies raise many kinds
         raise ValueError(f"path: the tokenizer of {folder}: {line_of(error)}") from None
     if len(tokenizer) <= len(tokenizer.all_special_ids):

@@ -51,12 +51,19 @@ def save_weights(
     save_file(weights, path, metadata)
 
 
-def load_weights(model: nn.Module, path: Path, *, trained_only: bool = False) -> None:
-    """Load what ``save_weights`` wrote.
+def load_weights(
+    model: nn.Module, path: Path, *, trained_only: bool = False, own_parts: Iterable[str] = ()
+) -> None:
+    """Load what ``save_weights`` wrote. A weight of the modules ``own_parts`` may be on one side
+    only: the model keeps its own, and one that the model lacks is left out.
 
-    Raises ValueError unless names and shapes agree.
+    Raises ValueError unless all other names, and all shapes, agree.
     """
     weights, own = load_file(path), _weights(model, trained_only=trained_only)
+    for name in weights.keys() ^ own.keys():
+        if name.partition(".")[0] in own_parts:
+            weights.pop(name, None)
+            own.pop(name, None)
     for name in sorted(weights.keys() | own.keys()):
         shape, stored = (tuple(w[name].shape) if name in w else None for w in (own, weights))
         if shape != stored:

@@ -207,7 +207,15 @@ ENCODER = {"name": "encoder", "d_model": 64, "num_layers": 2, "num_heads": 2, "d
         ({"model": ENCODER | {"positions": "none"}}, "parent", "and none here"),
         ({"parent": "bert"}, "parent", "unknown"),
         ({"parent": "child"}, "parent", "cycle"),
-        ({"parent": "decoder_causal"}, "parent", "name is decoder"),
+        ({"parent": "decoder_causal"}, "", ""),  # with another mask, and maybe another output layer
+        ({"parent": "decoder_causal", "model": ENCODER | {"output_transform": True}}, "", ""),
+        ({"parent": "decoder_causal", "model": ENCODER | {"d_ff": 128}}, "parent", "d_ff is 256"),
+        (
+            {"parent": "decoder_causal", "model": {"name": "bilstm", "d_model": 64}}
+            | {"objective": "bidirectional_lm"},
+            "parent",
+            "name is decoder there and bilstm here",
+        ),
         ({"seeds": [1, 2, 3]}, "seeds", "2, 3 are not among the seeds of the parent encoder_mlm"),
         ({"seeds": [2]}, "seeds", "2 is not among"),
     ],
@@ -217,6 +225,13 @@ def test_parent_faults_compare_the_weights(child: dict[str, Any], path: str, wor
     faults = faults_of(short_smoke_with({CHILD: settings}))
     assert [fault.path for fault in faults] == ([f"{CHILD}.{path}"] if path else [])
     assert all(words in fault.message for fault in faults)
+
+
+def test_parent_faults_refuse_relative_positions_with_another_mask() -> None:
+    positions = {f"{CAUSAL}.model.positions": "relative"}
+    child = {"parent": "decoder_causal", "model": ENCODER | {"positions": "relative"}}
+    [fault] = faults_of(short_smoke_with(positions | {CHILD: child | {"objective": "mlm"}}))
+    assert fault.path == f"{CHILD}.parent" and "relative positions" in fault.message
 
 
 @pytest.mark.parametrize("objective", ["span_mlm", "distillation"])

@@ -106,6 +106,20 @@ def test_the_cost_of_a_run_includes_its_parent(
         assert (cost.wall_time_s, cost.joules) == (number * 61.5, number * 1440)
 
 
+def test_a_run_from_a_parent_with_another_mask_is_compared_with_the_run_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    later = RUNS["encoder_mlm"] | {"parent": "decoder_causal"}
+    names = ("encoder_mlm", "decoder_causal", "encoder_scratch")
+    results = load(
+        write_study(tmp_path, raw_params({n: RUNS[n] for n in names} | {"later": later}))
+    )
+    assert results.costs.of_lineage(results.scores.group_of["later"]).wall_time_s == 2 * 61.5
+    axes = {frozenset((c.a.group, c.b.group)): c.axis for c in results.contrasts}
+    assert axes[frozenset(("later", "encoder_mlm"))] == "parent"
+
+
 def test_what_a_public_checkpoint_took_is_unknown_and_loading_it_no_pretraining(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
