@@ -80,6 +80,8 @@ def main(plan: TaskPlan, key: str) -> str:
         "versions": source.versions(),
         **facts,
     }
+    if times := times_of(examples):
+        about["times"] = times
     with (
         replacing(paths.examples(key)) as folder,
         replacing(paths.test_labels(key)) as test_labels,
@@ -207,6 +209,13 @@ def sharing(examples: dict[Split, list[Labelled]], kind: Kind) -> dict[str, int]
         num_sharing[split] = sum(key in later for key in keys)
         later.update(keys)
     return {split: num_sharing[split] for split in SPLITS if split != "test"}
+
+
+def times_of(examples: dict[Split, list[Labelled]]) -> dict[Split, tuple[str, str]]:
+    """Returns the first and the last time of each split, as the data has them; empty if splits are
+    not drawn by time."""
+    times = {s: [e.time for e in examples[s] if e.time is not None] for s in SPLITS}
+    return {s: (min(some).shown, max(some).shown) for s, some in times.items() if some}
 
 
 def sampled(

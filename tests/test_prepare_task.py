@@ -21,6 +21,7 @@ from stages.core.plans import TaskPlan
 from stages.core.study_file import load
 from stages.kinds._kind import KINDS, SPLITS
 from stages.prepare_task import sharing, without_duplicates
+from stages.reporting.words.tables import task_rows
 from stages.sources._source import SOURCES, Labelled
 from tests.published import DATASETS, needs_datasets
 from tests.smoke import with_values, write_plans
@@ -277,6 +278,38 @@ def test_prepare_task_refuses_a_group_that_is_also_in_a_given_split() -> None:
     given = {"path": ".", "train": "train.csv", "test": "test.csv", "group": "user"}
     with pytest.raises(ValueError, match="group: 1 of 60 groups .* such as 'user7' in "):
         prepare(source=given)
+
+
+def test_prepare_task_tells_the_times_of_splits() -> None:
+    rows = [f"Review {i} of it.,{LABELS[i % 3]},{2000 + i * 7 % 20}" for i in range(200)]
+    write_table("reviews.csv", "text,label,year", rows)
+    made = prepare(source={"time": "year"}, num_validation="all")
+    year = {f"Review {i} of it.": 2000 + i * 7 % 20 for i in range(200)}
+    assert {year[row["text"]] for row in made.train} == {*range(2000, 2016)}
+    assert {year[row["text"]] for row in made.test} == {2018, 2019}
+    assert made.about["num_examples"] == {"train": 160, "validation": 20, "test": 20}
+    times = {"train": ["2000", "2015"], "validation": ["2016", "2017"], "test": ["2018", "2019"]}
+    assert made.about["times"] == times
+    shown = "train 2000 to 2015; validation 2016 to 2017; test 2018 to 2019"
+    assert task_rows({"own": made.about})[0]["splits by time"] == shown
+    assert "times" not in prepare().about
+    with pytest.raises(ValueError, match=r"^tasks\.own\.source: reviews\.csv line 2: text is 'Rev"):
+        prepare(source={"time": "text"})
+
+
+def test_prepare_task_makes_another_draw_with_another_split_seed() -> None:
+    write_reviews(600)
+    draws = [prepare(source={"split_seed": seed}, num_validation="all") for seed in (0, 1)]
+    rows = [
+        {row["text"].lower() for part in (d.train, d.validation, d.test) for row in part}
+        for d in draws
+    ]
+    assert rows[0] == rows[1]
+    first, second = ({row["id"] for row in draw.test} for draw in draws)
+    assert 0 < len(first & second) < len(first) / 2
+    assert first == {row["id"] for row in prepare(num_validation="all").test}
+    with pytest.raises(ValueError, match=r"tasks\.own\.source: split_seed: .* are given"):
+        prepare(source={**write_splits(["A.,1"], ["B.,1"], ["C.,0"]), "split_seed": 2})
 
 
 def test_prepare_task_removes_what_is_held_out_and_counts_it() -> None:

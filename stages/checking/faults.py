@@ -10,10 +10,12 @@ from stages.checking.methods import fit_faults
 from stages.checking.outlines import RunOutline, outline_runs
 from stages.checking.runs import run_faults
 from stages.checking.stated import told_once
-from stages.core.params import Params, Run
+from stages.core.components import Settings
+from stages.core.params import Params, Run, Task
 from stages.evaluation.records import CLASSICAL
 from stages.matching.budget import matched_model, trains
 from stages.objectives._objective import OBJECTIVES
+from stages.sources._columns import SPLIT_SEED
 from stages.training.ranks import too_few_threads
 
 
@@ -25,6 +27,7 @@ def find_faults(params: Params) -> Iterator[str]:
         yield from tokenizer_faults(params, tokenizer, f"tokenizers.{key}")
     for key, task in params.tasks.items():
         yield from task_faults(params, task, f"tasks.{key}")
+    yield from _draw_faults(params.tasks)
     outlines = outline_runs(params.runs, params.tokenizers)
     yield from told_once(params.runs, [*_faults_of_runs(params, outlines)])
     for key, baseline in params.baselines.items():
@@ -52,6 +55,22 @@ def _faults_of_runs(params: Params, outlines: Mapping[str, RunOutline]) -> Itera
         yield from length_faults(backbone, params.finetune.max_tokens, targets, where)
     yield from _budget_faults(params, outlines)
     yield from fit_faults(params.finetune, params.tasks, params.runs, backbones)
+
+
+def _draw_faults(tasks: Mapping[str, Task]) -> Iterator[str]:
+    """Yields the tasks that read the rows of another task in another draw of the splits."""
+
+    def without_seed(task: Task) -> Settings:
+        return {key: value for key, value in task.source.items() if key != SPLIT_SEED}
+
+    for (first, task), (second, other) in combinations(tasks.items(), 2):
+        seeds = {one.source.get(SPLIT_SEED, 0) for one in (task, other)}
+        if len(seeds) == 2 and without_seed(task) == without_seed(other):
+            yield (
+                f"tasks.{second}.source.{SPLIT_SEED}: {first} has the same rows in another draw; "
+                "an average over tasks would take them for independent, so give each draw a study "
+                "of its own"
+            )
 
 
 def _repetition_faults(runs: Mapping[str, Run]) -> Iterator[str]:

@@ -69,6 +69,8 @@ def parser() -> argparse.ArgumentParser:
     add("--decimal", choices=get_args(Decimal), help="what separates decimals")
     add("--split", metavar="NAME", help="the column that names splits; none if none does")
     add("--group", metavar="NAME", help="the column whose equal values are in one split: a user")
+    add("--time", metavar="NAME", help="the column of times: train is earliest, test latest")
+    add("--time-format", metavar="FORMAT", help="of these times, such as %%d/%%m/%%Y")
     add("--first-choice", choices=("0", "1", "A"), help="what the first choice is called")
     for split in SPLITS:
         add(f"--{split}", metavar="FILE", action="append", default=[], help="in the folder DATA")
@@ -129,6 +131,8 @@ def flags_of(arguments: argparse.Namespace) -> Flags:
         decimal=arguments.decimal,
         split=arguments.split,
         group=arguments.group,
+        time=arguments.time,
+        time_format=arguments.time_format,
         first_choice=arguments.first_choice,
         splits={split: names for split in SPLITS if (names := getattr(arguments, split))},
         max_tokens=arguments.max_tokens,

@@ -25,7 +25,7 @@ SHOWN_LETTERS = 40
 HOT_SIGNS = {"0", "1", "0.0", "1.0", "-1", "true", "false", "yes", "no"}
 SPACELESS = 0x0E00  # scripts from Thai on, of which most write no blanks
 DAY = (
-    r"\d{1,4}([-/.])\d{1,2}\2\d{1,4}([T ][\d:.,+ -]*([AaPp][Mm]|Z)?)?"
+    r"\d{1,4}(?P<sign>[-/.])\d{1,2}(?P=sign)\d{1,4}([T ][\d:.,+ -]*([AaPp][Mm]|Z)?)?"
     r"|(?=.{8,35}$)(.*\d:\d\d(:\d\d)?\b.*\d|\w{3,9}\.? \d{1,2},? \d{4}|\d{1,2}\.? \w{3,9}\.? \d{4})"
 )
 # Addresses, days, paths, mail addresses and random ids are neither texts nor classes, even where
@@ -107,6 +107,12 @@ class Column:
         self.are_marks = self.are_strings and bool(some.str.fullmatch(MARK).mean() > 0.5)
         self.are_codes = self.are_strings and bool(some.str.fullmatch(CODE).mean() > 0.9)
         self.is_spaceless = sum(ord(c) >= SPACELESS for c in "".join(some)) > len("".join(some)) / 2
+
+    @property
+    def are_times(self) -> bool:
+        """Whether the cells are days or times, not all the same."""
+        some = self.values[:LOOKED_AT]
+        return self.distinct > 2 and bool(some.str.fullmatch(DAY).mean() > MOST_NUMBERS)
 
     @property
     def distinct(self) -> int:

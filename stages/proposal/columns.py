@@ -25,7 +25,7 @@ from stages.kinds._column import (
 )
 from stages.kinds._kind import KINDS, Kind
 from stages.proposal.flags import Flags, flag_of, roles_of
-from stages.sources._columns import GROUP, NONE
+from stages.sources._columns import GROUP, NONE, TIME, TIME_FORMAT
 from stages.sources._formats import Record
 
 MOST_RATINGS = 20  # different whole numbers that may be classes
@@ -80,7 +80,8 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
     predicted from what.
     """
     given = [name for names in flags.columns.values() for name in _list(names)]
-    given += [flags.group] if flags.group else []
+    drawn_by = {GROUP: flags.group, TIME: flags.time}
+    given += [name for name in drawn_by.values() if name]
     for name in given:
         if name not in columns:
             raise ValueError(f"{place}: no column {name!r}; there are: {', '.join(columns)}")
@@ -123,8 +124,9 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
     targets = [columns[name] for name in _list(names[kind.target])]
     settings = _settings(kind.name, targets[0], len(targets), flags, columns, notes)
     settings |= {"split": split} if split else {}
-    settings |= {GROUP: flags.group} if flags.group else {}
-    shown = {name: c for name, c in columns.items() if name not in (split, flags.group)}
+    drawn = drawn_by | {TIME_FORMAT: flags.time_format}
+    settings |= {key: value for key, value in drawn.items() if value}
+    shown = {name: c for name, c in columns.items() if name not in (split, *drawn_by.values())}
     _note(kind.name, names, targets[0], shown, notes)
     return Guess(kind.name, names, settings)
 
@@ -193,6 +195,16 @@ def _split_column(free: Columns, flags: Flags, place: str) -> str | None:
         f"such as train, validation and test), or not (--split {NONE})",
         free,
     )
+
+
+def note_times(columns: Columns, settings: Json, notes: list[str]) -> None:
+    """Adds to ``notes`` which column has times, if splits could be drawn by it."""
+    if settings.keys().isdisjoint({"split", GROUP, TIME}):
+        notes += [
+            f"{name} has days or times: --time {name} draws the splits in their order, so that the "
+            "test comes after train."
+            for name in [name for name, column in columns.items() if column.are_times][:1]
+        ]
 
 
 # The kind of task --------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from stages.prepare_task import (
 from stages.proposal.columns import Guess
 from stages.proposal.files import files_of
 from stages.proposal.flags import WORDS, Flags
-from stages.sources._source import Labelled
+from stages.sources._source import SOURCES, Labelled
 
 TOKENS_PER_WORD = 1.5  # of a vocabulary of some thousand pieces
 SPACELESS = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}  # scripts
@@ -94,7 +94,7 @@ def read_examples(source: Json, kind: Kind, notes: list[str], min_rows: int) -> 
 
     Raises ValueError for rows that the pipeline would refuse, with their file and line.
     """
-    labelled = [example for file in files_of(source) for example in file.examples(kind)]
+    labelled = _labelled(source, kind)
     check_kind(labelled, kind, where="data")
     num_read, counts = len(labelled), count_labels(labelled, kind)
     signs = signs_of_none(counts) if NO_LABEL_SIGNS in settings_of(type(kind)) else {}
@@ -102,7 +102,7 @@ def read_examples(source: Json, kind: Kind, notes: list[str], min_rows: int) -> 
         source = source | {NO_LABEL_SIGNS: [*signs]}
         shown = ", ".join(f"{sign!r} ({counts[sign]:,} rows)" for sign in signs)
         notes.append(f"Left out as signs for no label: {shown}. (--no-label SIGN,... or '')")
-        labelled = [example for file in files_of(source) for example in file.examples(kind)]
+        labelled = _labelled(source, kind)
     with below(f"{files_of(source)[0].path}: source"):
         check_groups(labelled)
         labelled = with_enough_rows(labelled, kind, source, min_rows)
@@ -124,6 +124,10 @@ def read_examples(source: Json, kind: Kind, notes: list[str], min_rows: int) -> 
         words=sum(num_words),
         scripts=scripts,
     )
+
+
+def _labelled(source: Json, kind: Kind) -> list[Labelled]:
+    return [*SOURCES.build(source, where="DATA").examples(kind)]
 
 
 def _repeated(train: list[Labelled], kind: Kind) -> tuple[int, int]:

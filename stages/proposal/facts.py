@@ -7,8 +7,9 @@ import numpy as np
 
 from stages.evaluation.near_duplicates import near_duplicates
 from stages.kinds._kind import SPLITS
+from stages.prepare_task import times_of
 from stages.proposal.examples import TOKENS_PER_WORD, Examples
-from stages.sources._columns import GROUP
+from stages.sources._columns import GROUP, TIME
 
 SHOWN_LABELS = 8
 UNEVEN = 5  # times as many rows of the largest class as of the smallest
@@ -26,6 +27,9 @@ def facts(examples: Examples, max_tokens: int, *, given: set[str]) -> Iterator[s
     counted = ", ".join(f"{examples.num[split]:,} {split}" for split in SPLITS)
     group = examples.source.get(GROUP)
     how = f"drawn by a hash of {group or 'the input'}, 80/10/10"
+    if times := times_of(examples.by_split):
+        begins = ", ".join(f"{split} from {times[split][0]}" for split in SPLITS[1:])
+        how = f"drawn in the order of {examples.source[TIME]}, about 80/10/10: {begins}"
     if "split" in given:
         how = "as the column has them; a split that it does not name is drawn from train"
     elif given - {"train"}:

@@ -48,6 +48,8 @@ class Flags:
     decimal: Decimal | None = None
     split: str | None = None  # the column that names splits, or none
     group: str | None = None  # the column whose equal values are drawn into one split
+    time: str | None = None  # the column in whose order splits are drawn
+    time_format: str | None = None  # of its cells
     first_choice: Literal["0", "1", "A"] | None = None
     splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files of the folder
     max_tokens: int | None = None

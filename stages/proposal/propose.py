@@ -20,7 +20,7 @@ from stages.kinds._kind import KINDS, SPLITS, Split, settings_of
 from stages.kinds._labels import LABEL_CASE, NO_LABEL_SIGNS
 from stages.prepare_task import check_labels, sampled
 from stages.proposal.candidates import Candidate
-from stages.proposal.columns import Guess, guess, profile
+from stages.proposal.columns import Guess, guess, note_times, profile
 from stages.proposal.corpus import choose_corpus
 from stages.proposal.design import Budget, Pace, fitted, label_budgets, least, with_published
 from stages.proposal.examples import Examples, read_examples, tag_settings, with_columns
@@ -30,7 +30,7 @@ from stages.proposal.files import files_of, source_of
 from stages.proposal.flags import Flags, flag_of, roles_of
 from stages.proposal.public import about_published, fetch_candidate, fitting
 from stages.proposal.study import MOST_TAGS_PROBED, Study, architectures_of, entries, written
-from stages.sources._columns import EMPTY_CELLS, GROUP, NONE
+from stages.sources._columns import EMPTY_CELLS, GROUP, NONE, TIME
 from stages.sources._formats import format_of
 from stages.sources.files import PARALLEL
 
@@ -176,9 +176,10 @@ def _read(data: Path, flags: Flags, notes: list[str]) -> tuple[Guess, Examples]:
         source = source_of(data, flags, notes)
         guessed = _guess(source, flags, notes)
         roles = roles_of(KINDS[guessed.kind])
-        if flags.group and GROUP not in guessed.settings:
+        unused = [key for key in (GROUP, TIME) if getattr(flags, key)]
+        if unused and unused[0] not in guessed.settings:
             raise ValueError(
-                "--group: files of words by line and parallel files have no such column"
+                f"--{unused[0]}: files of words by line and parallel files have no such column"
             )
         if unread := [flag_of(role) for role in flags.columns if role not in roles]:
             raise ValueError(f"{unread[0]}: {guessed.kind} has {', '.join(map(flag_of, roles))}")
@@ -209,7 +210,10 @@ def _guess(source: Json, flags: Flags, notes: list[str]) -> Guess:
         notes.append(f"tagging: {guessed.columns['tags']} of {guessed.columns['words']}.")
     else:
         own = replace(flags, split=NONE) if "train" in source else flags
-        guessed = guess(profile(records), own, notes, place=place)
+        columns = profile(records)
+        guessed = guess(columns, own, notes, place=place)
+        if source.keys().isdisjoint(SPLITS[1:]):
+            note_times(columns, guessed.settings, notes)
     if guessed.kind == "tagging":
         cells = {r.place: structured(r.cells.get(str(guessed.columns["tags"]))) for r in records}
         lists = {p: [*map(str, cell)] for p, cell in cells.items() if isinstance(cell, list)}

@@ -7,10 +7,13 @@ from typing import Any, Literal
 from stages.core.artifacts import Json
 from stages.kinds._cells import EmptyCellError, text_of
 from stages.kinds._kind import KINDS, SPLITS, Kind, Split, settings_of
+from stages.sources._times import ISO, Time, check_time_format, time_of
 
 NONE = "none"
 EMPTY_CELLS = "empty_cells"
 GROUP = "group"
+TIME, TIME_FORMAT = "time", "time_format"
+SPLIT_SEED = "split_seed"
 Cells = Mapping[str, Any]  # the cells of a record, by the names of its columns
 
 
@@ -33,7 +36,8 @@ class Columns:
     """The settings that map data to rows: the column of the data for each column of a row
     (``translation.de`` is ``de`` in the objects of the column ``translation``), how cells are read
     (``tag_scheme``), whether a row that lacks a cell is refused or left out (``empty_cells``), and
-    the column by which splits are drawn (``group``).
+    how splits are drawn: by the hash of the input or of a column (``group``), of which
+    ``split_seed`` makes another draw, or in the order of a column (``time``).
 
     Every method raises ValueError that begins with ``place``, the file and the line.
     """
@@ -82,6 +86,7 @@ class Columns:
                     return None
                 row[column] = kind.read(column, value, row, f"{place}: {shown}")
             self.group_of(cells, place)
+            self.time_of(cells, place)
         except EmptyCellError as error:
             if getattr(self, EMPTY_CELLS) == "skip":
                 return None
@@ -97,13 +102,45 @@ class Columns:
         name = self.name_of(GROUP)
         return None if name == NONE else text_of(cell(cells, name, place), f"{place}: {name}")
 
-    def check_group(self, given: Collection[Split]) -> None:
-        """Raises ValueError if groups are named although all splits are ``given``."""
-        if self.name_of(GROUP) != NONE and set(given) == set(SPLITS):
+    def time_of(self, cells: Cells, place: str) -> Time | None:
+        """Returns the time of a record, or None if no column ``time`` is named.
+
+        Raises EmptyCellError, since a row without a time may belong to any split.
+        """
+        name = self.name_of(TIME)
+        if name == NONE:
+            return None
+        return time_of(cell(cells, name, place), self.name_of(TIME_FORMAT), f"{place}: {name}")
+
+    @property
+    def split_seed(self) -> int:
+        return getattr(self, SPLIT_SEED)
+
+    def check_draw(self, given: Collection[Split]) -> None:
+        """Raises ValueError if the settings of how splits are drawn contradict each other or the
+        splits that are ``given``."""
+        by_hash = [GROUP] if self.name_of(GROUP) != NONE else []
+        by_hash += [SPLIT_SEED] if self.split_seed else []
+        is_timed = self.name_of(TIME) != NONE
+        if by_hash and is_timed:
             raise ValueError(
-                f"{GROUP}: train, validation and test are given, so that none is drawn; leave it "
-                "out, or leave out a split that shall be drawn from train"
+                f"{TIME}: splits are drawn in the order of times alone, so that {by_hash[0]} would "
+                "have no effect; leave one of them out"
             )
+        if by_hash and set(given) == set(SPLITS):
+            raise ValueError(
+                f"{by_hash[0]}: train, validation and test are given, so that none is drawn; leave "
+                "it out, or leave out a split that shall be drawn from train"
+            )
+        if is_timed and (own := [split for split in SPLITS[1:] if split in given]):
+            raise ValueError(
+                f"{TIME}: {' and '.join(own)} {'is' if len(own) == 1 else 'are'} given, but {TIME} "
+                "draws all three splits from train; leave one of them out"
+            )
+        if self.name_of(TIME_FORMAT) != ISO:
+            if not is_timed:
+                raise ValueError(f"{TIME_FORMAT}: name the column, too: `{TIME}: NAME`")
+            check_time_format(self.name_of(TIME_FORMAT))
 
     def _configured(self, kind: Kind) -> Kind:
         """Returns the kind with these settings for reading cells."""
@@ -112,9 +149,9 @@ class Columns:
 
 
 def _fields() -> list[tuple[str, Any, Any]]:
-    """Returns every kind's columns and settings for reading cells, with their defaults, and
-    ``empty_cells`` and ``group``. A required column has its own name; an optional one is not
-    read."""
+    """Returns every kind's columns and settings for reading cells, with their defaults,
+    ``empty_cells``, and how splits are drawn. A required column has its own name; an optional one
+    is not read."""
     columns = {column: column for kind in KINDS.values() for column in (*kind.inputs, kind.target)}
     columns |= {column: NONE for kind in KINDS.values() for column in kind.optional}
     gathered = {column for kind in KINDS.values() for column in kind.gathered}
@@ -129,6 +166,9 @@ def _fields() -> list[tuple[str, Any, Any]]:
         *((key, each.annotation, field(default=each.default)) for key, each in settings.items()),
         (EMPTY_CELLS, Literal["refuse", "skip"], field(default="refuse")),
         (GROUP, str, field(default=NONE)),
+        (TIME, str, field(default=NONE)),
+        (TIME_FORMAT, str, field(default=ISO)),
+        (SPLIT_SEED, int, field(default=0)),
     ]
 
 
@@ -138,6 +178,12 @@ SCHEMA = make_dataclass("Columns", _fields(), bases=(Columns,), frozen=True, kw_
 
 def _of_settings(settings: Mapping[str, Any]) -> Columns:
     return SCHEMA(**settings)
+
+
+def draws_test(settings: Mapping[str, Any]) -> bool:
+    """Whether a source that reads records draws its test rows by a hash. A column ``split`` is
+    taken to name them."""
+    return all(settings.get(key, NONE) == NONE for key in ("test", "split", TIME))
 
 
 class MissingColumnError(ValueError):

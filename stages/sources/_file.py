@@ -28,6 +28,7 @@ from stages.sources._source import (
     drawn_from_train,
     sentences_of,
 )
+from stages.sources._times import Cuts, Time
 
 _PACKED = 3  # size of a text divided by the size of its .gz file, roughly
 
@@ -48,6 +49,7 @@ class SourceFile:
     languages: tuple[str, ...]
     delimiter: Delimiter
     split_column: str | None = None
+    cuts: Cuts | None = None  # between splits, if they are drawn by time
 
     def documents(self) -> Iterator[Document]:
         return self._documents(self.records())
@@ -57,10 +59,18 @@ class SourceFile:
         if self.format == "txt" and columns != {"text"}:
             raise ValueError(f"{self.path}: a txt file has no labels; if it has, name its `format`")
         for record, row in self._rows(self.records(), kind):
-            group = self._group_of(record)
+            group, time = self._group_of(record), self._time_of(record)
             key = kind.group_key(row) if group is None else group
-            split = drawn_from_train(self.split_of(record), key, self.given)
-            yield Labelled(f"{self.name}:{record.key}", split, row, group=group)
+            split = self._split_by_time(time) or self._drawn_from_train(record, key)
+            yield Labelled(f"{self.name}:{record.key}", split, row, group=group, time=time)
+
+    def times(self, kind: Kind | None) -> Iterator[tuple[Time, str]]:
+        """Yields the time of each row of the kind, or of each document, with its place. The column
+        ``time`` must be named."""
+        for record, _ in self._rows(self.records(), kind or self._kind_of_documents()):
+            time = self._time_of(record)
+            assert time is not None
+            yield time, f"{self.path} {record.place}"
 
     def parts(self) -> Iterator[Part]:
         """Yields the documents in parts."""
@@ -110,15 +120,18 @@ class SourceFile:
         kind = self._kind_of_documents()
         for record, row in self._rows(parsed, kind):
             (text,) = kind.texts(row)
-            split, group = self.split_of(record), self._group_of(record)
-            if group is not None:
-                split = drawn_from_train(split, group, self.given)
+            group = self._group_of(record)
+            if (by_time := self._split_by_time(self._time_of(record))) is not None:
+                split = by_time
+            elif group is not None:
+                split = self._drawn_from_train(record, group)
             elif self.unit == "file":
-                split = drawn_from_train(split, self.name, self.given)
+                split = self._drawn_from_train(record, self.name)
             elif kind is TEXT:
-                split = document_split(split, text, self.given)
+                seed = self.columns.split_seed
+                split = document_split(self.split_of(record), text, self.given, seed)
             else:
-                split = drawn_from_train(split, kind.split_key(row), self.given)
+                split = self._drawn_from_train(record, kind.split_key(row))
             yield Document(f"{self.name}:{record.key}", split, sentences_of(text))
 
     def _rows(self, parsed: Iterable[Record], kind: Kind) -> Iterator[tuple[Record, Json]]:
@@ -142,6 +155,18 @@ class SourceFile:
 
     def _group_of(self, record: Record) -> str | None:
         return self.columns.group_of(record.cells, f"{self.path} {record.place}")
+
+    def _time_of(self, record: Record) -> Time | None:
+        return self.columns.time_of(record.cells, f"{self.path} {record.place}")
+
+    def _split_by_time(self, time: Time | None) -> Split | None:
+        if time is None:
+            return None
+        assert self.cuts is not None
+        return self.cuts.split_of(time.value)
+
+    def _drawn_from_train(self, record: Record, key: str) -> Split:
+        return drawn_from_train(self.split_of(record), key, self.given, self.columns.split_seed)
 
     def split_of(self, record: Record) -> Split:
         """Returns the split that the file or its ``split_column`` states, before splits are

@@ -8,10 +8,11 @@ from functools import partial
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from stages.core.artifacts import Json
-from stages.core.components import Components
+from stages.core.components import Components, Settings
 from stages.core.parallel import grouped
 from stages.kinds._kind import SPLITS, Kind, Split
 from stages.sources._sentences import sentences
+from stages.sources._times import Time
 
 _PIECE = 2**20  # characters
 
@@ -30,7 +31,8 @@ class Labelled(NamedTuple):
     If the source changed inputs (words that would reveal the answer are masked), ``original`` has
     them unchanged: a model that has read the source may know them. No model sees ``original``.
 
-    Examples of one ``group`` (a user, a document) are to be in one split.
+    Examples of one ``group`` (a user, a document) are to be in one split. ``time`` is set if splits
+    are drawn by it.
     """
 
     id: str
@@ -38,6 +40,7 @@ class Labelled(NamedTuple):
     row: Json
     original: Json | None = None
     group: str | None = None
+    time: Time | None = None
 
 
 class Part(NamedTuple):
@@ -66,6 +69,12 @@ class Source(ABC):
 
     # Whether the examples are in files of the project, so that reading some of them takes no time.
     is_local: ClassVar[bool] = False
+
+    @classmethod
+    def draws_test(cls, settings: Settings) -> bool:
+        """Whether a source with these settings draws its test rows at random, so that another draw
+        of the same data would have other splits."""
+        return False
 
     def check(self, kind: Kind | None) -> None:  # noqa: B027 (most sources read anything)
         """Raises ValueError for faults that can be found without reading everything. ``kind`` is
@@ -114,30 +123,31 @@ def check_split(item: Document | Labelled) -> None:
         raise ValueError(f"{item.id} has the split {item.split!r}; valid: {', '.join(SPLITS)}")
 
 
-def split_of(key: str) -> Split:
+def split_of(key: str, seed: int = 0) -> Split:
     """Returns train for 80 %, validation for 10 % and test for 10 % of keys. The split is a hash of
-    ``key`` alone: adding or removing other data changes no split."""
-    return _drawn([key])
+    ``key`` alone: adding or removing other data changes no split. Another ``seed`` is another
+    draw."""
+    return _drawn([key], seed)
 
 
-def _drawn(pieces: Iterable[str]) -> Split:
-    digest = hashlib.blake2b(digest_size=8)
+def _drawn(pieces: Iterable[str], seed: int) -> Split:
+    digest = hashlib.blake2b(f"{seed}\0".encode() if seed else b"", digest_size=8)
     for piece in pieces:
         digest.update(piece.encode())
     tenth = int.from_bytes(digest.digest(), "big") % 10
     return "test" if tenth == 9 else "validation" if tenth == 8 else "train"
 
 
-def drawn_from_train(split: Split, key: str, given: Collection[Split]) -> Split:
+def drawn_from_train(split: Split, key: str, given: Collection[Split], seed: int = 0) -> Split:
     """Returns the split of an item that the data has in ``split``. Splits that are not ``given``
     are drawn from train by a hash of ``key``."""
-    return _unless_given(split_of(key), split, given)
+    return _unless_given(split_of(key, seed), split, given)
 
 
-def document_split(split: Split, text: str, given: Collection[Split]) -> Split:
+def document_split(split: Split, text: str, given: Collection[Split], seed: int = 0) -> Split:
     """Returns the split as ``drawn_from_train`` does, for a document of any length. The key is what
     ``Kind.same_input`` makes of its text."""
-    return _unless_given(_drawn(map(str.casefold, one_spaced(text))), split, given)
+    return _unless_given(_drawn(map(str.casefold, one_spaced(text)), seed), split, given)
 
 
 def _unless_given(drawn: Split, split: Split, given: Collection[Split]) -> Split:

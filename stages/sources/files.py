@@ -6,12 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from stages.core.components import unknown
+from stages.core.components import Settings, unknown
 from stages.kinds._kind import Kind, Split
-from stages.sources._columns import NONE, SCHEMA, Columns
+from stages.sources._columns import NONE, SCHEMA, TIME, Columns, draws_test
 from stages.sources._file import SourceFile
 from stages.sources._formats import FORMATS, Delimiter, Format, Unit, format_of, sides
 from stages.sources._source import Document, Labelled, Part, Source
+from stages.sources._times import Cuts, cuts_of
 
 PARALLEL = "parallel"
 _WORDS_AND_TAGS = {"conllu": {"words": "FORM", "tags": "UPOS"}}  # default columns of formats
@@ -25,8 +26,11 @@ class Files(Source):
     one or a list. A split without a file is drawn from the files of train, or from all files of the
     folder if no split has one. The draw is a hash of the input (of the context for questions), or
     of the file's name if ``unit`` is ``file``, or of the value in the column ``group``, so that all
-    rows of a user, a document or a patient are in one split. ``format`` is needed if the files'
-    names do not show it.
+    rows of a user, a document or a patient are in one split; ``split_seed`` makes another draw.
+    ``time`` is a column of times by which splits are drawn instead: the earliest 80 % of the rows
+    are train, the latest 10 % test, and rows of equal time are in one split. Times are ISO dates or
+    numbers, or in ``time_format`` (``'%d/%m/%Y'``). ``format`` is needed if the files' names do not
+    show it.
 
     The documents of a corpus are the units of txt files (``unit``; a paragraph ends at a blank
     line), or the column ``text`` of the other formats, or the column ``words`` of conll files.
@@ -74,6 +78,12 @@ class Files(Source):
         self.split_column = None if split == NONE else split
         self.languages = (naming.name_of("text"), naming.name_of("target"))
         self._read = naming
+        self._cuts: dict[Kind | None, Cuts] = {}
+        if self.split_column and naming.name_of(TIME) != NONE:
+            raise ValueError(
+                f"{TIME}: the column {split} gives the splits (`split`; --split {NONE} of make "
+                f"new), but {TIME} draws all three; leave one of them out"
+            )
         if not self.root.exists():
             home = "; write ~ out, since only a shell expands it" if path.startswith("~") else ""
             raise ValueError(f"path: no such file or folder: {path}{home}")
@@ -99,28 +109,43 @@ class Files(Source):
         for file in self.files:
             self._format(file)
 
+    @classmethod
+    def draws_test(cls, settings: Settings) -> bool:
+        return draws_test(settings)
+
     def check(self, kind: Kind | None) -> None:
         """Reads each file up to its first document or example."""
-        for file in self.each_file():
+        for file in self._with_cuts(kind):
             next(iter(file.texts() if kind is None else file.examples(kind)), None)
 
     def documents(self) -> Iterator[Document]:
-        for file in self.each_file():
+        for file in self._with_cuts(None):
             yield from file.documents()
 
     def parts(self) -> Iterator[Part]:
-        for file in self.each_file():
+        for file in self._with_cuts(None):
             yield from file.parts()
 
     def examples(self, kind: Kind) -> Iterator[Labelled]:
-        for file in self.each_file():
+        for file in self._with_cuts(kind):
             yield from file.examples(kind)
 
     def each_file(self) -> Iterator[SourceFile]:
         """Yields the files with the settings for reading them and the splits that are given."""
         given = frozenset(self.splits or self._splits_of_column)
-        self._read.check_group(given)
+        self._read.check_draw(given)
         return (replace(file, given=given) for file in self._files())
+
+    def _with_cuts(self, kind: Kind | None) -> Iterator[SourceFile]:
+        """Yields the files with the cuts between splits if they are drawn by time, for which the
+        times of all rows are read first."""
+        column = self._read.name_of(TIME)
+        if column == NONE:
+            return self.each_file()
+        if kind not in self._cuts:
+            times = (each for file in self.each_file() for each in file.times(kind))
+            self._cuts[kind] = cuts_of(times, column)
+        return (replace(file, cuts=self._cuts[kind]) for file in self.each_file())
 
     def _files(self) -> Iterator[SourceFile]:
         for path, split in self.files.items():

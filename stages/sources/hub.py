@@ -15,7 +15,7 @@ from stages.core.artifacts import Json
 from stages.core.components import Settings, unknown
 from stages.core.hub_names import COMMIT, ON_THE_HUB
 from stages.kinds._kind import Kind, Split
-from stages.sources._columns import NONE, SCHEMA, TEXT, Columns
+from stages.sources._columns import NONE, SCHEMA, TEXT, TIME, Columns, draws_test
 from stages.sources._source import (
     Document,
     Labelled,
@@ -25,6 +25,7 @@ from stages.sources._source import (
     sentences_of,
     text_parts,
 )
+from stages.sources._times import Cuts, cuts_of
 
 CARD = "README.md"
 SUFFIXES = ("parquet", "csv", "tsv", "jsonl", "json", "txt")
@@ -43,8 +44,9 @@ class Hub(Source):
 
     ``config`` is a configuration in the dataset's README.md or, if it lists none, a subfolder.
     ``train``, ``validation`` and ``test`` are the dataset's names of the splits; a split that is
-    ``none`` is drawn from train by a hash, as for files. The settings of columns and ``group`` are
-    those of files. A label that the dataset gives as a number is replaced by its name.
+    ``none`` is drawn from train by a hash, as for files. The settings of columns, ``group``,
+    ``time`` and ``split_seed`` are those of files. A label that the dataset gives as a number is
+    replaced by its name.
 
     Raises ValueError for data that cannot be loaded or read, and for a row that is no example.
     """
@@ -72,7 +74,8 @@ class Hub(Source):
         self.splits: dict[Split, str] = {
             split: name for split, name in named.items() if name != NONE
         }
-        naming.check_group(self.splits)
+        self._cuts: dict[Kind, Cuts] = {}
+        naming.check_draw(self.splits)
         _refuse_outside(config, "config: the files")
         if train == NONE:
             raise ValueError("train: name the dataset's split; the others can be drawn from it")
@@ -82,6 +85,10 @@ class Hub(Source):
             _refuse_no_folder(self.path, revision)
         else:
             _refuse_unpinned(dataset, revision, self.path)
+
+    @classmethod
+    def draws_test(cls, settings: Settings) -> bool:
+        return draws_test(settings)
 
     def versions(self) -> dict[str, str]:
         return {} if self.dataset == NONE else {self.dataset: self.revision}
@@ -114,6 +121,29 @@ class Hub(Source):
 
     def _examples(self, split: Split, kind: Kind) -> Iterator[Labelled]:
         name = self.splits[split]
+        for number, cells, place, row in self._rows(split, kind):
+            group, time = self._read.group_of(cells, place), self._read.time_of(cells, place)
+            if time is not None:
+                drawn = self._cuts_of(kind).split_of(time.value)
+            else:
+                key = kind.group_key(row) if group is None else group
+                drawn = drawn_from_train(split, key, self.splits, self._read.split_seed)
+            yield Labelled(f"{name}:{number}", drawn, row, group=group, time=time)
+
+    def _cuts_of(self, kind: Kind) -> Cuts:
+        """Returns the cuts between splits that are drawn by time. The times of all rows are read
+        first."""
+        if kind not in self._cuts:
+            rows = self._rows("train", kind)
+            times = ((self._read.time_of(cells, place), place) for _, cells, place, _ in rows)
+            known = ((time, place) for time, place in times if time is not None)
+            self._cuts[kind] = cuts_of(known, self._read.name_of(TIME))
+        return self._cuts[kind]
+
+    def _rows(self, split: Split, kind: Kind) -> Iterator[tuple[int, Json, str, Json]]:
+        """Yields the number, the cells, the place and the row of the kind of each record that the
+        settings do not leave out."""
+        name = self.splits[split]
         if name not in self._loaded:
             raise ValueError(
                 f"{split}: {self.title}: {unknown(name, list(self._loaded))}; {NONE} draws it "
@@ -126,10 +156,7 @@ class Hub(Source):
             place = f"{self.title} {name} row {number}"
             row = self._read.row(_named(cells, table.features, columns, place), kind, place)
             if row is not None:
-                group = self._read.group_of(cells, place)
-                key = kind.group_key(row) if group is None else group
-                drawn = drawn_from_train(split, key, self.splits)
-                yield Labelled(f"{name}:{number}", drawn, row, group=group)
+                yield number, cells, place, row
 
     @cached_property
     def _loaded(self) -> Mapping[str, Any]:

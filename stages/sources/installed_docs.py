@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from stages.core import paths
 from stages.core.code import syntax_hash
-from stages.core.components import unknown
+from stages.core.components import Settings, unknown
 from stages.kinds._kind import SPLITS, Kind
 from stages.sources import _docstrings, _prose, _sentences
 from stages.sources._annotations import ANNOTATIONS, File
@@ -78,6 +78,10 @@ class InstalledDocs(Source):
                 raise ValueError(f"packages: {package!r} is listed twice")
         self.packages, self.annotation = packages, annotation
         self._versions = {package: _version(package) for package in packages}
+
+    @classmethod
+    def draws_test(cls, settings: Settings) -> bool:
+        return True
 
     def versions(self) -> dict[str, str]:
         return self._versions

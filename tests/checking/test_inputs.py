@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from stages.core.artifacts import Json
 from tests.smoke import DELETED, Fault, faults_of, paths_of, smoke_with
 
 
@@ -102,3 +103,21 @@ def test_corpus_faults_of_what_a_corpus_is_decontaminated_against() -> None:
     source = {"name": "tasks", "path": "data/tasks", "tasks": ["tag"]}
     mix = {"source": source, "max_tokens": "all", "decontaminate_against": "tasks"}
     assert paths_of(smoke_with({"corpora.mix": mix})) == ["corpora.mix.decontaminate_against"]
+
+
+def test_faults_of_draws_of_the_same_rows_refuse_a_second_one(tmp_path: Path) -> None:
+    """An average over both would take them for independent."""
+    reviews = tmp_path / "reviews.csv"
+    reviews.write_text("text,label\n" + "".join(f"Text {i}.,{i % 2}\n" for i in range(300)))
+    source = {"name": "files", "path": str(reviews)}
+    entry = {"task": {"name": "classification"}, "num_train": "all", "num_validation": "all"}
+    entry |= {"num_test": "all", "seed": 1}
+
+    def faults(second: Json) -> list[Fault]:
+        tasks = {"tasks.tag": entry | {"source": source}, "tasks.section": entry | second}
+        return [f for f in faults_of(smoke_with(tasks)) if "split_seed" in f.path]
+
+    (fault,) = faults({"source": source | {"split_seed": 2}})
+    assert fault.path == "tasks.section.source.split_seed"
+    assert "tag has the same rows in another draw" in fault.message
+    assert faults({"source": source | {"split_seed": 2, "path": str(tmp_path)}}) == []

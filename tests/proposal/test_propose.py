@@ -8,7 +8,7 @@ import pytest
 
 from stages.checking.faults import find_faults
 from stages.core import paths
-from stages.core.artifacts import Json, read_jsonl
+from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.params import Params
 from stages.core.study_file import load
 from stages.kinds._kind import KINDS
@@ -68,6 +68,24 @@ def test_propose_draws_splits_by_a_group() -> None:
     assert not list(find_faults(params))
     with pytest.raises(ValueError, match="no column 'author'"):
         proposed("reviews.csv", group="author")
+
+
+def test_propose_draws_splits_by_time_and_says_that_it_could() -> None:
+    days = [f"{i % 28 + 1:02}/03/20{i // 2 % 20 + 1:02}" for i in range(NUM)]
+    rows = [(*row, day) for row, day in zip(texts(), days, strict=True)]
+    put("reviews.csv", table([("review", "stars", "day"), *rows]))
+    assert any("--time day draws the splits" in note for note in proposed("reviews.csv").notes)
+    with pytest.raises(ValueError, match=r"^reviews.csv line 2: day is '01/03/2001'.*--time-f"):
+        proposed("reviews.csv", time="day")
+    proposal = proposed("reviews.csv", time="day", time_format="%d/%m/%Y")
+    params = study_of(proposal)
+    assert params.tasks["reviews"].source["time_format"] == "%d/%m/%Y"
+    assert any("in the order of day, about 80/10/10" in note for note in proposal.notes)
+    assert not any("--time day draws" in note for note in proposal.notes)
+    prepare(params, "reviews")
+    last = read_json(paths.examples("reviews") / "task.json")["times"]["test"][1]
+    assert last.endswith("/2020")
+    assert not list(find_faults(params))
 
 
 def split_files() -> None:

@@ -3,7 +3,10 @@
 import csv
 import gzip
 import json
+import pickle
 from collections import Counter
+from datetime import date
+from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +17,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from stages.kinds._kind import KINDS
+from stages.core.artifacts import Json
+from stages.kinds._kind import KINDS, SPLITS
 from stages.sources._source import SOURCES, split_of
 from stages.sources.files import Files
 
@@ -132,6 +136,99 @@ def test_files_draw_all_rows_of_a_group_into_one_split_whatever_other_rows_there
     documents = source("reviews.csv", group="user").documents()
     examples_of = source("reviews.csv", group="user").examples(kind)
     assert [d.split for d in documents] == [e.split for e in examples_of]
+
+
+def write_days(name: str, days: range, header: str = "text,label,day") -> None:
+    """Writes a labelled row a day, in an order that is not that of the days."""
+    dates = [date.fromordinal(737000 + day) for day in days]
+    lines = [f"Review of {day}.,{'ab'[i % 2]},{day}" for i, day in enumerate(dates)]
+    write(name, "\n".join([header, *sorted(lines, key=lambda line: line[-2:] + line)]))
+
+
+def test_files_draw_splits_in_the_order_of_time_over_all_files() -> None:
+    write_days("f/late.csv", range(60, 100))
+    write_days("f/early.csv", range(60))
+    examples_of = list(source("f", time="day").examples(KINDS["classification"]))
+    days = {s: [e.time.shown for e in examples_of if e.time and e.split == s] for s in SPLITS}
+    assert {split: len(some) for split, some in days.items()} == {
+        "train": 80,
+        "validation": 10,
+        "test": 10,
+    }
+    assert max(days["train"]) < min(days["validation"])
+    assert max(days["validation"]) < min(days["test"])
+    texts = source("f", time="day")
+    by_time = [(d.id, d.split) for d in texts.documents()]
+    assert by_time == [(e.id, e.split) for e in examples_of]
+    parts = [pickle.loads(pickle.dumps(part)) for part in texts.parts()]  # as workers get them
+    assert by_time == [(d.id, d.split) for part in parts for d in part.documents()]
+
+
+def test_files_count_only_rows_that_are_read_in_splits_by_time() -> None:
+    """The latest rows often have no label yet."""
+    write_days("a.csv", range(50))
+    unlabelled = [f"New review {i}.,,{date.fromordinal(738000 + i)}" for i in range(200)]
+    timeless = ["No day.,a,"] * 3
+    lines = Path("a.csv").read_text().splitlines() + unlabelled + timeless
+    write("a.csv", "\n".join(lines))
+    read = source("a.csv", time="day", empty_cells="skip").examples(KINDS["classification"])
+    assert Counter(e.split for e in read) == {"train": 40, "validation": 5, "test": 5}
+    with pytest.raises(ValueError, match=r"^a.csv line \d+: label is empty; `empty_cells: skip`"):
+        rows("a.csv", time="day")
+
+
+@pytest.mark.parametrize(
+    ("line", "settings", "fault"),
+    [
+        ("No day.,a,,x", {}, "^a.csv line 12: day is empty; `empty_cells: skip`"),
+        ("A.,a,03/04/2020,x", {}, "^a.csv line 12: day is '03/04/2020', neither .*`time_format`"),
+        ("A.,a,2020,x", {}, "^a.csv line 12: day is '2020', a number, but a.csv line 2 has '2018"),
+        ("A.,a,2020-01-01T00:00Z,x", {}, "^a.csv line 12: .*, a time with an offset, but a.csv "),
+        ("", {"group": "user"}, "^time: splits are drawn .* group would have no effect"),
+        ("", {"split_seed": 2}, "^time: splits are drawn .* split_seed would have no effect"),
+        ("", {"split": "user"}, "source: time: the column user gives the splits .* leave one"),
+        ("", {"time": "label"}, "^a.csv line 2: label is 'a', neither"),
+        ("", {"time": "author"}, "^a.csv line 2: no column 'author'; there are: text"),
+        ("", {"time_format": "%d/%m"}, "time_format: .* has no year"),
+        ("", {"time": "none", "time_format": "%Y"}, "time_format: name the column, too"),
+    ],
+)
+def test_files_refuse_times_that_decide_no_split(line: str, settings: Json, fault: str) -> None:
+    days = [f"Text {i}.,{'ab'[i % 2]},2018-01-{i + 1:02},train" for i in range(10)]
+    write("a.csv", "\n".join(["text,label,day,user", *days, *([line] if line else [])]))
+    with pytest.raises(ValueError, match=fault):
+        rows("a.csv", **{"time": "day", **settings})
+
+
+def test_files_refuse_time_beside_given_splits_and_too_few_times() -> None:
+    write_days("f/a.csv", range(10))
+    write_days("f/b.csv", range(10, 20))
+    with pytest.raises(ValueError, match="^time: test is given, but time draws all three splits"):
+        rows("f", train="a.csv", test="b.csv", time="day")
+    assert len(rows("f", train="a.csv", time="day")) == 10
+    write_days("a.csv", range(2))
+    with pytest.raises(ValueError, match="^time: day has 2 different times, too few to draw"):
+        rows("a.csv", time="day")
+
+
+def test_files_draw_other_splits_with_each_split_seed() -> None:
+    write_users(300)
+    kind = KINDS["classification"]
+
+    def test_rows(**settings: Any) -> set[str]:
+        read = source("reviews.csv", **settings).examples(kind)
+        return {e.id for e in read if e.split == "test"}
+
+    draws = [test_rows(split_seed=seed) for seed in range(4)]
+    assert draws[0] == test_rows()
+    # Two independent draws of a tenth share about a tenth of their rows.
+    assert all(0.02 < len(a & b) / len(a) < 0.25 for a, b in combinations(draws, 2))
+    assert all(0.07 < len(draw) / 1200 < 0.13 for draw in draws)
+    of_users = source("reviews.csv", group="user", split_seed=1)
+    splits = {(e.group, e.split) for e in of_users.examples(kind)}
+    assert splits == {(f"user{i}", split_of(f"user{i}", 1)) for i in range(300)}
+    documents = source("reviews.csv", split_seed=1).documents()
+    assert {d.id for d in documents if d.split == "test"} == draws[1]
 
 
 def test_files_refuse_a_row_without_a_group_and_groups_without_a_draw() -> None:

@@ -129,6 +129,21 @@ def test_hub_draws_all_rows_of_a_group_into_one_split() -> None:
         source(path="folder", group="user")
 
 
+def test_hub_draws_splits_in_the_order_of_time() -> None:
+    lines = [f"text {i},{i % 2},{2000 + i * 7 % 20}" for i in range(200)]
+    Path("folder").mkdir()
+    Path("folder/train.csv").write_text("\n".join(["text,label,year", *lines]))
+    drawn: Json = {"path": "folder", "validation": "none", "test": "none", "time": "year"}
+    examples = [*source(**drawn).examples(KINDS["classification"])]
+    splits = {(e.time.shown, e.split) for e in examples if e.time}
+    expected = {**dict.fromkeys(range(2000, 2016), "train"), 2016: "validation"}
+    expected |= {2017: "validation", 2018: "test", 2019: "test"}
+    assert splits == {(str(year), split) for year, split in expected.items()}
+    assert [d.split for d in source(**drawn).documents()] == [e.split for e in examples]
+    with pytest.raises(ValueError, match="source: time: validation and test are given, but time"):
+        source(path="folder", time="year")
+
+
 def test_hub_reads_a_configuration_of_the_card_or_a_folder() -> None:
     write_csv("own/one/train.csv", "One.")
     write_csv("own/two/train.csv", "Two.")

@@ -8,6 +8,7 @@ from stages.evaluation.precision import narrowing
 from stages.evaluation.screening import ScreenedOut
 from stages.evaluation.statistics import AGREEING, POWER, PRETRAINING, ROWS, SINGLE
 from stages.findings.contrasts import Contrast
+from stages.findings.drawn_once import drawn_once
 from stages.findings.overlap import Overlap
 from stages.findings.results import Results
 from stages.findings.scores import Scores
@@ -22,6 +23,7 @@ def caveats(results: Results) -> list[str]:
         *_coverage(results.scores, results.contrasts),
         *_screening(results.params.finetune.screen, results.screened_out),
         *_tests(results),
+        *_splits(results),
         *_unequal_overlap(results.overlap, results.contrasts, results.scores),
         *_external_systems(results.scores),
         "Each seed draws its labelled rows from the train split of the task, unless the label "
@@ -70,6 +72,31 @@ def _coverage(scores: Scores, contrasts: Sequence[Contrast]) -> Iterator[str]:
             "Where all seeds agree in every test row, there is no interval, and their number "
             "supports no claim."
         )
+
+
+def _splits(results: Results) -> Iterator[str]:
+    """What the intervals do not cover of how splits were made."""
+    sources = {task: entry.source for task, entry in results.params.tasks.items()}
+    few = drawn_once(sources, results.tasks)
+    if few:
+        rows = ", ".join(f"`{task}` {number:,}" for task, number in few.items())
+        yield (
+            f"Few labelled rows, whose splits were drawn once ({rows}): the intervals cover the "
+            "drawing of test rows, but every trial learns from this one train split or a sample "
+            "of it. Another draw of the splits gives other scores and perhaps another order of "
+            "runs. `split_seed` of a source of files or of the hub makes another draw, in a study "
+            "of its own. Draws share rows, so they are not independent: the variance of the mean "
+            "of J draws is about (1/J + test rows / train rows) times the variance between draws, "
+            "not 1/J times (Nadeau and Bengio 2003)."
+        )
+    for task, about in results.tasks.items():
+        if times := about.get("times"):
+            first, last = times["test"]
+            yield (
+                f"The test rows of `{task}` are the latest, from {first} to {last}. The intervals "
+                "cover the drawing of rows of that period, not how scores change from one period "
+                "to the next."
+            )
 
 
 def _external_systems(scores: Scores) -> Iterator[str]:

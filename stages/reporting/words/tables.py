@@ -213,9 +213,11 @@ def _settings(component: Settings) -> str:
 def task_rows(tasks: Mapping[str, Json]) -> list[dict[str, str]]:
     """Returns the size of each task. Duplicates are rows that were removed because validation or
     test has the same input. If rows were kept although they share one text of a pair with a row of
-    a later split, their number is given too."""
+    a later split, their number is given too, and so are the times of splits that are drawn by
+    time."""
     shared = {key: task.get("share_a_text", {}) for key, task in tasks.items()}
     counted = any(any(numbers.values()) for numbers in shared.values())
+    timed = any("times" in task for task in tasks.values())
     return [
         {
             "task": key,
@@ -225,9 +227,15 @@ def task_rows(tasks: Mapping[str, Json]) -> list[dict[str, str]]:
             "duplicates removed": _by_split(task["duplicates_removed"]),
         }
         | ({"rows that share a text": _by_split(shared[key])} if counted else {})
+        | ({"splits by time": _by_time(task)} if timed else {})
         for key, task in tasks.items()
     ]
 
 
 def _by_split(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{split} {number:,}" for split, number in numbers.items())
+
+
+def _by_time(task: Json) -> str:
+    times = task.get("times", {})
+    return "; ".join(f"{split} {' to '.join(ends)}" for split, ends in times.items()) or DASH

@@ -1,0 +1,28 @@
+"""Tasks of few rows, whose results depend on a single draw of their splits."""
+
+from collections.abc import Mapping
+
+from stages.core.artifacts import Json
+from stages.core.components import Settings
+from stages.sources._source import SOURCES
+
+FEW_ROWS = 1_000  # labelled rows of all splits, below which the draw of the splits matters
+
+
+def drawn_once(sources: Mapping[str, Settings], tasks: Mapping[str, Json]) -> dict[str, int]:
+    """Returns the tasks with fewer than FEW_ROWS labelled rows whose test is a random draw of them,
+    with their numbers of rows.
+
+    ``sources`` are the settings of the tasks' sources, and ``tasks`` their ``task.json``.
+    """
+    rows = {task: sum(about["num_examples"].values()) for task, about in tasks.items()}
+    return {
+        task: number
+        for task, number in rows.items()
+        if number < FEW_ROWS and _draws_test(sources[task], f"tasks.{task}.source")
+    }
+
+
+def _draws_test(entry: Settings, where: str) -> bool:
+    source = SOURCES.find(str(entry["name"]), where=where)
+    return source.draws_test(SOURCES.settings(entry, where=where))
