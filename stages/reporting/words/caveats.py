@@ -140,11 +140,11 @@ def _tests(results: Results) -> Iterator[str]:
         before = sum(contrast.significant_before_correction for contrast in tested)
         after = sum(contrast.significant for contrast in tested)
         yield (
-            f"Tests come in two stages. First the {len(questions)} effects averaged over tasks: "
-            f"{sum(question.significant for question in questions)} are significant after Holm "
-            "correction for their number. Then the contrasts on single tasks of these, corrected "
-            f"together: {after} are significant. Of all {len(tested)} contrasts, {before} have an "
-            f"interval that excludes zero (at most about {alpha * len(tested):.0f} would if "
+            "Tests come in two stages. First the effects averaged over tasks, Holm-corrected for "
+            f"their number: {sum(question.significant for question in questions)} of "
+            f"{len(questions)} significant. Then the contrasts of these effects on single tasks, "
+            f"corrected together: {after} of {len(tested)} significant. The intervals of {before} "
+            f"contrasts exclude zero (those of at most about {alpha * len(tested):.0f} would if "
             f"nothing differed); the other {before - after} are marked "
             f"'{Verdict.BEFORE_CORRECTION.value}'."
         )

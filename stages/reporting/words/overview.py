@@ -47,10 +47,10 @@ def seeds(scores: Scores, contrasts: Sequence[Contrast], questions: Sequence[Que
         means = sum(question.significant for question in tested_questions)
         before = sum(contrast.significant_before_correction for contrast in tested)
         sentences.append(
-            f"Of {len(tested_questions):,} effects averaged over tasks {means:,} are significant "
-            f"after Holm correction; of {len(tested):,} contrasts on single tasks "
-            f"{sum(contrast.significant for contrast in tested):,} are, {before:,} before "
-            "correction."
+            f"Significant after Holm correction: {means:,} of {len(tested_questions):,} effects "
+            "averaged over tasks, and "
+            f"{sum(contrast.significant for contrast in tested):,} of {len(tested):,} contrasts on "
+            f"single tasks ({before:,} before correction)."
         )
     if once := sum(contrast.verdict is Verdict.ONE_SEED for contrast in contrasts):
         sentences.append(
