@@ -73,7 +73,8 @@ def main(plan: FinetunePlan, task: str) -> str:
         for key in checkpoints
     ]
     records.write(paths.TIMINGS / "estimates" / f"{task}.csv", EstimateCostRecord, durations)
-    return f"{sum(map(len, outcomes.values())):,} trials of {len(plan.runs)} runs"
+    num_trials = {key: len(trials) for key, trials in outcomes.items() if trials}
+    return f"{sum(num_trials.values()):,} trials of {len({key.run for key in num_trials})} runs"
 
 
 def skipped_methods(plan: FinetunePlan, run: str, task: str) -> list[records.SkippedMethod]:

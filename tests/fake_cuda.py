@@ -195,6 +195,8 @@ def install() -> None:
         (torch.cuda, "_lazy_init", lambda: None),
         (torch.cuda, "is_bf16_supported", lambda **_: True),
         (torch.cuda, "is_available", lambda: True),
+        (torch.cuda, "get_device_capability", lambda *_: (9, 0)),
+        (torch.backends.cuda, "is_flash_attention_available", lambda: True),
         (torch.cuda, "manual_seed", lambda seed: None),
         (nn.Module, "to", moved),
         (Tensor, "pin_memory", pinned),

@@ -68,7 +68,7 @@ def _draw_faults(tasks: Mapping[str, Task]) -> Iterator[str]:
         if len(seeds) == 2 and without_seed(task) == without_seed(other):
             yield (
                 f"tasks.{second}.source.{SPLIT_SEED}: {first} has the same rows in another draw; "
-                "an average over tasks would take them for independent, so give each draw a study "
+                "an average over tasks would treat them as independent, so give each draw a study "
                 "of its own"
             )
 

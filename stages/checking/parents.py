@@ -108,15 +108,15 @@ def _differences(parent: RunOutline, child: RunOutline) -> dict[str, tuple[objec
 
 
 def _mask_faults(child: RunOutline, parent: RunOutline) -> Iterator[str]:
-    """Yields the fault of a run that reads in other directions than its parent with biases that
-    were learnt for the parent's directions."""
+    """Yields a fault if a run with relative positions changes its parent's attention mask, for
+    which the biases of the positions were learnt."""
     if child.backbone is None or name_of(parent.run.model) not in child.backbone.starts_from:
         return
     if child.run.model.get("positions") == "relative":
         yield (
-            f"{child.where}.parent: {parent.key} is another architecture, and its relative "
-            "positions count distances to earlier tokens only where those of an encoder count both "
-            "directions; use other positions in both runs"
+            f"{child.where}.parent: {parent.key} has another attention mask, and relative "
+            "positions are learnt for one mask: those of a decoder count distances to earlier "
+            "tokens only, those of an encoder in both directions; use other positions in both runs"
         )
 
 

@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     add("--split", metavar="NAME", help="the column that names splits; none if none does")
     add("--group", metavar="NAME", help="the column whose equal values are in one split: a user")
     add("--time", metavar="NAME", help="the column of times: train is earliest, test latest")
-    add("--time-format", metavar="FORMAT", help="of these times, such as %%d/%%m/%%Y")
+    add("--time-format", metavar="FORMAT", help="the form of these times, such as %%d/%%m/%%Y")
     add("--first-choice", choices=("0", "1", "A"), help="what the first choice is called")
     for split in SPLITS:
         add(f"--{split}", metavar="FILE", action="append", default=[], help="in the folder DATA")

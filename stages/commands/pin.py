@@ -44,8 +44,8 @@ class Entry:
         return None if value == NONE else value
 
     def edit(self, commit: str) -> tuple[int, int, str]:
-        """Returns the part of the file, and the text that replaces it: the commit in place of the
-        revision, or after the name."""
+        """Returns where a part of the file begins and ends, and the text that replaces it: the
+        commit, in place of the revision or after the name."""
         if self.revision:
             begin, end = self.revision.start_mark.index, self.revision.end_mark.index
             return begin, end, _written(commit)
@@ -82,7 +82,7 @@ def pin(study: Path) -> None:
     if faults:
         raise ValueError("\n".join(faults))
     if edits:
-        for begin, end, new in sorted(edits, reverse=True):  # from the end, so that places hold
+        for begin, end, new in sorted(edits, reverse=True):  # from the end: earlier positions hold
             text = text[:begin] + new + text[end:]
         _refuse_damage(text, commits)
         with replacing(study) as path:

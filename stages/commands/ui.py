@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def exit_of(number: int) -> SystemExit:
-    """Returns the end of this process by a signal."""
+    """Returns what a signal raises: SystemExit with 0 after Ctrl-C, else with 128 + its number."""
     return SystemExit(0 if number == signal.SIGINT else 128 + number)
 
 

@@ -49,7 +49,7 @@ def end_by_signals(error: Callable[[int], BaseException]) -> None:
     ends. Signals that are ignored (by ``nohup``) stay ignored."""
 
     def end(number: int, frame: object) -> None:
-        for other in SIGNALS:  # one is enough: another would break off the clean-up
+        for other in SIGNALS:  # a second one must not interrupt the clean-up
             signal.signal(other, signal.SIG_IGN)
         raise error(number)
 

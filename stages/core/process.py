@@ -37,8 +37,9 @@ def run_stage(
 ) -> None:
     """Runs a stage file: parses its positional ``names``, reads its plan, which is of ``kind``,
     calls ``main(plan, *keys)`` and exits with 2 on a user's mistake. ``main`` may return one line
-    of words, what came, which is printed. ``number`` is the name and the help of an option with a
-    whole number. ``main`` gets the number as a keyword argument, None if the option is not given.
+    that says what the stage produced; it is printed at the end. ``number`` is the name and the help
+    of an option with a whole number. ``main`` gets the number as a keyword argument, None if the
+    option is not given.
 
     ``rank(plan)`` returns the rank of this process among the processes of the stage, or None if
     others have done its work. The process of rank 0 takes the lock for all.
@@ -90,7 +91,7 @@ def _parser(
 
 def _locked(main: Callable[[], str | None], stage: str, keys: list[str], purpose: str = "") -> None:
     """Runs a stage while it holds the stage's lock, and records how long it took. With a
-    ``purpose`` it prints that first, and in the end the time and what came.
+    ``purpose`` it prints that first, and at the end the time and the result.
 
     Raises ValueError if another process holds the lock for too long.
     """

@@ -164,5 +164,8 @@ def advice_on(row: str) -> str:
 def is_comment(line: str, cells: list[str], columns: list[str] | None) -> bool:
     """Whether a line before a sentence is a comment. The word `#` in a line with all columns is not
     a comment."""
-    is_word = columns is not None and len(cells) == len(columns) and " " not in cells[0]
+    if columns is None:
+        return bool(_COMMENT.match(line)) or line.startswith("# ")
+    has_all = len(cells) >= len(columns) and not any(map(str.strip, cells[len(columns) :]))
+    is_word = has_all and " " not in cells[0]
     return bool(_COMMENT.match(line)) or (line.startswith(("# ", "#\t")) and not is_word)

@@ -26,9 +26,9 @@ def narrowing(
     finetuning: str,
     per: str,
 ) -> list[str]:
-    """Returns a sentence on how much narrower the intervals of ``undecided`` contrasts would be
-    with twice as many units of one source of chance in the whole study, and what these cost. Empty
-    if all contrasts are decided.
+    """Returns, in a list, a sentence on how much narrower the intervals of ``undecided`` contrasts
+    would be if the whole study had twice as many units of one source of chance, and on what that
+    would cost. The list is empty if all contrasts are decided.
 
     ``undecided`` are the rows of contrasts.csv that have a verdict and are not significant.
     ``trials`` are the rows of trials.csv or costs.csv, whose columns ``pretraining`` (equal in all
@@ -41,7 +41,7 @@ def narrowing(
     by_checkpoint = {
         (row["run"], row["pretrain_seed"]): _number(row[pretraining]) for row in trials
     }
-    costs: dict[Source, float] = {  # of test rows only their prediction
+    costs: dict[Source, float] = {  # test rows cost only their prediction
         "pretraining seeds": sum(by_checkpoint.values()) + tuned,
         "fine-tuning seeds": tuned,
     }

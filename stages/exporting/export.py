@@ -62,10 +62,10 @@ HEAD_AND_TAIL = (
     "The tokenizer cuts their end: shorten them yourself."
 )
 WINDOWS = (
-    "It has read texts of more than {max_tokens} tokens in windows of so many that share half of "
-    "their tokens with the next one, or in {most_windows} of them at even distances if there are "
-    "more. The logits of a text are the mean of those of its windows. The tokenizer cuts the end "
-    "of texts: make the windows yourself."
+    "It has read texts of more than {max_tokens} tokens in windows of {max_tokens} tokens, each of "
+    "which shares half of its tokens with the next one; of a text with more than {most_windows} "
+    "windows it has read {most_windows}, at even distances. The logits of a text are the mean of "
+    "the logits of its windows. The tokenizer cuts the end of texts: make the windows yourself."
 )
 LONG_TEXTS = {"cut": "", "head_tail": HEAD_AND_TAIL, "windows": WINDOWS}
 PIPELINES = {

@@ -20,7 +20,7 @@ from stages.text.tokenizer import TaskTokenizer
 # times this, so small that tanh is linear to float32's precision (its error is x^3 / 3), and the
 # classifier's weight is divided by it: a power of two, which rounds nothing.
 POOLER_SCALE = 2.0**-12
-CLASSIFIERS = ("classifier", "score")  # as encoders and most decoders name the layer of labels
+CLASSIFIERS = ("classifier", "score")  # what transformers calls the layer that gives labels
 
 
 @torch.no_grad()

@@ -169,7 +169,7 @@ def pretraining_flops(trials: Trials) -> dict[RunKey, float]:
 
 def mean_ranks(merits: Sequence[Mapping[RunKey, float]]) -> dict[RunKey, float]:
     """Returns the mean over tasks of the rank of each checkpoint that all tasks have, 1 for the
-    worst; ties share their mean rank. ``merits`` has the scores of one task each, larger is better.
+    worst; ties share their mean rank. Each of ``merits`` has one task's scores; larger is better.
     """
     shared = [key for key in merits[0] if all(key in of_task for of_task in merits)]
     ranks = [rankdata([of_task[key] for key in shared]) for of_task in merits]

@@ -110,7 +110,7 @@ class Column:
 
     @property
     def are_times(self) -> bool:
-        """Whether the cells are days or times, not all the same."""
+        """Whether the cells are days or times, of which at least three differ."""
         some = self.values[:LOOKED_AT]
         return self.distinct > 2 and bool(some.str.fullmatch(DAY).mean() > MOST_NUMBERS)
 

@@ -155,8 +155,10 @@ class TextWithLabels(Kind):
             return []
         if isinstance(value, str):
             inner = value.strip()
-            if inner[:1] + inner[-1:] in ("[]", "{}", "<>"):
-                inner = inner[1:-1]  # [joy, fear], a set of Postgres, tags of Stack Overflow
+            # [joy, fear], a set of Postgres, and tags of Stack Overflow; <NA> alone is no label
+            brackets = {"[]", "{}", "<>"} if self.label_separator == "><" else {"[]", "{}"}
+            if inner[:1] + inner[-1:] in brackets:
+                inner = inner[1:-1]
             separator = None if self.label_separator == " " else self.label_separator
             parts = [part for part in inner.split(separator) if part.strip()]
             structure = structure_of(value)

@@ -183,6 +183,7 @@ class _Candidate:
     first: int  # the tokens from here on are scored
     num_cut: int = 0  # tokens of the prompt that were left out
     num_windows: ClassVar[int] = 1
+    num_repeated: ClassVar[int] = 0
 
     @property
     def key(self) -> bytes:

@@ -18,9 +18,9 @@ WRITTEN_OUT = 512  # tokens of a row; the logits of longer rows would take most 
 
 @dataclass(frozen=True)
 class Documents:
-    """What a mask says, for a GPU: a token attends to its own document and, if ``causal``, only to
-    itself and to earlier tokens. It takes no memory of T x S numbers, and no time for the pairs of
-    tokens that a mask forbids."""
+    """The documents of a batch, in place of a mask on a GPU. A token attends to its own document
+    and, if ``causal``, only to itself and to earlier tokens of it. No T x S numbers are stored, and
+    pairs of tokens that a mask would forbid take no time."""
 
     starts: Int[Tensor, " N"]  # ``document_starts`` of the batch
     longest: int  # an upper bound of the length of a document

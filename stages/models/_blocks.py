@@ -105,8 +105,9 @@ class Stack(nn.Module):
         return sum(2 if block.cross_attention is None else 3 for block in self.blocks)
 
     def takes_documents(self, x: Float[Tensor, "B T D"]) -> bool:
-        """Returns whether the flash kernels can compute the attention of ``x``. They have neither
-        relative positions nor learnt keys, and compute in 16 bits, for heads of some widths."""
+        """Returns whether the flash kernels can compute the attention of ``x``. They
+        support neither relative positions nor learnt keys, and need 16-bit numbers and heads of
+        some widths."""
         attentions = [block.attention for block in self.blocks if isinstance(block, Block)]
         return (
             torch.is_autocast_enabled(x.device.type)

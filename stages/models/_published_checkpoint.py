@@ -182,8 +182,9 @@ def refuse_reading_further(
 ) -> None:
     """Raises ValueError for a model whose states of a text depend on what follows the text: of a
     decoder on later tokens (XLNet, which reads in both directions), of another model on padding,
-    so that a prediction would depend on the other texts of its batch (FNet, ConvBERT). Refuses
-    states of another width than those between the blocks as well (OPT with 350 million weights)."""
+    so that a prediction would depend on the other texts of its batch (FNet, ConvBERT). Also
+    raises it if the last states have another width than those between the blocks (OPT with 350
+    million weights)."""
     kind, is_decoder = config.model_type, architecture_of(config) == "decoder"
     ids = torch.from_numpy(np.resize(regular_ids[: 2 * PROBED], (1, 2 * PROBED)))
     mask = torch.ones_like(ids)
@@ -198,8 +199,8 @@ def refuse_reading_further(
         raise ValueError(f"path: a {kind!r} cannot read a text: {line_of(error)}") from None
     if alone.shape[-1] != config.hidden_size:
         raise ValueError(
-            f"path: a {kind!r} whose states have {alone.shape[-1]} numbers, and its blocks "
-            f"{config.hidden_size} (config.json), is not supported; choose another size of it"
+            f"path: the states of this {kind!r} have {alone.shape[-1]} numbers, but its blocks "
+            f"{config.hidden_size} (config.json), which is not supported; choose another size"
         )
     difference = float((followed - alone).abs().max() / alone.abs().max())
     if difference <= TOLERANCE:

@@ -355,7 +355,7 @@ def _examined(folder: Path) -> int:
 def _giving(module: PublishedModel, states: Float[Tensor, "1 N D"]) -> Iterator[None]:
     """Make a module of transformers return these states for any input.
 
-    Raises ValueError if nothing has called the module, so that other states were used.
+    Raises ValueError if the module was not called, because the model then used other states.
     """
     output = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=states)
     calls = []
@@ -371,6 +371,6 @@ def _giving(module: PublishedModel, states: Float[Tensor, "1 N D"]) -> Iterator[
         del module.forward
     if not calls:
         raise ValueError(
-            f"path: a {module.config.model_type!r} cannot compute logits from states here: its "
-            f"head does not read its {type(module).__name__}"
+            f"path: logits of a {module.config.model_type!r} cannot be computed from its states "
+            f"here: its head does not call its {type(module).__name__}"
         )

@@ -53,7 +53,7 @@ class Finetuning:
     d_model: int | None = None
     shares: list[float] = field(default_factory=list)  # of the work, by group of trials
     text_tokens: float | None = None  # mean of a text, or of a window of it, with padding
-    longest_text: int | None = None  # in tokens; of a text that is read in windows, of a window
+    longest_text: int | None = None  # in tokens; the longest window of texts read in windows
     num_steps: int | None = None  # None if nothing is trained by steps
     tokens: int | None = None
     flops: int | None = None
@@ -98,7 +98,7 @@ def finetunings(
 
 
 def _fits(finetune: Finetune, method: str, task: str, backbone: Backbone | None) -> bool:
-    """Whether a run can be adapted to a component of tasks."""
+    """Returns whether the method can adapt the run's model to the kind of task."""
     if backbone is None:  # not downloaded, so assumed to fit
         return True
     kind: type[TaskComponent] = TASKS.find(task, where="")

@@ -33,10 +33,10 @@ RATINGS = 4  # fewest different whole numbers that may be a scale
 MOST_JOINED = 1 / 3  # share of values with a separator, above which a cell may have several labels
 NUM_HOT = 3  # fewest columns of 0 and 1 that are labels, not one label and features
 SEPARATORS = ("|", ";", ",")  # between the labels of a cell; the last is the source's default
-# Other signs between labels, and the least share of labels that recur in several combinations if
-# the sign is more likely one between labels than one inside a name. Stack Overflow has <a><b>.
+# Other signs that may separate labels in a cell. A sign does so if at least this share of the parts
+# recurs in several cells; otherwise it belongs to a name. Stack Overflow writes <a><b>.
 JOINTS = {"><": 0.0, "/": 0.5, "+": 0.5, "&": 0.5, "#": 0.5, " and ": 0.5, " ": 1.0}
-JOINTS |= dict.fromkeys((":", "_", "-"), None)  # only between labels that are also alone
+JOINTS |= dict.fromkeys((":", "_", "-"), None)  # separate only labels that also occur alone
 TARGETS = {"target", "tgt", "summary", "translation", "highlights", "output", "answer"}
 SPLITTING = {"split", "splits", "fold", "folds", "subset", "partition", "set", "usage"}
 SPLITTING |= {f"is_{split}" for split in ("train", "dev", "valid", "test")}
@@ -111,7 +111,7 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
         name_them = " ".join(f"{flag_of(role)} NAME" for role in missing)
         num_texts = sum(column.is_text for column in free.values())
         if missing == ["text"] and "text_pair" in kind.optional and num_texts > 1:
-            name_them += ", and of a pair of texts --text-pair NAME"
+            name_them += ", and for a pair of texts also --text-pair NAME"
         needed = f"{kind.name} needs {' and '.join(missing)}, which no column clearly is"
         raise _unclear(f"{place}: {needed}; name it: {name_them}", columns)
     odd = (c for c in free.values() if c.are_structures and words_of_name(c.name) & STRUCTURED)
@@ -201,8 +201,8 @@ def note_times(columns: Columns, settings: Json, notes: list[str]) -> None:
     """Adds to ``notes`` which column has times, if splits could be drawn by it."""
     if settings.keys().isdisjoint({"split", GROUP, TIME}):
         notes += [
-            f"{name} has days or times: --time {name} draws the splits in their order, so that the "
-            "test comes after train."
+            f"{name} has days or times: --time {name} draws the splits in their order, so that "
+            "test rows are later than train rows."
             for name in [name for name, column in columns.items() if column.are_times][:1]
         ]
 
@@ -258,7 +258,7 @@ def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
     elif joint:
         kinds = "multi_label"
         example = next(value for value in target.values if len(_parts(value, joint)) > 1)
-        between = f" between {joint!r}, such as {example!r}"
+        between = f" separated by {joint!r}, such as {example!r}"
     else:
         parts = target.values[target.values.str.contains(r"[|;,]")].str.split(r"\s*[|;,]\s*")
         are_short = parts.explode().str.split().str.len().mean() <= TEXT_WORDS
@@ -281,8 +281,8 @@ def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
 def _joint_of(values: Iterable[str]) -> str | None:
     """Returns the sign between the labels of a cell, such as / of joy/fear, or None.
 
-    Labels are joined if those of one cell are also alone, or if they recur in several combinations
-    and in no fixed order, unlike ``very good`` and ``Home/Garden``.
+    A sign separates labels if all labels of one cell also occur alone in other cells, or if labels
+    recur in several combinations and in no fixed order, unlike ``very good`` and ``Home/Garden``.
     """
     for joint, least in JOINTS.items():
         cells = [_parts(value, joint) for value in values]

@@ -32,16 +32,16 @@ WORD_AND_TAG = (
     "words written word{0}tag; "
     "sed -E 's/ *$/\\n/; s/ +/\\n/g' FILE | sed 's|\\(.*\\){0}|\\1\\t|' > NEW.conll"
 )
-# What a file holds whose first line is neither of a table, nor JSON, nor a word with its tag.
+# What a file is, by a pattern of its first line, if it is no table, no JSON and no words with tags.
 LINES = {
-    r"__label__[^\s,]+ +[^\s,]": "fastText's lines; "
+    r"__label__[^\s,]+ +[^\s,]": "a file of fastText, which this command converts: "
     rf"sed -E ':a; s/^(__label__[^ ]+) +__label__/\1,/; ta; s/^__label__([^ ]+) +/\1\t/' {NAMED}",
-    r"[A-Z]{3,5}:[a-z]+ \S": rf"TREC's lines of a label and a text; sed 's/ /\t/' {NAMED}",
-    r"\(\d \S.*\)\s*$": "SST's trees; of whole sentences "
+    r"[A-Z]{3,5}:[a-z]+ \S": rf"a file of TREC, which this command converts: sed 's/ /\t/' {NAMED}",
+    r"\(\d \S.*\)\s*$": "a file of SST's trees; this command keeps whole sentences: "
     rf"sed -E 's/^\(([0-4]) */\1\t/; s/\([0-4] //g; s/\)//g' {NAMED}",
     r"(\S+/\S+ +){2,}\S+/\S+\s*$": WORD_AND_TAG.format("/"),
     r"(\S+_\S+ +){2,}\S+_\S+\s*$": WORD_AND_TAG.format("_"),
-    r"[-+]?\d+ (\d+:\S+\s*)+$": "LIBSVM's numbers of features, not texts",
+    r"[-+]?\d+ (\d+:\S+\s*)+$": "a file of LIBSVM, which has numbers of features and no texts",
     r'"[^"]*"( "[^"]*")+\s*$': "a table of R; write.csv(x, FILE, row.names = FALSE) writes csv",
     r"(?i)(insert into|create table|-- (mysql|postgresql))": "SQL; export the table as csv",
     r"<(\?xml|!doctype|html)": "XML or HTML; write the texts and labels to a csv file",

@@ -24,7 +24,7 @@ FIRST = 10  # files of a folder that are shown, or looked at
 LOOKED_AT = 500  # rows that indicate the delimiter and the header
 LONG_WORDS, LONG_LETTERS = 8, 60  # a longer cell is not the name of a column
 LEAST_SENTENCES, LONG_SENTENCE = 3, 60  # number; words
-WORDS_PER_TOKEN = 1.5  # least mean of the cells of a table of texts
+WORDS_PER_TOKEN = 1.5  # the cells of a table of texts have more words on average
 SENTENCES = 50  # of a conll file, to see which of its columns hold only a sign
 
 
@@ -218,12 +218,12 @@ def _why_other_format(file: SourceFile, rows: list[list[str]]) -> str:
     quoted = [cell[1:-1] for cell in cells if len(cell) > 1 and cell[0] == cell[-1] == '"']
     is_quoted = len(rows[0]) > 1 and all(cell[:1] == cell[-1:] == '"' for cell in rows[0])
     if file.format == "tsv" and (is_quoted or any('""' in cell for cell in quoted)):
-        return "cells are in quotation marks; --format csv --delimiter tab reads them without"
+        return "cells are in quotation marks, which --format csv --delimiter tab removes"
     blank = rows[1:-1].count([])
     is_words = sum(len(cell.split()) for cell in cells) < WORDS_PER_TOKEN * len(cells)
     if blank >= LEAST_SENTENCES and blank * LONG_SENTENCE > len(rows) and is_words:
         with_tabs = " (with tabs instead of commas)" if file.format == "csv" else ""
-        return f"blank lines part it as sentences; --format conll{with_tabs} reads words and tags"
+        return f"blank lines separate sentences; --format conll{with_tabs} reads words and tags"
     return ""
 
 

@@ -206,7 +206,8 @@ def _table(
     """Yields the rows of a csv or tsv file; without ``columns`` the first row names them.
 
     Excel's first line ``sep=;`` gives the delimiter if the setting does not. A row that repeats
-    the header, as in joined files, is left out. Cells beyond the columns may be empty.
+    the header, as in joined files, is left out, and so are rows of empty cells at the end, as
+    spreadsheets write them. Cells beyond the columns may be empty.
     """
     csv.field_size_limit(sys.maxsize)
     raw: list[str] = []  # the lines of the row
@@ -215,6 +216,7 @@ def _table(
     reader = csv.reader((raw.append(text) or text for text in texts), delimiter=sign, **form)
     skipped = int(first is not None)
     begin = 1 + skipped
+    empty: list[Record] = []  # rows of empty cells that may be the last ones
     try:
         for cells in reader:
             if begin < 4 and _is_rule(cells):
@@ -225,11 +227,14 @@ def _table(
                 )
             if columns is None:
                 columns = _names(cells, begin)
-            elif any(map(str.strip, cells)) and not repeats_header(cells, columns):
+            elif cells and not repeats_header(cells, columns):
                 if len(cells) < len(columns) or any(map(str.strip, cells[len(columns) :])):
                     advice = advice_on("".join(raw))
                     raise Fault(f"line {begin}", f"{_unequal(cells, columns)}{advice}")
-                yield _on_line(begin, dict(zip(columns, cells, strict=False)))
+                empty.append(_on_line(begin, dict(zip(columns, cells, strict=False))))
+                if any(map(str.strip, cells)):
+                    yield from empty
+                    empty.clear()
             begin = reader.line_num + 1 + skipped
             raw.clear()
     except csv.Error as error:
@@ -251,7 +256,7 @@ def _names(cells: list[str], line: int) -> list[str]:
     names = [cell if cell.strip() else f"Unnamed: {i}" for i, cell in enumerate(cells)]
     for name in names:
         if names.count(name) > 1:
-            hint = "if the line names none, give their names: `columns: [...]`"
+            hint = "if this line has no names of columns, give them: `columns: [...]`"
             raise Fault(f"line {line}", f"two columns have the name {name!r}; {hint}")
     if len(names) == 1 and (odd := [sign for sign in ";\t|" if sign in names[0]]):
         raise Fault(
@@ -265,7 +270,7 @@ def _names(cells: list[str], line: int) -> list[str]:
 def _unequal(cells: list[str], columns: list[str]) -> str:
     last = "; the last one is empty" if cells and not cells[-1] else ""
     if len(cells) == len(columns) + 1 and cells[0] == "1":
-        last = "; the first may be a name of R's: row.names = FALSE leaves it out"
+        last = "; the first may be R's name of the row: row.names = FALSE leaves it out"
     return f"{len(cells)} cells, but {len(columns)} columns: {', '.join(columns)}{last}"
 
 

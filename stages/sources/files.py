@@ -114,9 +114,13 @@ class Files(Source):
         return draws_test(settings)
 
     def check(self, kind: Kind | None) -> None:
-        """Reads each file up to its first document or example."""
-        for file in self._with_cuts(kind):
-            next(iter(file.texts() if kind is None else file.examples(kind)), None)
+        """Reads each file up to its first document or example, or to its first time if splits are
+        drawn by time."""
+        for file in self.each_file():
+            if self._read.name_of(TIME) != NONE:
+                next(file.times(kind), None)
+            else:
+                next(iter(file.texts() if kind is None else file.examples(kind)), None)
 
     def documents(self) -> Iterator[Document]:
         for file in self._with_cuts(None):

@@ -37,8 +37,8 @@ class PooledTask(Task):
     ``long_texts: windows`` reads all of a text in windows, each of which shares half of its tokens
     with the next one. The logits of a text are the mean of the logits of its windows, in training
     as in prediction, so a text has one label and one loss. Of a pair, the longer text is read in
-    windows, each with as much of the shorter text as ``cut`` reads. A text of more than
-    ``MOST_WINDOWS`` windows is read in so many of them at even distances.
+    windows, each with as much of the shorter text as ``cut`` reads. Of a text
+    with more than ``MOST_WINDOWS`` windows only this number is read, at even distances.
     """
 
     num_outputs = 1
@@ -126,7 +126,7 @@ class PooledTask(Task):
         shares = _shares(texts, wrapped)
         longest = max(range(len(texts)), key=lambda i: (len(texts[i]), i))
         room, length = shares[longest], len(texts[longest])
-        # A step of half a window, rounded down: every second window leaves no gap.
+        # Half a window, rounded down, so that even every second window would leave no gap.
         starts = _few(window_starts(length, room, overlap=room - max(room // 2, 1)))
         parts = [each[:share] for each, share in zip(texts, shares, strict=True)]
         is_read, windows = np.zeros(length, dtype=bool), list[Example]()
@@ -146,7 +146,15 @@ class PooledTask(Task):
         # ``wrapped`` has ``room`` tokens of the longest text, and the windows may have more.
         num_cut = wrapped.num_cut - (int(is_read.sum()) - room)
         tokens = np.concatenate([window.tokens for window in windows])
-        return Example(row["id"], tokens, label, num_cut=num_cut, windows=tuple(windows))
+        num_repeated = len(tokens) - (len(wrapped.ids) + wrapped.num_cut - num_cut)
+        return Example(
+            row["id"],
+            tokens,
+            label,
+            num_cut=num_cut,
+            num_repeated=num_repeated,
+            windows=tuple(windows),
+        )
 
     def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
         """Returns one padded row per window, with the windows of a text next to each other."""
@@ -218,8 +226,8 @@ def _shares(texts: Sequence[Sequence[int]], wrapped: Wrapped) -> list[int]:
 
 
 def _few(starts: Sequence[int]) -> Sequence[int]:
-    """Returns MOST_WINDOWS starts at even distances, the first and the last among them, or all if
-    there are fewer."""
+    """Returns MOST_WINDOWS starts at even distances, the first and the last among them, or all
+    if there are no more."""
     if len(starts) <= MOST_WINDOWS:
         return starts
     return [starts[i * (len(starts) - 1) // (MOST_WINDOWS - 1)] for i in range(MOST_WINDOWS)]

@@ -34,8 +34,9 @@ class Example:
     offsets: np.ndarray | None = None  # int64 [T, 2]: the (begin, end) of each token's characters
     window: int = 0  # number of the example among the examples of its row, from 0
     num_cut: int = 0  # number of the row's tokens that are in no example
+    num_repeated: int = 0  # tokens that several windows share, and marks of further windows
     weights: np.ndarray | None = None  # float64: of the labels in the loss; None: all 1
-    # The windows of a text that is read in several and has one label; ``tokens`` are those of all.
+    # The windows of a text that is read in several but has one label; ``tokens`` joins theirs.
     windows: "tuple[Example, ...]" = ()
 
     @property

@@ -9,10 +9,12 @@ Legend of the letters in shapes, here and everywhere in ``stages/``:
        a row                    P  pairs of texts of a row
     R  rows of the task whose   L  tokens of the longest span
        choices or windows are   W  windows of a text
-       rows of a batch
+       rows of a batch          N  starts of documents
+                                E  of decoder documents
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -48,25 +50,32 @@ class Batch:
     pair_positions: Int[Tensor, "B P"] | None = None  # the first token of each pair
     pair_labels: Int[Tensor, "B P"] | None = None  # 0: a true pair, 1: an altered one
     example_ids: list[str] = field(default_factory=list)
-    # Of a batch on a GPU: see ``document_starts``
+    # Where documents start, as ``document_starts`` returns it; only of a batch on a GPU.
     document_starts: Int[Tensor, " N"] | None = None
     decoder_document_starts: Int[Tensor, " E"] | None = None
 
     def to(self, device: torch.device) -> "Batch":
         """Returns the batch on ``device``, or itself if it is already there. A process has one
-        device of a kind. On a GPU the batch also has the starts of its documents, which are counted
-        here because the host would wait for a GPU to count them."""
+        device of a kind. On a GPU with flash kernels the batch also has the starts of its
+        documents, which are counted here because the host would wait for a GPU to count them."""
         if self.input_ids.device.type == device.type:
             return self
         tensors = {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
         if device.type == "cuda":
-            for side in ("document", "decoder_document"):
+            for side in ("document", "decoder_document") if _has_flash_kernels() else ():
                 ids = tensors.get(f"{side}_ids")
                 if ids is not None and (starts := document_starts(ids)) is not None:
                     tensors[f"{side}_starts"] = starts
             # The host waits for copies of memory that is not pinned.
             tensors = {k: v.pin_memory() for k, v in tensors.items()}
         return replace(self, **{k: v.to(device, non_blocking=True) for k, v in tensors.items()})
+
+
+@cache
+def _has_flash_kernels() -> bool:
+    """Returns whether the GPU of this process has torch's flash kernels: Ampere or later."""
+    is_built = torch.backends.cuda.is_flash_attention_available()
+    return is_built and torch.cuda.get_device_capability() >= (8, 0)
 
 
 def document_starts(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, " N"] | None:

@@ -90,7 +90,7 @@ class PublishedTokenizer(TaskTokenizer):
 
         It is a blank where the token of a word includes the blank before it, as in all byte-level
         tokenizers and in Gemma's, and "" where no token does (WordPiece) or where the tokenizer
-        adds the blank itself (sentencepiece). The setting ``add_prefix_space`` does not serve: the
+        adds the blank itself (sentencepiece). The setting ``add_prefix_space`` does not help: the
         tokenizers of ModernBERT, Llama 3 and Gemma ignore it, and Qwen's adds a blank before each
         part of a word.
         """

@@ -54,8 +54,8 @@ def save_weights(
 def load_weights(
     model: nn.Module, path: Path, *, trained_only: bool = False, own_parts: Iterable[str] = ()
 ) -> None:
-    """Load what ``save_weights`` wrote. A weight of the modules ``own_parts`` may be on one side
-    only: the model keeps its own, and one that the model lacks is left out.
+    """Load what ``save_weights`` wrote. The modules ``own_parts`` may differ: weights that
+    only the model has keep their values, and weights that only the file has are ignored.
 
     Raises ValueError unless all other names, and all shapes, agree.
     """

@@ -36,6 +36,9 @@ class Encoded(Windowed, Protocol):
     @property
     def num_cut(self) -> int: ...  # tokens that were left out
 
+    @property
+    def num_repeated(self) -> int: ...  # of ``tokens``, those that count once already
+
 
 E = TypeVar("E", bound=Encoded)
 W = TypeVar("W", bound=Windowed)
@@ -51,6 +54,7 @@ class FinetuningData:
     ) -> None:
         self._examples, self._task, self._seed = examples, task, seed
         self._batch_examples = self._micro_batch_examples = batch_examples
+        self._fewest_windows = min((each.num_windows for each in examples), default=1)
         self._lengths = np.array([len(example.tokens) for example in examples])
         self._ordered: tuple[int, list[np.ndarray]] = (-1, [])  # the last epoch that was asked for
         self.steps_per_epoch = -(-len(examples) // batch_examples)
@@ -67,12 +71,13 @@ class FinetuningData:
 
     @property
     def at_once(self) -> str:
-        return f"batch_examples: {self._micro_batch_examples}"
+        windows = " windows of one text" if self._fewest_windows > 1 else ""
+        return f"batch_examples: {self._micro_batch_examples}{windows}"
 
     def halve(self) -> bool:
-        """Halves the examples in memory at once, but not in a step; returns False if there is only
-        one."""
-        if self._micro_batch_examples == 1:
+        """Halves the examples in memory at once, but not in a step; returns False if no text can be
+        apart from others or all are."""
+        if self._micro_batch_examples <= self._fewest_windows:
             return False
         self._micro_batch_examples = -(-self._micro_batch_examples // 2)
         return True

@@ -52,8 +52,8 @@ def _attention_within_documents(
     *rest: Any,
     **named: Any,
 ) -> int:
-    """Operations for all pairs of tokens of a row, as they are counted where a mask leaves pairs
-    out, so that the number is the same on every device. ``longest`` is the length of rows."""
+    """Returns the operations for all pairs of tokens of a row. Masked attention is counted in the
+    same way, so the number is the same on every device. ``longest`` is the length of rows."""
     tokens, heads, width = query
     rows = (tokens // longest, heads, longest, width)
     return sdpa_flop_count(rows, rows, rows)

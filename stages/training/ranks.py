@@ -94,11 +94,12 @@ class Ranks:
             model.to(device.torch)
 
     def _sharded(self, model: ModelWithHead, device: Device) -> ModelWithHead:
-        """A copy of the model whose blocks are moved to the device part by part.
+        """Returns a copy of the model whose blocks are moved to the device one by one.
 
-        In bfloat16 the linear layers of a transformer's block are gathered in it. Otherwise
-        autocast would keep a copy of them in bfloat16 for the backward pass, beside the shards.
-        Their gradients are summed in float32.
+        In a bfloat16 run the linear layers of a transformer's block are gathered in bfloat16.
+        Otherwise autocast would keep a bfloat16 copy of their weights, in addition to the shards,
+        until the backward pass. Their gradients are summed in float32. If the step is compiled,
+        each block is sharded as a whole, because the graph breaks at each part that is gathered.
         """
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -108,8 +109,8 @@ class Ranks:
         # Inputs are cast by autocast.
         precision = MixedPrecisionPolicy(device.dtype, torch.float32, cast_forward_inputs=False)
         for block in copy.backbone.blocks:
-            if copy.backbone.is_transformer:
-                layers = [layer for layer in block.modules() if is_linear(layer)]
+            layers = [layer for layer in block.modules() if is_linear(layer)]
+            if copy.backbone.is_transformer and layers and not device.compile:
                 fully_shard(layers, mesh=mesh, mp_policy=precision)
             elif type(block).forward is not nn.Module.forward:  # a list of modules is never called
                 fully_shard(block, mesh=mesh)

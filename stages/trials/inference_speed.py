@@ -54,7 +54,11 @@ def measure_speed(
         if sum(taken[WARM_UP:]) > LONGEST_S:
             break
     in_batches = seconds(together)
-    num_tokens = sum(len(example.tokens) for row in together for example in encoded[row["id"]])
+    num_tokens = sum(
+        len(example.tokens) - example.num_repeated
+        for row in together
+        for example in encoded[row["id"]]
+    )
     return Speed(
         latency_s=median(taken[WARM_UP:] or taken),
         texts_per_s=len(together) / in_batches,

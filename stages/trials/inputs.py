@@ -72,6 +72,6 @@ def input_record(
         read_at=read_at,
         rows=len({example.id for example in examples}),
         rows_cut=len({example.id for example in examples if example.num_cut}),
-        tokens=sum(len(example.tokens) for example in examples) + tokens_cut,
+        tokens=sum(len(each.tokens) - each.num_repeated for each in examples) + tokens_cut,
         tokens_cut=tokens_cut,
     )

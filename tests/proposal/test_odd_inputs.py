@@ -316,7 +316,7 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         f"joined by {sign!r}": (
             "a.csv",
             partial(joined_labels, sign),
-            Refused([f"several labels between {sign!r}", "--task classification"]),
+            Refused([f"several labels separated by {sign!r}", "--task classification"]),
         )
         for sign in (" ", "/", "+", "&", "#", " and ", "_", "-", ":")
     },
@@ -336,7 +336,7 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
     "never alone": (
         "a.csv",
         lambda: csv_of(text=text, mood=lambda i: ("joy+fear", "fear+anger", "anger+joy")[i % 3]),
-        Refused(["several labels between '+'"]),
+        Refused(["several labels separated by '+'"]),
     ),
     "tags of Stack Overflow": (
         "a.csv",

@@ -117,6 +117,14 @@ def test_train_of_several_ranks_in_bfloat16_is_that_of_one_but_for_rounding(
 
 
 @pytest.mark.slow
+def test_fsdp_gathers_linear_layers_alone_in_bfloat16(folders) -> None:
+    types = json.loads((folders[2] / "types-0.json").read_text())
+    linear = {name for name in types if "blocks" in name and "norm" not in name}
+    assert {types[name] for name in linear} == {"torch.bfloat16"}
+    assert {types[name] for name in types.keys() - linear} == {"torch.float32"}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_train_resumes_with_another_number_of_ranks(folders, strategy, tmp_path) -> None:
     earlier = tmp_path / "earlier"

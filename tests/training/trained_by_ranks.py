@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from stages.core.params import Distributed
 from stages.core.rank import rank_of_process
@@ -154,6 +154,23 @@ def trained(
     )
 
 
+def gathered(ranks: Ranks) -> dict[str, str]:
+    """The types in which the weights of an encoder are gathered for a forward pass in bfloat16."""
+    objective, model, data = built("mlm", "encoder")
+    types = dict[str, str]()
+    with ranks.spread(model, IN_BFLOAT16) as spread:
+        for place, module in spread.named_modules():
+            own = [name for name, _ in module.named_parameters(recurse=False)]
+
+            def note(part: nn.Module, _: object, place: str = place, own: list[str] = own) -> None:
+                for name in own:
+                    types[f"{place}.{name}"] = str(part.get_parameter(name).dtype)
+
+            module.register_forward_pre_hook(note)
+        mean_loss(spread, objective, data.micro_batches(0), IN_BFLOAT16)
+    return types
+
+
 def write(folder: Path, name: str, result: Trained) -> None:
     save_file({key: weight.contiguous() for key, weight in result.weights.items()}, folder / name)
     known = {"losses": result.losses, "flops": result.flops}
@@ -183,6 +200,8 @@ def main(folder: Path) -> None:
                     "mlm", "encoder", ranks, rates=RATES, scratch=folder / "tries" / strategy
                 )
                 results["bfloat16"] = trained("mlm", "encoder", ranks, device=IN_BFLOAT16)
+                if types := gathered(ranks) if strategy == "fsdp" else {}:
+                    (folder / f"types-{ranks.rank}.json").write_text(json.dumps(types))
                 with pytest.raises(Stopped):
                     trained("causal", "decoder", ranks, scratch=stopped, stop_after=1)
             for name, result in results.items():

@@ -80,7 +80,7 @@ def context(results: Results) -> Json:
             task: tables.by_task(scores, results.screened_out[task], task, [*results.params.runs])
             for task in scores.tasks
         },
-        # They choose epochs, rates and settings; a label budget excludes them.
+        # Validation labels choose epochs, rates and settings; label budgets do not count them.
         "validation_labels": {
             task: f"+{about['num_examples']['validation']:,} labels for validation"
             for task, about in results.tasks.items()

@@ -62,7 +62,7 @@ Places = dict[tuple[str, str], list[Contrast]]  # by task and label budget
 
 
 def sections(contrasts: Sequence[Contrast]) -> dict[Axis, dict[str, Places]]:
-    """Returns the contrasts, which are sorted by their axes, by axis, method and place."""
+    """Groups the contrasts, which are sorted by axis, by axis, method, task and label budget."""
     by_axis: dict[Axis, dict[str, Places]] = {}
     for contrast in contrasts:
         places = by_axis.setdefault(contrast.axis, {}).setdefault(contrast.method, {})

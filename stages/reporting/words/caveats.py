@@ -81,7 +81,7 @@ def _splits(results: Results) -> Iterator[str]:
     if few:
         rows = ", ".join(f"`{task}` {number:,}" for task, number in few.items())
         yield (
-            f"Few labelled rows, whose splits were drawn once ({rows}): the intervals cover the "
+            f"Few rows in use, and their splits were drawn once ({rows}): the intervals cover the "
             "drawing of test rows, but every trial learns from this one train split or a sample "
             "of it. Another draw of the splits gives other scores and perhaps another order of "
             "runs. `split_seed` of a source of files or of the hub makes another draw, in a study "
