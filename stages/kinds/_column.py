@@ -190,6 +190,7 @@ class Column:
             "structures": self.are_structures,
             "lists": self.are_lists,
             "ids, addresses or days": self.is_id or self.are_marks or self.are_codes,
+            "days or times": self.are_times,
             "text": self.is_text and not self.is_label,
             f"{self.distinct:,} classes": self.is_label,
             "numbers": self.are_numbers,
