@@ -127,9 +127,9 @@ def test_the_table_shows_how_far_inside_the_range_a_choice_lies(results) -> None
     rows = table_of(edged)
     one = rows["encoder_mlm", "full"]
     assert one["tried"] == "3" and one["at an edge of those tried"] == "20%"  # 3 of 15 trials
-    assert one["best epoch"] == "5.0 of 6.0"
+    assert one["kept epoch"] == "5.0 of 6.0"
     plain = table_of(results)
     assert plain["encoder_mlm", "full"]["at an edge of those tried"] == "\N{EN DASH}"
-    assert plain["encoder_mlm", "linear_probe"]["best epoch"] == "\N{EN DASH}"
+    assert plain["encoder_mlm", "linear_probe"]["kept epoch"] == "\N{EN DASH}"
     assert plain["tfidf", "classical"]["tried"] == "4"
     assert all(row.keys() == one.keys() for row in plain.values())

@@ -43,7 +43,7 @@ from stages.reporting.page.tooltips import with_tooltips
 from stages.reporting.words import costs, files, overview, tables
 from stages.reporting.words.answer import ANY, RULE, answers, references
 from stages.reporting.words.answer_limits import within
-from stages.reporting.words.audit import summary, told
+from stages.reporting.words.audit import objections, summary, told
 from stages.reporting.words.caveats import caveats
 from stages.reporting.words.confusions import finding, shades
 from stages.reporting.words.glossary import TERMS
@@ -71,6 +71,7 @@ def context(results: Results) -> Json:
         "confidence": percent(results.confidence),
         "audit": [*questions.values()],
         "audit_summary": summary(checks.values()),
+        "objections": objections(questions.values()),
         "power": questions[Subject.POWER].answer,
         "caveats": caveats(results),
         "gaps": gaps(not_tried(results)),

@@ -22,6 +22,7 @@ from stages.findings.answers import (
     cheapest_run,
     lead,
     next_best,
+    preference,
     selection_bias,
     smaller,
     tie_of,
@@ -223,7 +224,10 @@ def luck(
         "Each best score is the highest of several on the same test rows, so it is partly luck."
     ]
     if known:
-        parts.append(f"On average it is too high, by {', '.join(known)}.")
+        parts.append(
+            f"On average it is too high, by {', '.join(known)}; the leads over baselines are not "
+            "reduced for it."
+        )
     if unknown:
         on = f"{len(unknown)} of {num_tasks} tasks" if num_tasks > FEW else ", ".join(unknown)
         where = f" on {on}" if known else ""
@@ -364,7 +368,7 @@ def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
     """Returns a sentence on the contrasts of the best run: which models it is ahead of, and which
     are not told apart from it."""
     if not contrasts:
-        return f"No model differs from `{run.group}` in one thing alone."
+        return f"Why `{run.group}` leads is unknown: no model differs from it in one thing alone."
     comparison = lead(run, contrasts)
     number = len(contrasts)
     differ = "One model differs" if number == 1 else f"{number} models differ"
@@ -399,7 +403,9 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
     if less := smaller(best, scores, methods, outside):
         size = compact(less.amounts["num_params"])
         named = f"{run_or_baseline(less, scores.baselines)} ({size})"
-        yield f"Best with fewer weights: {named}, {shown_mean(less)}."
+        is_behind = first.strongest is not None and preference(first.strongest) < preference(less)
+        below = ", behind the best classical baseline" if is_behind else ""
+        yield f"Best of the smaller models: {named}, {shown_mean(less)}{below}."
     if out := results.screened_out[best.task]:
         names = quoted([screened.run for screened in out])
         yield f"Screened out by an estimate, so without a score: {names}."

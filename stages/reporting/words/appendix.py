@@ -363,7 +363,7 @@ def _fitted(trials: Sequence[ScoredTrial]) -> dict[str, str]:
     best, last = ([getattr(t, key) for t in trained] for key in ("best_epoch", "num_epochs"))
     return {
         "steps": f"{fmean(t.num_steps for t in trials):,.0f}" if loss is not None else DASH,
-        "best epoch": f"{fmean(best):.1f} of {fmean(last):.1f}" if trained else DASH,
+        "kept epoch": f"{fmean(best):.1f} of {fmean(last):.1f}" if trained else DASH,
         "training loss": formatted(loss, ".3f"),
         "tried": str(max(trial.num_tries for trial in trials)),
         "at an edge of those tried": formatted(share_at_edge(trials), ".0%"),

@@ -63,6 +63,12 @@ def summary(checks: Iterable[Check]) -> str:
     )
 
 
+def objections(questions: Iterable[Told]) -> str:
+    """Returns the questions with an objection in one sentence, or ``""`` if there is none."""
+    objected = [each.question for each in questions if each.mark == "objection"]
+    return f"Questions with an objection: {' '.join(objected)}" if objected else ""
+
+
 def _joined(parts: Iterable[str]) -> str:
     """Returns a sentence that joins all parts that are not empty."""
     text = "; ".join(filter(None, parts))
@@ -79,8 +85,8 @@ def _end_of_pretraining(check: Check) -> str:
     n, slope = check.numbers, check.numbers["steepest"]
     return _joined(
         [
-            f"{n['falling']} of {n['runs']} were stopped while the validation loss fell by "
-            f"{FALLING:g} nats per doubling of the steps or more",
+            f"{n['falling']} of {n['runs']} ended while the validation loss still fell by "
+            f"{FALLING:g} nats or more per doubling of the steps",
             "" if slope is None else f"the steepest slope is {formatted(slope, '+.3f')}",
             f"{n['unknown']} have too few validations to tell" if n["unknown"] else "",
         ]
@@ -240,9 +246,9 @@ def _power(check: Check) -> str:
         for metric, _, middle, _ in check.details
     )
     return (
-        f"{rows} test rows for each task: {percent(POWER)} of studies like this one would find a "
-        f"difference of {' or '.join(sizes)} in the median contrast, before correction; smaller "
-        "ones are often missed."
+        f"{rows} test rows for each task: in the median contrast, a true difference of "
+        f"{' or '.join(sizes)} would be found by {percent(POWER)} of studies like this one, before "
+        "correction. Smaller ones are often missed."
     )
 
 
@@ -315,9 +321,9 @@ WORDS: Mapping[
     Subject.FINETUNING_END: (
         "Did fine-tuning go on until it had fitted?",
         NOT_TRAINED,
-        "{warned} of {cells} cells have not converged. Of {trials:,} trials {improving:,} were "
-        "still improving, {early:,} kept an epoch of the warm-up and {last:,} their last one, "
-        "which was the best on validation in {best:,}.",
+        "{warned} of {cells} cells have not converged. Of {trials:,} trials {last:,} kept their "
+        "last epoch, {best:,} of them as the best on validation, and {early:,} one of the warm-up. "
+        "{improving:,} were still improving.",
         _each(lambda cell: f"{place(cell)}: {', '.join(warnings(cell))}"),
     ),
     Subject.PRETRAINING_END: (
@@ -390,8 +396,9 @@ WORDS: Mapping[
         "Were runs pretrained with several seeds?",
         NOT_PRETRAINED,
         lambda check: (
-            f"{span(check.numbers['seeds'])} for each run; {check.numbers['without']} of "
-            f"{check.numbers['contrasts']} contrasts have no verdict because a side has one."
+            f"{span(check.numbers['seeds'])} for each run that was pretrained here; "
+            f"{check.numbers['without']} of {check.numbers['contrasts']} contrasts lack a verdict "
+            "because a side was pretrained once."
         ),
         _each(lambda group: f"one seed: {group}"),
     ),

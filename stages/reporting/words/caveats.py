@@ -29,6 +29,8 @@ def caveats(results: Results) -> list[str]:
         "Each seed draws its labelled rows from the train split of the task, unless the label "
         "budget is all of it. All results hold for these tasks and corpora; the intervals do not "
         "cover the drawing of others. The highest mean of several runs is partly luck.",
+        "Differences are those of means before rounding. `costs.csv` has the time, memory and "
+        "energy of each trial.",
     ]
 
 
@@ -174,9 +176,9 @@ def _moderation(contrasts: Sequence[Contrast]) -> Iterator[str]:
         own = median(between.df - between.prior_df for between in moderated)
         others = median(between.prior_df for between in moderated)
         yield (
-            "The variance between seeds of a contrast is shrunk towards that of comparable "
-            f"contrasts: in the median it has {own:.3g} degrees of freedom of its own and "
-            f"{others:.3g} from other cells, as from {others:.3g} more seeds. "
+            "Few seeds give a poor estimate of the variance between seeds, so the estimate of a "
+            "contrast is averaged with those of comparable contrasts: in the median it has "
+            f"{own:.3g} degrees of freedom of its own and borrows {others:.3g}. "
             f"{len(variances) - len(moderated)} of {len(variances)} contrasts have no comparable "
             "ones."
         )

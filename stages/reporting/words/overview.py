@@ -36,9 +36,12 @@ def seeds(scores: Scores, contrasts: Sequence[Contrast], questions: Sequence[Que
     cells = scores.of_groups
     pretrained = [c.num_pretrain_seeds for c in cells if c.checkpoints == "pretrained here"]
     many = "s" if max(pretrained, default=1) > 1 else ""
-    parts = [f"{span(pretrained)} pretraining seed{many} for each model"] if pretrained else []
+    here = f"{span(pretrained)} pretraining seed{many} for each model pretrained here"
+    parts = [here] if pretrained else []
     tuned = [cell.num_finetune_seeds for cell in cells]
-    parts.append(f"{span(tuned)} fine-tuning seed{'s' if max(tuned) > 1 else ''} for each of them")
+    parts.append(
+        f"{span(tuned)} fine-tuning seed{'s' if max(tuned) > 1 else ''} for each checkpoint"
+    )
     text = ", ".join(parts)
     sentences = [f"{text[0].upper()}{text[1:]}."]
     tested = [contrast for contrast in contrasts if contrast.is_tested]

@@ -139,7 +139,8 @@ def rank_note(confidence: float) -> str:
     return (
         f"1 is the best mean; in brackets the {percent(confidence)} interval of the rank: "
         "from one more than the number of runs and baselines that are significantly better to the "
-        "number that are not significantly worse (Holm correction for the comparisons of each run)."
+        "number that are not significantly worse. The comparisons of each run are Holm-corrected "
+        "by themselves, so two rows may disagree about one pair."
     )
 
 
