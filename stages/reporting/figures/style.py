@@ -95,7 +95,7 @@ def method_shape(scores: Scores, *, shown: Collection[str]) -> alt.Shape:
         legend=alt.Legend(
             values=[m for m in scores.methods if m in shown],
             symbolStrokeColor=MUTED,
-            symbolFillColor=PAPER,
+            symbolFillColor=MUTED,  # hollow marks are from scratch
         ),
     )
 
