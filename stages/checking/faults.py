@@ -110,6 +110,6 @@ def _budget_faults(params: Params, outlines: Mapping[str, RunOutline]) -> Iterat
             )
         if matched == "parameters" and backbone is not None:
             try:
-                matched_model(params, run, backbone)
+                matched_model(params, outlined.key, backbone)
             except ValueError as error:
                 yield f"{outlined.where}.model: cannot be matched in parameters: {error}"

@@ -3,6 +3,7 @@
 The written model is loaded and compared with the original before it is moved into place.
 """
 
+import math
 from pathlib import Path
 
 import torch
@@ -56,6 +57,9 @@ CAUSAL_ONLY = (
 CHOSEN_THRESHOLD = (
     "The scores are of a threshold that was chosen on validation: {second} is predicted where "
     "logits[:, 1] - logits[:, 0] is at least {threshold:.6g}, not where its logit is larger."
+)
+ONE_LABEL = (
+    "The scores are of a threshold that was chosen on validation, with which all texts are {label}."
 )
 HEAD_AND_TAIL = (
     "Of texts of more than {max_tokens} tokens it has read the first and the last half of so many. "
@@ -124,7 +128,9 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
         if setup is not None:
             long_texts = LONG_TEXTS[getattr(setup.task, "long_texts", "cut")]
             notes.append(long_texts.format(max_tokens=setup.max_tokens, most_windows=MOST_WINDOWS))
-        if threshold:
+        if math.isinf(threshold):
+            notes.append(ONE_LABEL.format(label=labels[int(threshold < 0)]))
+        elif threshold:
             notes.append(CHOSEN_THRESHOLD.format(second=labels[1], threshold=threshold))
         note = " ".join(filter(None, notes))
         about: Json = {

@@ -79,9 +79,9 @@ def _seeds(results: Results) -> Iterator[NotTried]:
 
 
 def _methods(results: Results) -> Iterator[NotTried]:
-    """A second method. No trial of the study says how long it takes."""
-    methods = results.params.finetune.methods
-    if len(methods) > 1:
+    """A second method for all runs. No trial of the study says how long it takes."""
+    methods = {k: m for k, m in results.params.finetune.methods.items() if m.only is None}
+    if len(methods) != 1:
         return
     ((name, method),) = methods.items()
     probed = WRITTEN.isdisjoint(about["kind"] for about in results.tasks.values())

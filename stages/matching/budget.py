@@ -80,7 +80,7 @@ def matched(params: Params) -> Params:
 
     total = reference.training.num_steps * cost(reference)
 
-    def under_budget(run: Run) -> Run:
+    def under_budget(key: str, run: Run) -> Run:
         num_steps, model = run.training.num_steps, run.model
         if budget.matched != "none" and trains(run):
             num_steps = max(1, round(total / cost(run)))
@@ -88,11 +88,11 @@ def matched(params: Params) -> Params:
             backbone = _outline(run, params.tokenizers)
             model = with_sizes(model, backbone)
             if budget.matched == "parameters":
-                model = matched_model(params, run, backbone)
+                model = matched_model(params, key, backbone)
         training = run.training.model_copy(update={"num_steps": num_steps})
         return run.model_copy(update={"model": model, "training": training})
 
-    runs = {key: under_budget(run) for key, run in params.runs.items()}
+    runs = {key: under_budget(key, run) for key, run in params.runs.items()}
     return params.model_copy(update={"runs": runs})
 
 
@@ -101,18 +101,19 @@ def with_sizes(model: Settings, backbone: Backbone) -> Json:
     return {key: value for key, value in model.items() if key != "aspect_ratio"} | backbone.sizes
 
 
-def matched_model(params: Params, run: Run, backbone: Backbone) -> Json:
-    """Returns an entry ``model:`` with sizes at which the study's tasks use as many parameters as
-    an encoder has.
+def matched_model(params: Params, key: str, backbone: Backbone) -> Json:
+    """Returns the entry ``model:`` of a run with sizes at which the study's tasks use as many
+    parameters as an encoder has.
 
     Raises ValueError if no sizes match, and if the sizes would differ between tasks with a head and
     tasks whose answers are texts.
     """
+    run, methods = params.runs[key], params.finetune.methods.values()
     if run.is_public:
         return run.model
     model = with_sizes(run.model, backbone)
     settings = {key: value for key, value in model.items() if key != "name"}
-    uses = dict(_uses(params.tasks, params.finetune.methods.values()))
+    uses = dict(_uses(params.tasks, (m for m in methods if m.leaves_out(key) is None)))
     sizes = [
         backbone.matched_to_encoder(settings, backbone.vocab_size, with_head=with_head)
         for with_head in uses or (True,)

@@ -151,6 +151,22 @@ def test_matched_parameters_have_two_meanings_if_some_tasks_have_a_head_and_othe
     assert matched_run("tokens", DEEP, *tasks).model["num_layers"] == 8
 
 
+def test_matched_parameters_count_the_methods_of_the_run_alone() -> None:
+    """A method that writes answers and leaves the run out gives it no second meaning."""
+    (entry, *_) = study("parameters").finetune.methods.values()
+
+    def under_budget(only: list[str] | None) -> Params:
+        params = study("parameters")
+        writing = entry.model_copy(update={"text_to_text": True, "only": only})
+        methods = {"full": entry, "written": writing}
+        finetune = params.finetune.model_copy(update={"methods": methods})
+        return matched(params.model_copy(update={"finetune": finetune}))
+
+    assert under_budget(["encoder_mlm"]).runs.keys() == study("parameters").runs.keys()
+    with pytest.raises(ValueError, match=r"pretrain\.matched"):
+        under_budget(None)
+
+
 @pytest.mark.parametrize("options", [{}, {"tied": False, "output_bias": False}], ids=str)
 def test_matched_parameters_of_a_bilstm_are_those_of_an_encoder_of_its_width(
     options: dict[str, Any],
