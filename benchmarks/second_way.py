@@ -245,8 +245,7 @@ def trained(task: str, rows: dict, folder: Path, *, asked: dict, plan: dict) -> 
         )
         for split, some in rows.items()
     }
-    budget = plan["finetune"]["label_budgets"][0]
-    drawn = random.Random(f"labels {task} {seed}").sample(examples["train"], budget)
+    drawn = random.Random(f"labels {task} {seed}").sample(examples["train"], asked["labels"])
     weights = backbone(folder, asked["start"], seed)
     torch.manual_seed(7 * seed)
     model = Classifier(weights, len(labels), asked["pooling"])
@@ -294,13 +293,13 @@ def points(values: list[float]) -> str:
     return f"{100 * sum(values) / len(values):.1f} ({shown})"
 
 
-def read_trials(path: Path) -> dict[tuple[str, str, int], dict]:
-    """Returns the study's trials in full by task, run and pretraining seed."""
+def read_trials(path: Path, labels: int) -> dict[tuple[str, str, int], dict]:
+    """Returns the study's trials in full with so many labels by task, run and pretraining seed."""
     with path.open(encoding="utf-8", newline="") as file:
         return {
             (row["task"], row["run"], int(row["pretrain_seed"])): row
             for row in csv.DictReader(file)
-            if row["method"] == "full"
+            if row["method"] == "full" and row["label_budget"] == str(labels)
         }
 
 
@@ -332,10 +331,11 @@ def main() -> None:
     parser.add_argument("study", type=Path, help="the folder of a study that has run")
     parser.add_argument("--trials", type=Path, help="its trials, if not STUDY/reports/trials.csv")
     parser.add_argument("--tasks", nargs="+", required=True)
+    parser.add_argument("--labels", type=int, default=200, help="a label budget of the study")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    trials = read_trials(asked.trials or asked.study / "reports/trials.csv")
+    trials = read_trials(asked.trials or asked.study / "reports/trials.csv", asked.labels)
     known = read_jsonl(asked.out) if asked.out.exists() else []
     identity = ("task", "run", "seed", "pooling", "start")
     done = {tuple(row[name] for name in identity) for row in known}
@@ -351,6 +351,7 @@ def main() -> None:
                 if (task, run, seed, one["pooling"], one["start"]) in done:
                     continue
                 one["metric"] = trials[task, run, seed]["metric"]
+                one["labels"] = asked.labels
                 row = trained(task, rows, folder, asked=one, plan=plan)
                 with asked.out.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(row) + "\n")
