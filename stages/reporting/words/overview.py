@@ -35,9 +35,10 @@ def seeds(scores: Scores, contrasts: Sequence[Contrast], questions: Sequence[Que
     """What the intervals cover, by numbers of seeds, and what the tests found."""
     cells = scores.of_groups
     pretrained = [c.num_pretrain_seeds for c in cells if c.checkpoints == "pretrained here"]
-    many = "s" if max(pretrained, default=1) > 1 else ""
-    here = f"{span(pretrained)} pretraining seed{many} for each model pretrained here"
-    parts = [here] if pretrained else []
+    parts = list[str]()
+    if pretrained:
+        many = "s" if max(pretrained) > 1 else ""
+        parts.append(f"{span(pretrained)} pretraining seed{many} for each model pretrained here")
     tuned = [cell.num_finetune_seeds for cell in cells]
     parts.append(
         f"{span(tuned)} fine-tuning seed{'s' if max(tuned) > 1 else ''} for each checkpoint"
