@@ -88,9 +88,11 @@ def in_order(
 
 
 def grouped(
-    items: Iterable[P], size: Callable[[P], int], least: int = PART_BYTES
+    items: Iterable[P], size: Callable[[P], int], least: int | None = None
 ) -> Iterator[list[P]]:
-    """Groups consecutive items until the sizes of each group add up to at least ``least``."""
+    """Groups consecutive items until the sizes of each group add up to at least ``least``, by
+    default PART_BYTES."""
+    least = PART_BYTES if least is None else least
     group: list[P] = []
     total = 0
     for item in items:

@@ -30,6 +30,8 @@ class Given:
     tokens: np.ndarray
     window: int = 0
     num_cut: int = 0
+    num_windows: int = 1
+    num_repeated: int = 0
 
 
 class Sleeper:
