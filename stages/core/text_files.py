@@ -50,16 +50,18 @@ class _NotUtf8(Fault):
 
 
 def error_of(fault: Fault, name: str) -> ValueError:
-    is_encoding = isinstance(fault, _NotUtf8)
-    return NotUtf8Error(name, fault) if is_encoding else ValueError(f"{name} {fault}")
+    if not isinstance(fault, _NotUtf8):
+        return ValueError(f"{name} {fault}")
+    error = NotUtf8Error(f"{name} {fault}")
+    error.name = name
+    return error
 
 
 class NotUtf8Error(ValueError):
-    """The file ``name`` is in another encoding than UTF-8."""
+    """The file ``name`` is in another encoding than UTF-8. A process sends it to another one, so it
+    has a message as its only argument."""
 
-    def __init__(self, name: str, fault: Exception) -> None:
-        super().__init__(f"{name} {fault}")
-        self.name = name
+    name: str
 
 
 def opened(file: Path) -> Any:
