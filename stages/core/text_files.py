@@ -58,8 +58,8 @@ def error_of(fault: Fault, name: str) -> ValueError:
 
 
 class NotUtf8Error(ValueError):
-    """The file ``name`` is in another encoding than UTF-8. A process sends it to another one, so it
-    has a message as its only argument."""
+    """The file ``name`` is in another encoding than UTF-8. The message is the only argument, so
+    that one process can send the error to another."""
 
     name: str
 

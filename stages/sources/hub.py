@@ -135,9 +135,12 @@ class Hub(Source):
         first."""
         if kind not in self._cuts:
             rows = self._rows("train", kind)
-            times = ((self._read.time_of(cells, place), place) for _, cells, place, _ in rows)
-            known = ((time, place) for time, place in times if time is not None)
-            self._cuts[kind] = cuts_of(known, self._read.name_of(TIME))
+            times = (
+                (time, place)
+                for _, cells, place, _ in rows
+                if (time := self._read.time_of(cells, place)) is not None
+            )
+            self._cuts[kind] = cuts_of(times, self._read.name_of(TIME))
         return self._cuts[kind]
 
     def _rows(self, split: Split, kind: Kind) -> Iterator[tuple[int, Json, str, Json]]:

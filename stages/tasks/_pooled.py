@@ -12,7 +12,7 @@ from torch import Tensor
 from stages.kinds._cells import Row
 from stages.models._backbone import Backbone, Pooling
 from stages.models._heads import LinearHead, ModelWithHead, PooledHead, at_least_float32, pool
-from stages.tasks._task import Example, Task, window_starts
+from stages.tasks._task import Example, Task, example_of, window_starts
 from stages.text.batch import Batch, pad
 from stages.text.tokenizer import TaskTokenizer, Wrapped, longest_first
 
@@ -37,8 +37,8 @@ class PooledTask(Task):
     ``long_texts: windows`` reads all of a text in windows, each of which shares half of its tokens
     with the next one. The logits of a text are the mean of the logits of its windows, in training
     as in prediction, so a text has one label and one loss. Of a pair, the longer text is read in
-    windows, each with as much of the shorter text as ``cut`` reads. Of a text
-    with more than ``MOST_WINDOWS`` windows only this number is read, at even distances.
+    windows, each with as much of the shorter text as ``cut`` reads. Of a text with more than
+    ``MOST_WINDOWS`` windows only this number is read, at even distances.
     """
 
     num_outputs = 1
@@ -113,15 +113,8 @@ class PooledTask(Task):
 
     def _encoded(self, row: Row, text: Sequence[int], pair: Sequence[int] | None) -> Example:
         wrapped, label = self.wrap(text, pair), self.target_of(row)
-        whole = Example(
-            row["id"],
-            np.array(wrapped.ids),
-            label,
-            pair_start=wrapped.pair_start,
-            num_cut=wrapped.num_cut,
-        )
         if self.long_texts != "windows" or not wrapped.num_cut:
-            return whole
+            return example_of(row["id"], wrapped, label)
         texts = [text] if pair is None else [text, pair]
         shares = _shares(texts, wrapped)
         longest = max(range(len(texts)), key=lambda i: (len(texts[i]), i))
@@ -133,16 +126,7 @@ class PooledTask(Task):
         for number, start in enumerate(starts):
             is_read[start : start + room] = True
             parts[longest] = texts[longest][start : start + room]
-            window = self.wrap(*parts)
-            windows.append(
-                Example(
-                    row["id"],
-                    np.array(window.ids),
-                    label,
-                    pair_start=window.pair_start,
-                    window=number,
-                )
-            )
+            windows.append(example_of(row["id"], self.wrap(*parts), label, window=number))
         # ``wrapped`` has ``room`` tokens of the longest text, and the windows may have more.
         num_cut = wrapped.num_cut - (int(is_read.sum()) - room)
         tokens = np.concatenate([window.tokens for window in windows])

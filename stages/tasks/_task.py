@@ -213,6 +213,18 @@ class Task(ABC):
         """Returns the fields of the batch that hold what to predict."""
 
 
+def example_of(id: str, wrapped: Wrapped, labels: np.ndarray, *, window: int = 0) -> Example:
+    """Returns the example that reads a text or a pair of texts as it is wrapped."""
+    return Example(
+        id,
+        np.array(wrapped.ids),
+        labels,
+        pair_start=wrapped.pair_start,
+        num_cut=wrapped.num_cut,
+        window=window,
+    )
+
+
 def window_starts(length: int, room: int, overlap: int) -> range:
     """Returns where the windows of a text of ``length`` tokens start. A window has ``room`` tokens,
     of which it shares ``overlap`` with the next one; the last window may have fewer."""

@@ -16,7 +16,7 @@ from stages.kinds.multiple_choice import TextWithChoices
 from stages.models._backbone import Backbone, Pooling
 from stages.models._heads import ModelWithHead, PooledHead
 from stages.tasks._pooled import PooledTask
-from stages.tasks._task import Example, Predicted
+from stages.tasks._task import Example, Predicted, example_of
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 
@@ -59,19 +59,10 @@ class MultipleChoice(PooledTask):
 
     def _example(self, row: Row, text: list[int], choices: list[list[int]]) -> "_Choices":
         label = np.array([int(row["label"]) if "label" in row else IGNORE_INDEX])
-        examples = []
-        for number, choice in enumerate(choices):
-            wrapped = self.wrap(text, choice)
-            examples.append(
-                Example(
-                    row["id"],
-                    np.array(wrapped.ids),
-                    label,
-                    pair_start=wrapped.pair_start,
-                    num_cut=wrapped.num_cut,
-                    window=number,
-                )
-            )
+        examples = [
+            example_of(row["id"], self.wrap(text, choice), label, window=number)
+            for number, choice in enumerate(choices)
+        ]
         tokens = np.concatenate([example.tokens for example in examples])
         num_cut = sum(example.num_cut for example in examples)
         return _Choices(row["id"], tokens, label, num_cut=num_cut, choices=tuple(examples))
