@@ -239,5 +239,5 @@ def test_pretraining_continues_and_is_stored_as_a_checkpoint(family: str, tmp_pa
 @pytest.mark.slow
 def test_num_tokens_of_refuses_states_of_another_width() -> None:
     """facebook/opt-350m projects its states of 1024 to 512 for its output layer."""
-    with pytest.raises(ValueError, match="states have 16 numbers, and its blocks 32"):
+    with pytest.raises(ValueError, match="have 16 numbers, but its blocks 32"):
         num_tokens_of(checkpoint("opt", word_embed_proj_dim=16))
