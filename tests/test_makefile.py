@@ -54,3 +54,12 @@ def test_make_leaves_out_what_is_not_given(folder: Path) -> None:
     assert printed(folder, "new") == ["-m", "stages.commands.new", "--minutes", "10"]
     assert printed(folder, "repro")[:4] == ["-m", "stages.commands.repro", "--jobs", "auto"]
     assert "--study" not in "".join(printed(folder, "repro"))
+
+
+def test_make_plan_refuses_a_study_that_it_would_not_read(folder: Path) -> None:
+    command = ["make", "--no-print-directory", "plan", "STUDY=a$(touch RAN).yaml"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "cp 'a$(touch RAN).yaml' params.yaml" in done.stderr
+    assert not done.stdout
+    assert not (folder / "RAN").exists()
