@@ -1,0 +1,47 @@
+"""The memory that `make plan` estimates for each training beside the peak of its process.
+
+Run by hand in a project whose study has run; it prints a row of the table in plan.md.
+
+    python benchmarks/plan_memory.py
+"""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from stages.core import paths
+from stages.core.study_file import load
+from stages.planning.estimate import made
+
+BOUND = 1.5  # what an estimate may be off by
+
+
+def main() -> None:
+    paths.TIMINGS = Path("data/nothing")  # what was measured would stand in the place of estimates
+    estimate = made(load(), [])
+    costs = pd.read_csv(paths.REPORTS / "costs.csv")
+    ratios = dict[str, float]()
+    peaks = costs.groupby("run").pretrain_peak_memory_bytes.max()
+    for run in estimate.pretrain:
+        if run.memory_bytes is not None:
+            ratios[run.run] = run.memory_bytes / peaks[run.run]
+    peaks = costs.groupby(["run", "method", "task"]).peak_memory_bytes.max()
+    for trial in estimate.finetune:
+        key = (trial.run, trial.method, trial.task)
+        if trial.memory_bytes is not None and key in peaks:
+            ratios[" ".join(key)] = trial.memory_bytes / peaks[key]
+    found = pd.Series(ratios)
+    within = found.between(1 / BOUND, BOUND).sum()
+    print(
+        f"| {estimate.params.study} | {len(found)} | {within} | {found.min():.2f} "
+        f"| {found.median():.2f} | {found.max():.2f} |"
+    )
+    for key, ratio in found[~found.between(1 / BOUND, BOUND)].items():
+        print(f"{key}: {ratio:.2f}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
