@@ -6,8 +6,7 @@ report's they do not cover the test rows.
 
     python benchmarks/gains_by_labels.py > benchmarks/gains_by_labels.md
 
-It needs the study's `reports/trials.csv` in `benchmarks/studies/label_budgets/`. The study has
-not run.
+It reads `benchmarks/studies/label_budgets/trials.csv`.
 """
 
 from collections.abc import Sequence
