@@ -25,8 +25,7 @@ from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.commands.heal import heal, running_dvc
 from stages.core.ending import die_with_parent, end_by_signals
 from stages.core.locks import refusal, write_holder
-from stages.core.parallel import cores, visible_gpus
-from stages.core.params import Compute, Distributed
+from stages.core.parallel import cores, most_jobs, visible_gpus
 from stages.core.process import LOCKS, exit_on_mistake
 from stages.core.study_file import PATH, load
 from stages.planning.pending import ROOT, pending
@@ -94,7 +93,7 @@ def _main(options: argparse.Namespace) -> NoReturn:
     params = load()  # refuses files that are too large or too deep for DVC, which has no limits
     heal()
     if options.jobs is None and not options.scheduler:
-        options.jobs = _most_jobs(params.compute, params.distributed)
+        options.jobs = most_jobs(params.compute, params.distributed)
     if options.jobs != 1 or options.cluster or options.scheduler:
         _side_by_side(options)
     # DVC runs what is left, or says that all is up to date. It replaces this process, so that a
@@ -182,13 +181,6 @@ def _resolve() -> None:
     sys.stderr.write(done.stderr)
     if done.returncode:
         raise SystemExit(done.returncode)
-
-
-def _most_jobs(compute: Compute, distributed: Distributed) -> int:
-    """Returns the largest number of jobs that share neither a GPU nor a core."""
-    if compute.device != "cpu" and (gpus := visible_gpus()):
-        return len(gpus) if distributed.devices == 1 else 1  # a worker sees one GPU
-    return max(cores() // compute.threads, 1)
 
 
 def _workers(options: argparse.Namespace, threads: int) -> "AbstractContextManager[Client]":

@@ -15,6 +15,7 @@ from multiprocessing import get_context
 from typing import Any, TypeVar
 
 from stages.core.ending import die_with_parent
+from stages.core.params import Compute, Distributed
 
 PART_BYTES = 2**20  # size of a part: some tenths of a second of work
 HERE_BYTES = 2**23  # some seconds of work in this process; other processes pay off beyond that
@@ -42,6 +43,13 @@ def visible_gpus() -> list[str]:
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
     lines = listed.stdout.splitlines() if listed.returncode == 0 else []
     return [str(index) for index, line in enumerate(lines) if line.startswith("GPU ")]
+
+
+def most_jobs(compute: Compute, distributed: Distributed) -> int:
+    """Returns the largest number of jobs that share neither a GPU nor a core."""
+    if compute.device != "cpu" and (gpus := visible_gpus()):
+        return len(gpus) if distributed.devices == 1 else 1  # a worker sees one GPU
+    return max(cores() // compute.threads, 1)
 
 
 def in_order(

@@ -47,13 +47,13 @@ class Pace:
     """Seconds of training on this machine, by architecture."""
 
     step_s: Mapping[str, float]  # of a step of pretraining
-    # Seconds of a trial of full fine-tuning at one learning rate, divided by the trials that run
-    # side by side.
-    trials_s: Mapping[tuple[str, Budget], float]
+    trials_s: Mapping[tuple[str, Budget], float]  # of full fine-tuning at one learning rate
+    jobs: int = 1  # trainings that run side by side
 
     def seconds(self, design: Design) -> float:
         """Returns the seconds of the whole study."""
-        runs = len(design.architectures) * design.pretraining_seeds * (1 + design.pretrains)
+        pretrained = len(design.architectures) * design.pretraining_seeds
+        runs = pretrained * (1 + design.pretrains)
         pretraining = finetuning = 0.0
         for architecture in design.architectures:
             of_budgets = sum(self.trials_s[architecture, b] for b in design.budgets)
@@ -64,13 +64,16 @@ class Pace:
                 pretraining += steps * self.step_s[architecture]
         # Measured at the first width; operations grow with its square, at most.
         wider = (design.d_model / WIDTHS[0]) ** 2
+        pretraining /= min(self.jobs, pretrained)
+        finetuning /= min(self.jobs, runs * len(design.finetuning_seeds) * len(design.budgets))
         own = wider * (pretraining + (1 + PROBE * (design.probed == "all")) * finetuning)
         published = 0.0
         if design.published:
             of_budgets = sum(self.trials_s[HUB, b] for b in design.budgets)
             trials = design.pretraining_seeds * len(design.finetuning_seeds)
             methods = 1 + PROBE * (design.probed != "none")
-            published = START_S + methods * trials * of_budgets
+            at_once = min(self.jobs, trials * len(design.budgets))
+            published = START_S + methods * trials * of_budgets / at_once
         return FIXED_S + runs * START_S + own + published
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from stages.core.artifacts import Json
+from stages.core.parallel import most_jobs
 from stages.core.params import Params
 from stages.core.study_file import typed
 from stages.matching.budget import matched
@@ -10,7 +11,6 @@ from stages.planning.finetuning_costs import Finetuning, finetunings
 from stages.planning.pretraining_costs import Pretraining, pretrainings
 from stages.planning.speed import Calibration, operations
 from stages.proposal.design import Budget, Pace
-from stages.training.device import side_by_side
 
 
 def measured(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
@@ -33,14 +33,15 @@ def measured(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
         architecture_of[cost.run]: step_pace * (cost.flops or 0) / (cost.num_steps or 1)
         for cost in trained
     }
-    trial_pace = _seconds_per_operation(calibration, first) / side_by_side(study.compute)
+    trial_pace = _seconds_per_operation(calibration, first)
     trials_s: dict[tuple[str, Budget], float] = {
         (architecture_of[cost.run], budget): trial_pace * operations(cost)
         for budget, costs in costs_by_budget.items()
         for cost in costs
         if cost.method == first.method
     }
-    return Pace(step_s=step_s, trials_s=trials_s)
+    jobs = most_jobs(study.compute, study.distributed)
+    return Pace(step_s=step_s, trials_s=trials_s, jobs=jobs)
 
 
 def _at(study: Params, budget: Budget) -> Params:

@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 
 from stages.core.artifacts import Json
-from stages.core.parallel import cores
 from stages.core.params import NAME, Task
 from stages.core.text_files import NotUtf8Error, encoding_of
 from stages.findings.overlap import WITH_LONG_TEXTS
@@ -39,7 +38,6 @@ LEAST_QA_TOKENS = 128  # a question, and a window of its context
 SHOWN_ROWS = 3
 RARE, RARE_OF_EVEN = 0.1, 0.5  # a rare class has a smaller share, and less of an even share
 MANY_LONG = 0.1  # share of texts that are cut, above which their end is read, too
-MOST_THREADS = 8  # more threads do not make such small models faster
 Measure = Callable[[Json, Sequence[Budget], int], Pace]
 
 
@@ -93,7 +91,6 @@ def propose(
         corpus=text,
         design=replace(smallest, architectures=architectures),
         max_tokens=max_tokens,
-        threads=min(cores(), MOST_THREADS),
         num_tags=len(examples.labels) if guessed.kind == "tagging" else 0,
         published=fitting(guessed.kind, examples, max_tokens),
     )

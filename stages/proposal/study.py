@@ -42,7 +42,6 @@ PRETRAINING_LR, FINETUNING_LR = 9e-3, 1e-3  # at the first width
 FINETUNING_STEPS = 150  # at least: few labels need more epochs
 PUBLISHED_LR, PUBLISHED_STEPS = 2e-4, 100  # of full fine-tuning
 COMMENTS = {
-    "compute": "the cores of this machine",
     "samples": "label budgets draw from train",
     "pretrain.seeds": "each run is trained once with each seed; more give surer answers",
     "pretrain.matched": "every run reads as many tokens as the first one",
@@ -67,7 +66,6 @@ class Study:
     corpus: Corpus
     design: Design
     max_tokens: int
-    threads: int
     num_tags: int = 0  # of words, if they are tagged
     published: Candidate | None = None  # in the study if the design has time for it
 
@@ -95,7 +93,6 @@ def entries(study: Study) -> Json:
     runs = _runs(study)
     sections: Json = {
         "study": study.name,
-        "compute": {"threads": study.threads},
         "corpora": {
             corpus.key: {
                 "source": corpus.source,
@@ -144,7 +141,7 @@ def entries(study: Study) -> Json:
         sections["checkpoints"] = {checkpoint.key: checkpoint.entry.model_dump()}
     if sections["finetune"]["seeds"] == [1]:
         del sections["finetune"]["seeds"]
-    order = ("study", "compute", "corpora", "checkpoints", *sections)
+    order = ("study", "corpora", "checkpoints", *sections)
     return {key: sections[key] for key in dict.fromkeys(order) if key in sections}
 
 

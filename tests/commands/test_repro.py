@@ -13,6 +13,7 @@ import pytest
 
 import stages.scheduling
 from stages.commands import repro
+from stages.core import parallel
 from stages.core.parallel import cores
 from stages.core.study_file import load
 from stages.scheduling import clusters
@@ -120,8 +121,9 @@ def test_repro_starts_as_many_jobs_as_the_machine_allows(
         raise ValueError("no workers")
 
     with_values(Path.cwd(), {"compute.threads": threads} | settings)
-    monkeypatch.setattr(repro, "cores", lambda: 8)
-    monkeypatch.setattr(repro, "visible_gpus", lambda: gpus)
+    for module in (parallel, repro):
+        monkeypatch.setattr(module, "cores", lambda: 8)
+        monkeypatch.setattr(module, "visible_gpus", lambda: gpus)
     monkeypatch.setattr(clusters, "local", none)
     monkeypatch.setattr(sys, "argv", ["repro", "--jobs", "auto"])
     monkeypatch.setattr(repro.os, "execv", lambda *_: sys.exit(0))
