@@ -84,7 +84,7 @@ def answer(row: Mapping[str, str]) -> Text:
         method, seed = (row["method"], costs[0]["finetune_seed"]) if costs else (None, "")
         command = predict_command(row["run"], row["task"], row["label_budget"], method, seed)
         lines.append(f"Use it: {command}")
-    for line in lines:
+    for line in filter(None, lines):
         text.append(f"\n  {line}", style="not bold")
     return text
 

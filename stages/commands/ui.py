@@ -42,9 +42,10 @@ def main() -> None:
     if remote:
         print(_listed(store.without_user(store.address()), pages))
         raise SystemExit(0)
-    print(_listed(f"http://127.0.0.1:{port}", pages), "until Ctrl-C", sep="\n", flush=True)
-    server = f"mlflow ui --host 127.0.0.1 --port {port} --workers 1"
-    raise SystemExit(serve([sys.executable, "-m", *server.split()]))
+    print(_listed(f"http://127.0.0.1:{port}", pages), "Served until Ctrl-C.", sep="\n", flush=True)
+    server = f"mlflow ui --host 127.0.0.1 --port {port} --workers 1 --uvicorn-opts"
+    # A line for each request would scroll the links away.
+    raise SystemExit(serve([sys.executable, "-m", *server.split(), "--log-level warning"]))
 
 
 def exit_of(number: int) -> SystemExit:

@@ -50,7 +50,7 @@ def narrowing(
         for source, end in SOURCES.items()
     }
     parts = [
-        f"{source} by {_percent(share)} "
+        f"{source} by {_percent(share)}, "
         + (f"for {shown(costs[source])}" if source in costs else "for predicting them")
         for source, share in narrower.items()
     ]
@@ -63,7 +63,8 @@ def narrowing(
     )
     return [
         f"{number} {contrasts} with a verdict {'is' if number == 1 else 'are'} not significant. "
-        f"Doubling one of these would narrow {intervals}, on average: {'; '.join(parts)}.{most}"
+        f"Doubling one thing in the whole study would narrow {intervals} on average: "
+        f"{'; '.join(parts)}.{most}"
     ]
 
 

@@ -275,14 +275,16 @@ class Confound:
 
 def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[Confound, ...]:
     """Returns the settings in params.yaml, other than the axis, in which two groups differ, and the
-    differences in how the learning rates of their pretraining were chosen. Two training sets have
-    one more confound if the tokenizer that both groups use was trained on one of the two sets, and
-    one if both their texts and their amounts differ."""
+    differences in how the learning rates of their pretraining were chosen. Two architectures may
+    have different objectives. Two training sets have one more confound if the tokenizer that both
+    groups use was trained on one of the two sets, and one if both their texts and their amounts
+    differ."""
     if axis in ("checkpoint", "tokenizer", "parent", "training"):
         return tuple(_tuning(a, b))
     if axis == "optimizer":
         return tuple(c for c in confounds_among(a.settings, b.settings) if c.name != axis)
     models = (a.entry.model, b.entry.model) if axis == "architecture" else ({}, {})
+    objectives = (a.objective, b.objective) if axis == "architecture" else ("", "")
     trained_on = a.tokenizer_corpus
     shared = axis == "training set" and trained_on == b.tokenizer_corpus
     on_one_side = shared and trained_on != NONE and trained_on in (a.corpus, b.corpus)
@@ -290,6 +292,7 @@ def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[Confound, ...]:
     unequal_amounts = other_text and amounts.unlike_amount(a, b) > amounts.MAX_RATIO
     tokens = Confound(TOKENS_OF_TEXT, (a.corpus_tokens, b.corpus_tokens))
     return (
+        *([Confound("objective", objectives)] if len({*objectives}) > 1 else []),
         *([Confound("tokenizer trained on", (trained_on,))] if on_one_side else []),
         *([tokens] if unequal_amounts else []),
         *(confound for confound in confounds_among(*models) if confound.name != "name"),

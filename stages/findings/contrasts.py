@@ -100,7 +100,7 @@ class Contrast(Tested):
             for key in AMOUNTS
             if not self._agree(one[key], other[key])
         ]
-        return [*amounts, *self.settings, *convergence.confounds(self.a, self.b)]
+        return [*self.settings, *amounts, *convergence.confounds(self.a, self.b)]
 
     @property
     def confound_names(self) -> list[str]:

@@ -13,16 +13,20 @@ from stages.tracking.records import RunRecord, best_score
 
 LEADERBOARD = "leaderboard_"  # followed by the name of a task
 CURRENT = 'tags.current="true"'
-LEADERBOARD_METRICS = ("score", "score_low", "score_high")
-LEADERBOARD_METRICS += ("gain_over_scratch", "gain_over_scratch_low", "gain_over_scratch_high")
+WALL_TIME = "cost/wall_time_s"
+# What fits beside the names on a screen comes first.
+LEADERBOARD_METRICS = ("score", "score_low", "score_high", "gain_over_scratch", WALL_TIME)
+LEADERBOARD_METRICS += ("gain_over_scratch_low", "gain_over_scratch_high")
 LEADERBOARD_METRICS += ("cost/num_params", "cost/finetune_flops", "cost/lineage_flops")
-LEADERBOARD_METRICS += ("cost/wall_time_s", "cost/latency_s", "cost/energy_j_estimate")
+LEADERBOARD_METRICS += ("cost/latency_s", "cost/energy_j_estimate")
+LEADERBOARD_CHARTS = ("score", "gain_over_scratch", WALL_TIME, "cost/latency_s")
 LEADERBOARD_TAGS = ("run", "method", "label_budget", "pretrained", "objective", "architecture")
 LEADERBOARD_TAGS += ("size", "corpus", "seeds", "metric")
 RUN_TAGS = ("pretrained", "objective", "architecture", "size", "corpus")
 MAX_SCORES = 12  # columns
+CHARTS_IN_A_ROW = 2
 RUN_NAME = "attributes.`Run Name`"
-NAME_WIDTH, COLUMN_WIDTH = 330, 170  # pixels
+NAME_WIDTH, LETTER_WIDTH, BESIDE_LETTERS = 330, 6, 56  # pixels
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,11 @@ class SavedView:
 
     def _state(self) -> Json:
         """Returns the state of MLflow's page that shows the view."""
-        columns = [f"metrics.`{key}`" for key in self.metrics]
-        columns += [f"tags.`{key}`" for key in self.tags]
+        names = {f"metrics.`{key}`": key for key in self.metrics}
+        names |= {f"tags.`{key}`": key for key in self.tags}
+        columns = [*names]
+        widths = {column: LETTER_WIDTH * len(key) + BESIDE_LETTERS for column, key in names.items()}
+        section = {"uuid": self.key, "name": self.title, "columns": CHARTS_IN_A_ROW}
         shown = {"display": True, "isReordered": True, "deleted": False, "isGenerated": False}
         return {
             "searchFilter": self.filter,
@@ -63,9 +70,9 @@ class SavedView:
             "orderByAsc": self.ascending,
             "selectedColumns": columns,
             "columnOrder": [RUN_NAME, *columns],
-            "columnWidths": {RUN_NAME: NAME_WIDTH} | dict.fromkeys(columns, COLUMN_WIDTH),
+            "columnWidths": {RUN_NAME: NAME_WIDTH} | widths,
             "runsHiddenMode": "FIRST_20_RUNS",
-            "compareRunSections": [{"uuid": self.key, "name": self.title, **shown}],
+            "compareRunSections": [section | shown],
             "compareRunCharts": [self._chart(metric) for metric in self.charts],
             "isAccordionReordered": True,  # else MLflow sorts: costs before scores
         }
@@ -102,10 +109,11 @@ def saved_views(tasks: Collection[str], records: Sequence[RunRecord]) -> list[Sa
     if curves := [key for key in ("train/loss", "train/validation_loss") if key in known]:
         trained = f'{CURRENT} and tags.kind="pretraining" and tags.pretrained="true"'
         tags = ("run", "pretrain_seed", *RUN_TAGS[1:])
-        by_loss = f"metrics.`{curves[-1]}`", True
-        shown = curves, tags, curves
+        shown = [*curves, *({WALL_TIME} & known.keys())]
+        by_loss = f"metrics.`{curves[-1]}`"
+        name = "pretraining", "Pretraining"
         views.append(
-            SavedView("pretraining", "Pretraining", trained, *shown, *by_loss, opens_charts=True)
+            SavedView(*name, trained, shown, tags, shown, order=by_loss, opens_charts=True)
         )
     return views
 
@@ -128,7 +136,7 @@ def _leaderboard(task: str, cells: Sequence[RunRecord]) -> SavedView:
         f'{CURRENT} and tags.kind="trials" and tags.task="{task}"',
         metrics,
         [tag for tag in LEADERBOARD_TAGS if any(tag in cell.tags for cell in cells)],
-        [key for key in metrics if key in ("score", "gain_over_scratch", "cost/latency_s")],
+        [key for key in LEADERBOARD_CHARTS if key in known],
         order="metrics.`score`",
         ascending=scale_of(cells[0].tags["metric"]).lower_is_better,
     )

@@ -3,11 +3,13 @@
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 
 from stages.core.components import Settings
 from stages.core.keys import RunKey
+from stages.tracking import store
 from stages.tracking.records import (
     Point,
     corpus_data,
@@ -87,10 +89,25 @@ class Tracker:
                 view.client.update_run(run.info.run_id, "RUNNING")  # also one that is resumed
                 view.log(run, params=self._record.params)
                 view.log_inputs(run, corpus_data(self._record.tags["corpus"]))
-            ended = False
-            while not ended:
-                ended = self._ended.wait(FLUSH_S)
-                view.log(run, points=[self._points.get() for _ in range(self._points.qsize())])
+            with _load_of_machine(run.info.run_id):
+                ended = False
+                while not ended:
+                    ended = self._ended.wait(FLUSH_S)
+                    view.log(run, points=[self._points.get() for _ in range(self._points.qsize())])
             if self._status == "FINISHED":
                 view.log(run, tags={"current": "true"})
             view.client.set_terminated(run.info.run_id, self._status)
+
+
+@contextmanager
+def _load_of_machine(run_id: str) -> Iterator[None]:
+    """Logs the load of the whole machine under ``system/`` every 10 s. A run that is resumed
+    continues its curves."""
+    from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+    monitor = SystemMetricsMonitor(run_id, resume_logging=True, tracking_uri=store.address())
+    monitor.start()
+    try:
+        yield
+    finally:
+        monitor.finish()

@@ -182,4 +182,4 @@ def _mean_costs(trials: Iterable[RunRecord]) -> dict[str, float]:
     for trial in trials:
         for key, value in trial.costs.items():
             values.setdefault(key, []).append(value)
-    return {key: fmean(costs) for key, costs in values.items()}
+    return {key: round(fmean(costs), 6) for key, costs in values.items()}

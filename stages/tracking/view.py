@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 MAX_METRICS, MAX_PARAMS = 800, 100  # MLflow's limits of one request
 MAX_RUNS = 50_000  # MLflow's limit of one answer
-SHARED = "mlflow.sharedViewState."
+SHARED, NOTE_TAG = "mlflow.sharedViewState.", "mlflow.note.content"
+DEFAULT = "Default"  # the experiment that MLflow makes in every database
 NOTE = "The rest is in `reports/index.html`, a page for the browser, and `reports/comparison.md`."
 
 
@@ -177,8 +178,9 @@ class View:
         identity = self.experiment.experiment_id
         page = f"#/experiments/{identity}/runs?workflowType=machine_learning"
         pages = {view.title: f"{page}&{view.query}" for view in views}
-        links = [f"- [{title}]({path})" for title, path in pages.items()]
-        tags = {"mlflow.note.content": "\n".join([*links, "", NOTE])}
+        # MLflow shows the first line of a note; the rest opens with a click.
+        links = ", ".join(f"[{title}]({path})" for title, path in pages.items())
+        tags = {NOTE_TAG: f"Views: {links}\n\n{NOTE}"}
         for place, view in enumerate(reversed(views)):
             tags[f"{SHARED}{view.key}"] = view.saved(place + 1)
         for key, value in tags.items():
@@ -187,7 +189,16 @@ class View:
         for key in self.experiment.tags.keys() - tags.keys():
             if key.startswith(f"{SHARED}{LEADERBOARD}"):  # of a task that is gone
                 self.client.delete_experiment_tag(identity, key)
+        self._explain_default(f"[{self.experiment.name}]({next(iter(pages.values()))})")
         return pages
+
+    def _explain_default(self, study: str) -> None:
+        """Says in the note of MLflow's empty experiment where the study is. Runs that someone logs
+        without naming an experiment need it, so it is not deleted."""
+        default = self.client.get_experiment_by_name(DEFAULT) if store.artifacts() else None
+        note = f"For runs that are logged without naming an experiment. The study is {study}."
+        if default and default.lifecycle_stage == "active" and default.tags.get(NOTE_TAG) != note:
+            self.client.set_experiment_tag(default.experiment_id, NOTE_TAG, note)
 
 
 @cache

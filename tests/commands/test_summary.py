@@ -41,6 +41,12 @@ def shown(reported: Path) -> str:
 
 
 @pytest.mark.slow
+def test_summary_has_no_line_of_spaces(shown: str) -> None:
+    """As of a baseline, which has no price and often no cheaper choice."""
+    assert "a classical baseline" in shown and not re.search(r"\n  +\n  Use it", shown)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_summary_cuts_nothing_on_any_terminal(reported: Path, width: int) -> None:
     """Each run is named beside its scores, once in each table."""

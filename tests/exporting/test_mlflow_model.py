@@ -1,8 +1,15 @@
 """What MLflow loads predicts as the command does, with the files of the model alone."""
 
 import json
+import os
 import shutil
+import signal
+import socket
+import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +24,7 @@ from stages.commands import predict
 from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.core.params import Params
 from stages.evaluation import records
+from stages.evaluation.metrics import macro_f1
 from stages.exporting import mlflow_model
 from stages.tracking.view import reconcile
 from tests.small_study import SCRATCH, run_stage, write_inputs, write_study
@@ -115,6 +123,61 @@ def test_model_predicts_its_own_example(elsewhere: Path) -> None:
         model = mlflow.pyfunc.load_model(f"models:/smoke-{task}@best")
         assert model.input_example is not None
         assert len(model.predict(model.input_example)) == len(model.input_example) == 2
+
+
+def test_model_is_served_over_http(elsewhere: Path) -> None:
+    """`mlflow models serve` answers with what the model predicts here."""
+    frame = pd.DataFrame({"text": ["call it", "number of workers"]})
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = "-m mlflow models serve --model-uri models:/smoke-section@best --env-manager local"
+    process = subprocess.Popen(
+        [sys.executable, *command.split(), "--port", str(port)], start_new_session=True
+    )
+    body = json.dumps({"dataframe_records": frame.to_dict("records")}).encode()
+    address, json_type = f"http://127.0.0.1:{port}/invocations", "application/json"
+    request = urllib.request.Request(address, body, {"Content-Type": json_type})
+    try:
+        answer = answer_of(request, patience_s=120)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    predicted = mlflow.pyfunc.load_model("models:/smoke-section@best").predict(frame)
+    assert answer == {"predictions": predicted.to_dict("records")}
+
+
+def answer_of(request: urllib.request.Request, *, patience_s: float) -> dict:
+    began = time.monotonic()
+    while True:
+        try:
+            with urllib.request.urlopen(request) as response:
+                return json.load(response)
+        except urllib.error.URLError:
+            if time.monotonic() - began > patience_s:
+                raise
+            time.sleep(0.2)
+
+
+def test_evaluate_of_mlflow_computes_the_metric_of_the_study(
+    registered: Registered, elsewhere: Path
+) -> None:
+    """In macro average, if there are three labels or more and the rows have every predicted one."""
+    rows = read_jsonl(registered.folder / "data/tasks/section/examples/test.jsonl")
+    frame = pd.DataFrame(rows)
+    model = mlflow.pyfunc.load_model("models:/smoke-section@best")
+    frame["predicted"] = model.predict(frame[["text"]])["label"]
+    frame["label"] = ["third", *frame["predicted"][:-1]]
+    mlflow.set_experiment("smoke")
+    result = mlflow.models.evaluate(
+        data=frame,
+        targets="label",
+        predictions="predicted",
+        model_type="classifier",
+        evaluator_config={"average": "macro"},
+    )
+    expected = macro_f1([*frame["label"]], [*frame["predicted"]])
+    assert result.metrics["f1_score"] == pytest.approx(expected) and 0 < expected < 1
 
 
 @pytest.mark.parametrize(

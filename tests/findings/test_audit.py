@@ -355,7 +355,8 @@ def test_missing_comparisons(results, study) -> None:
 
 def test_confounds(results, study) -> None:
     check = audit.confounds(results.contrasts)
-    assert check.objection is True and check.numbers == {"clean": 18, "total": 36}
+    assert check.objection is True and check.numbers == {"clean": 12, "total": 36}
+    assert check.details[0] == ("architecture", 12, {"objective": 6})  # 6 are from scratch
     sizes = next(names for axis, _, names in check.details if axis == "size")
     assert "trained parameters" not in sizes  # a size is that
     clean = study(some("encoder_scientific", "encoder_deep_learning"))

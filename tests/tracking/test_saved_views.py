@@ -4,9 +4,16 @@ import re
 import pytest
 from mlflow.entities import Run
 
+from stages.core import paths
 from stages.core.params import Params
 from stages.tracking.view import reconcile
-from tests.tracking.tracked_study import client, name_of, write_evaluation, write_report
+from tests.tracking.tracked_study import (
+    client,
+    name_of,
+    write_evaluation,
+    write_report,
+    write_table,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +47,30 @@ def test_leaderboard_begins_with_the_best_run_of_a_task(params: Params) -> None:
     runs = listed(state)
     assert [round(run.data.metrics["score"], 6) for run in runs] == [0.465, 0.415, 0.415]
     assert name_of(runs[0]) == "encoder_mlm full tag 50"
+
+
+def test_leaderboard_shows_score_gain_and_time_without_scrolling(params: Params) -> None:
+    """A page of 1440 pixels leaves 1180 to the table, of which MLflow takes 140 for the date."""
+    key = {"run": "encoder_mlm", "pretrain_seed": 1, "task": "tag", "method": "full"}
+    key |= {"label_budget": "50", "finetune_seed": 1, "wall_time_s": 3, "processor_time_s": 2}
+    write_table(paths.TIMINGS / "finetune/tag/encoder_mlm.csv", [key])
+    write_report("The encoder leads.")
+    reconcile(params)
+    state = state_of("leaderboard_tag")
+    widths = [state["columnWidths"][column] for column in state["columnOrder"]]
+    first = state["columnOrder"][:6]
+    assert [re.findall("`(.*)`", column)[0] for column in first] == [
+        *("Run Name", "score", "score_low", "score_high", "gain_over_scratch", "cost/wall_time_s")
+    ]
+    assert sum(widths[: len(first)]) <= 1180 - 140
+
+
+def test_the_empty_experiment_of_mlflow_links_the_study(params: Params) -> None:
+    page = reconcile(params)["Scores"]
+    default = client().get_experiment_by_name("Default")
+    assert default and f"[smoke]({page})" in default.tags["mlflow.note.content"]
+    client().delete_experiment(default.experiment_id)  # by someone whom it disturbs
+    assert reconcile(params)["Scores"] == page
 
 
 def state_of(title: str) -> dict:

@@ -56,6 +56,19 @@ def test_tracker_goes_on_in_the_same_run_after_an_interruption(params: Params) -
     assert curve(run, "train/loss") == [(1, 3.0), (2, 2.0)]
 
 
+def test_tracker_logs_the_load_of_the_machine(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.5")
+    for _ in range(2):  # the second goes on after an interruption
+        with tracker():
+            time.sleep(3)
+    (run,) = shown()
+    load = curve(run, "system/cpu_utilization_percentage")
+    assert len(load) > 2 and [step for step, _ in load] == [*range(len(load))]
+    assert run.info.status == "FINISHED"
+
+
 def test_tracker_leaves_a_short_training_to_reconcile(params: Params) -> None:
     began = time.monotonic()
     with tracker(delay_s=60) as live:

@@ -137,7 +137,7 @@ def forest_finding(contrasts: Sequence[Contrast]) -> str:
     along = f" ({', '.join(f'{axis} {number}' for axis, number in parts.items())})" if parts else ""
     return (
         f"{len(after):,} of {len(contrasts):,} contrasts {are(len(after))} significant after Holm "
-        f"correction{along}; {before:,} more {are(before)} before it"
+        f"correction{along}; {before:,} more only before it"
     )
 
 

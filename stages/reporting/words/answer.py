@@ -184,7 +184,7 @@ def _on(tasks: Sequence[str], number: int) -> str:
     """Returns the words "on ..." for these tasks out of ``number``; "" for the only task."""
     if len(tasks) < number:
         return f"on {len(tasks)}{_named(tasks)} "
-    return f"on all {number} " if number > 1 else ""
+    return f"on {'both' if number == 2 else f'all {number}'} " if number > 1 else ""
 
 
 def _named(tasks: Sequence[str]) -> str:

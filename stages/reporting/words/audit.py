@@ -17,16 +17,16 @@ from stages.findings.pretraining_ends import FALLING, Ending
 from stages.findings.shared_defaults import Change, Forced, ForcedEffect
 from stages.reporting.formats import formatted, percent, with_unit
 from stages.reporting.words.appendix import place_of_rate
-from stages.reporting.words.names import place, span, unit_of_scores, warnings
+from stages.reporting.words.names import counted, place, span, unit_of_scores, warnings
 
 NOT_TRAINED = "Nothing was fine-tuned by steps."
 NOT_PRETRAINED = "Nothing was pretrained here."
 NO_CONTRAST = "No two runs are compared."
 LEFT_OUT = {
-    SAME_MODEL: "one model",
-    BETTER_MATCHED: "better matched by another run",
-    UNLIKE_SIZES: "sizes too far apart",
-    "": "differing from all others in more than one thing",
+    SAME_MODEL: "because both runs are the same model",
+    BETTER_MATCHED: "because another run is a better match",
+    UNLIKE_SIZES: "because the sizes are too far apart",
+    "": "because it differs from all other runs in more than one thing",
 }
 
 
@@ -75,9 +75,13 @@ def _joined(parts: Iterable[str]) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
+def _or(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
 def _faults_of_probes(check: Check) -> Iterable[str]:
     for cell, share in check.details:
-        edge = [f"C at an edge in {share:.0%}"] if share > MAJORITY else []
+        edge = [f"smallest or largest C in {share:.0%}"] if share > MAJORITY else []
         yield f"{place(cell)}: {', '.join([*warnings(cell), *edge])}"
 
 
@@ -85,10 +89,10 @@ def _end_of_pretraining(check: Check) -> str:
     n, slope = check.numbers, check.numbers["steepest"]
     return _joined(
         [
-            f"{n['falling']} of {n['runs']} ended while the validation loss still fell by "
-            f"{FALLING:g} nats or more per doubling of the steps",
+            f"in {n['falling']} of {n['runs']} pretrainings the validation loss was still falling "
+            f"at the end, by {FALLING:g} nats or more per doubling of the steps",
             "" if slope is None else f"the steepest slope is {formatted(slope, '+.3f')}",
-            f"{n['unknown']} have too few validations to tell" if n["unknown"] else "",
+            f"in {n['unknown']} there are too few validations to know" if n["unknown"] else "",
         ]
     )
 
@@ -103,16 +107,18 @@ def _finetuning_rates(check: Check) -> str:
     return _joined(
         [
             f"one rate was tried in {one:,} of {n['trials']:,} trials" if one else "",
-            f"{n['share']:.0%} of {some:,} trials kept a rate at an edge" if some else "",
+            f"{n['share']:.0%} of {some:,} trials with several rates kept the lowest or highest"
+            if some
+            else "",
         ]
     )
 
 
 def _finetuning_rate_details(check: Check) -> Iterable[str]:
     if resting := check.numbers["resting"]:
-        yield f"{resting} contrasts of {', '.join(UNLIKE)} rest on one rate"
+        yield f"in {resting} contrasts of {_or(UNLIKE)} one rate was tried for a side"
     for name, rates in check.details:
-        yield f"{name}: {', '.join(f'{rate:g}' for rate in rates)}"
+        yield f"rates of {name}: {', '.join(f'{rate:g}' for rate in rates)}"
 
 
 def _pretraining_rates(check: Check) -> str:
@@ -121,7 +127,7 @@ def _pretraining_rates(check: Check) -> str:
     return _joined(
         [
             f"one rate was tried for {one} of {n['runs']} pretrainings" if one else "",
-            f"{n['edges']} of {some} with several kept one at an edge" if some else "",
+            f"{n['edges']} of {some} with several rates kept the lowest or highest" if some else "",
         ]
     )
 
@@ -130,26 +136,29 @@ def _pretraining_rate_details(check: Check) -> Iterable[str]:
     for ending in check.details:
         yield f"{ending.name}: {ending.kept:g}, {place_of_rate(ending)}"
     if resting := check.numbers["resting"]:
-        first, second, third = UNLIKE_PRETRAINING
-        yield f"{resting} contrasts of {first}, {second} or {third} rest on one rate"
+        yield f"in {resting} contrasts of {_or(UNLIKE_PRETRAINING)} one rate was tried for a side"
 
 
 def _tries(check: Check) -> str:
     n, pretrained = check.numbers, check.numbers["pretrained"]
-    text = f"Validation chose among {span(n['tries'])} tries: rates, penalties and other settings"
+    text = (
+        f"A trial chose on validation among {span(n['tries'])} combinations of learning rate, "
+        "penalty and other settings"
+    )
     unequal = len({*pretrained}) > 1
-    return text + (f", and among {span(pretrained)} pretraining rates." if unequal else ".")
+    more = f", and a pretraining among {span(pretrained)} learning rates" if unequal else ""
+    return f"{text}{more}."
 
 
 def _shared_defaults(check: Check) -> str:
     n = check.numbers
     if "largest" not in n:
-        return "Every run has the same defaults; no other was tried."
+        return "All trials have the same defaults; no other value was tried."
     sizes = ", ".join(f"{name} by up to {_size(change)}" for name, change in n["largest"].items())
     return (
-        f"With one value forced on all runs the mean of a cell changes: {sizes}. That reverses "
-        f"{n['reversed']} of {n['contrasts']} contrasts, {n['clear']} of them with an interval "
-        "that excludes zero."
+        "Each trial chose these settings on validation. With one value for all trials, the mean "
+        f"score of a run would change: {sizes}. The sign of {n['reversed']} of {n['contrasts']} "
+        f"contrasts would change, {n['clear']} of them with an interval that excludes zero."
     )
 
 
@@ -192,7 +201,7 @@ def _labelled_rows(check: Check) -> str:
             "one sample: intervals do not cover its drawing"
         )
     else:
-        answer = f"{span(draws)} distinct samples for each task and label budget"
+        answer = f"{span(draws)} different samples of rows for each task and label budget"
     nested = (
         "with one seed, a larger label budget includes the rows of a smaller one"
         if n["nested"]
@@ -202,7 +211,7 @@ def _labelled_rows(check: Check) -> str:
 
 
 def _cut_texts(check: Check) -> str:
-    answer = f"At most {check.numbers['most']:.1%} of a split's rows are cut"
+    answer = f"At most {check.numbers['most']:.1%} of a split's rows are too long and were cut"
     more = "a larger `finetune.max_tokens` reads more of them"
     ends = ", ".join(check.numbers["endless"])
     end = f"`long_texts: head_tail` reads their end, too, and `windows` all of them: {ends}"
@@ -213,7 +222,9 @@ def _cut_texts(check: Check) -> str:
 
 
 def _near_duplicates(check: Check) -> str:
-    answer = f"At most {check.numbers['most']:.1%} of a task's test rows have one in train"
+    answer = (
+        f"At most {check.numbers['most']:.1%} of a task's test rows have a near-duplicate in train"
+    )
     remedy = "if rows belong together, `group` of the source draws them into one split"
     return _joined([answer, remedy if check.objection else ""])
 
@@ -228,8 +239,9 @@ def _near_duplicate_details(check: Check) -> Iterable[str]:
 def _overlap(check: Check) -> str:
     most, public = check.numbers["most"], check.numbers["public"]
     external = check.numbers["external"]
-    answer = "" if most is None else f"At most {most:.1%} of a task's test rows overlap it"
-    unknown = f"that of {public} public checkpoints is unknown" if public else ""
+    answer = "" if most is None else f"At most {most:.1%} of a task's test rows overlap that text"
+    checkpoints = counted(public, "public checkpoint")
+    unknown = f"the training text of {checkpoints} is unknown" if public else ""
     seen = (
         f"an external system may have seen them, since its training data is unknown: "
         f"{', '.join(external)}"
@@ -256,14 +268,14 @@ def _power_details(check: Check) -> Iterable[str]:
     for metric, low, _, high in check.details:
         scale = scale_of(metric)
         sizes = f"{scale.shown(low)} to {scale.shown(high)}"
-        yield f"{sizes} {unit_of_scores(metric)} over contrasts"
+        yield f"over all contrasts: {sizes} {unit_of_scores(metric)}"
 
 
 def _missing(check: Check) -> str:
     kinds = [f"{number} {LEFT_OUT[kind]}" for kind, number in check.numbers["kinds"].items()]
     if not kinds:
         return "No pair of runs that differ in one axis is left out."
-    return f"Left out: {', '.join(kinds)}."
+    return f"Left out: {'; '.join(kinds)}."
 
 
 def _not_compared(found: NotCompared) -> str:
@@ -277,15 +289,15 @@ def _not_compared(found: NotCompared) -> str:
 def _confounds(check: Check) -> Iterable[str]:
     for axis, number, names in check.details:
         if listed := ", ".join(f"{name} in {count}" for name, count in names.most_common()):
-            yield f"{axis}, of {number}: {listed}"
+            yield f"of {number} contrasts of {axis}, what also differs: {listed}"
 
 
 def _baselines(check: Check) -> str:
     if not check.numbers:
         return "No classical baseline was fitted."
     return (
-        "On {beaten} of {places} pairs of task and label budget the best run does, after Holm "
-        "correction for these. The best of several runs is favoured by chance."
+        "Yes on {beaten} of {places} pairs of task and label budget, after Holm correction for "
+        "these pairs. The best of several runs is favoured by chance."
     ).format(**check.numbers)
 
 
@@ -312,46 +324,47 @@ WORDS: Mapping[
     Subject, tuple[str, str, str | Callable[[Check], str], Callable[[Check], Iterable[str]]]
 ] = {
     Subject.PROBES: (
-        "Are probes solved, with a penalty inside the range tried?",
+        "Did the solver of linear probes converge, with a penalty inside the range tried?",
         "No method uses a solver.",
-        "{converged:,} of {trials:,} solved probes came to a minimum; {share:.0%} kept a C at an "
-        "edge of those tried.",
+        "{converged:,} of {trials:,} probes converged; {share:.0%} kept the smallest or largest "
+        "penalty C that was tried.",
         _faults_of_probes,
     ),
     Subject.FINETUNING_END: (
-        "Did fine-tuning go on until it had fitted?",
+        "Was fine-tuning long enough?",
         NOT_TRAINED,
-        "{warned} of {cells} cells have not converged. Of {trials:,} trials {last:,} kept their "
-        "last epoch, {best:,} of them as the best on validation, and {early:,} one of the warm-up. "
-        "{improving:,} were still improving.",
+        "{warned} of {cells} combinations of run, task, method and label budget have not "
+        "converged. Of {trials:,} trials {improving:,} were still improving at the end, {last:,} "
+        "kept the last epoch (the best on validation in {best:,}), and {early:,} kept an epoch of "
+        "the warm-up.",
         _each(lambda cell: f"{place(cell)}: {', '.join(warnings(cell))}"),
     ),
     Subject.PRETRAINING_END: (
-        "Did pretraining go on until its loss was flat?",
+        "Was pretraining long enough for its loss to become flat?",
         NOT_PRETRAINED,
         _end_of_pretraining,
         _each(_slope),
     ),
     Subject.FINETUNING_RATES: (
-        "Do fine-tuning's learning rates lie inside the range tried?",
+        "Were several learning rates tried for fine-tuning, and is the best inside their range?",
         NOT_TRAINED,
         _finetuning_rates,
         _finetuning_rate_details,
     ),
     Subject.PRETRAINING_RATES: (
-        "Do pretraining's learning rates lie inside the range tried?",
+        "Were several learning rates tried for pretraining, and is the best inside their range?",
         NOT_PRETRAINED,
         _pretraining_rates,
         _pretraining_rate_details,
     ),
     Subject.TRIES: (
-        "Had all runs and baselines equally many tries?",
+        "Were equally many settings tried for all runs and baselines?",
         "Nothing had a setting to choose.",
         _tries,
         _each(lambda of_name: f"{of_name[0]}: {span(of_name[1])}"),
     ),
     Subject.SHARED_DEFAULTS: (
-        "Does a shared default decide?",
+        "Do results hold with other values of shared defaults?",
         "No trial had such a setting to choose.",
         _shared_defaults,
         _shared_default_details,
@@ -377,7 +390,10 @@ WORDS: Mapping[
     Subject.READ_AT: (
         "Is each label predicted from a state that has read the labelled text?",
         "No task is encoded.",
-        "In {unread} of {pairs} pairs of task and run it is not.",
+        lambda check: (
+            f"Yes in {check.numbers['pairs'] - check.numbers['unread']} of "
+            f"{check.numbers['pairs']} pairs of task and run."
+        ),
         _each(lambda unread: "{} on {}: {}".format(*unread)),
     ),
     Subject.NEAR_DUPLICATES: (
@@ -396,7 +412,7 @@ WORDS: Mapping[
         "Were runs pretrained with several seeds?",
         NOT_PRETRAINED,
         lambda check: (
-            f"{span(check.numbers['seeds'])} for each run that was pretrained here; "
+            f"Seeds of each run that was pretrained here: {span(check.numbers['seeds'])}. "
             f"{check.numbers['without']} of {check.numbers['contrasts']} contrasts lack a verdict "
             "because a side was pretrained once."
         ),
@@ -411,20 +427,20 @@ WORDS: Mapping[
     Subject.IDENTICAL: (
         "Are compared runs different models?",
         NO_CONTRAST,
-        "{same} of {between} contrasts between runs are of one model with itself.",
+        "{same} of {between} contrasts between runs compare a model with itself.",
         _each(lambda c: f"{c.a.group} against {c.b.group} on {c.task}, {c.method}"),
     ),
     Subject.MISSING: (
-        "Is every comparison made that the runs suggest?",
+        "Is every pair of runs compared that differs in one thing?",
         "",
         _missing,
         _each(_not_compared),
     ),
     Subject.CONFOUNDS: (
-        "Do compared runs differ in nothing else?",
-        f"No contrasts of {', '.join(ATTRIBUTED)}.",
-        f"{{clean}} of {{total}} contrasts of {', '.join(ATTRIBUTED)} differ in nothing else that "
-        "is counted.",
+        "Do compared runs differ in one thing alone?",
+        f"No contrasts of {_or(ATTRIBUTED)}.",
+        f"In {{clean}} of {{total}} contrasts of {_or(ATTRIBUTED)} nothing else differs that is "
+        "counted.",
         _confounds,
     ),
     Subject.BASELINES: (

@@ -145,10 +145,10 @@ def _tests(results: Results) -> Iterator[str]:
             "Tests come in two stages. First the effects averaged over tasks, Holm-corrected for "
             f"their number: {sum(question.significant for question in questions)} of "
             f"{len(questions)} significant. Then the contrasts of these effects on single tasks, "
-            f"corrected together: {after} of {len(tested)} significant. The intervals of {before} "
-            f"contrasts exclude zero (those of at most about {alpha * len(tested):.0f} would if "
-            f"nothing differed); the other {before - after} are marked "
-            f"'{Verdict.BEFORE_CORRECTION.value}'."
+            f"corrected together: {after} of {len(tested)} significant. Of {len(tested)} intervals "
+            f"{before} exclude zero; if nothing differed, about {alpha * len(tested):.0f} at most "
+            f"would. Those that are not significant after correction ({before - after}) are "
+            f"marked '{Verdict.BEFORE_CORRECTION.value}'."
         )
         yield from _moderation(results.contrasts)
     if any(contrast.seeds_needed for contrast in tested):
@@ -175,12 +175,12 @@ def _moderation(contrasts: Sequence[Contrast]) -> Iterator[str]:
     if moderated:
         own = median(between.df - between.prior_df for between in moderated)
         others = median(between.prior_df for between in moderated)
+        alone = len(variances) - len(moderated)
         yield (
             "Few seeds give a poor estimate of the variance between seeds, so the estimate of a "
             "contrast is averaged with those of comparable contrasts: in the median it has "
-            f"{own:.3g} degrees of freedom of its own and borrows {others:.3g}. "
-            f"{len(variances) - len(moderated)} of {len(variances)} contrasts have no comparable "
-            "ones."
+            f"{own:.3g} degrees of freedom of its own and borrows {others:.3g}."
+            + (f" {alone} of {len(variances)} contrasts have no comparable ones." if alone else "")
         )
 
 

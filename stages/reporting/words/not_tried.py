@@ -41,8 +41,8 @@ def _sentence(omitted: NotTried) -> str:
             )
         case Untried.SEEDS:
             return (
-                f"A run has as few as {tried}, so intervals are wide or about these checkpoints "
-                f"alone. To try more: `pretrain.seeds: [{setting}]`."
+                f"A run has as few as {tried} of them, so intervals are wide or about these "
+                f"checkpoints alone. To try more: `pretrain.seeds: [{setting}]`."
             )
         case Untried.METHODS:
             training = "" if setting == "linear_probe" else USUAL_TRAINING

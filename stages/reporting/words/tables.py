@@ -1,6 +1,6 @@
 """Tables of scores, ranks, confounds and runs, for both pages."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +8,7 @@ from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.evaluation.records import ScoredTrial, budget_order
 from stages.evaluation.screening import ScreenedOut
+from stages.findings.axes import Confound
 from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
 from stages.findings.groups import Group
@@ -137,9 +138,9 @@ def _rank(ranked: Ranked | None) -> str:
 def rank_note(confidence: float) -> str:
     """How to read ``ranks``."""
     return (
-        f"1 is the best mean; in brackets the {percent(confidence)} interval of the rank: "
-        "from one more than the number of runs and baselines that are significantly better to the "
-        "number that are not significantly worse. The comparisons of each run are Holm-corrected "
+        f"1 is the best mean; in parentheses the {percent(confidence)} interval of the rank. It "
+        "begins after the runs and baselines that are significantly better and ends before those "
+        "that are significantly worse. The comparisons of each run are Holm-corrected "
         "by themselves, so two rows may disagree about one pair."
     )
 
@@ -147,30 +148,27 @@ def rank_note(confidence: float) -> str:
 def confound_rows(contrasts: Sequence[Contrast]) -> list[dict[str, str]]:
     """Returns a row for each axis and pair, with the confounds of all its contrasts. If only some
     contrasts have a confound, it says how many."""
-    members: dict[tuple[str, str, str], list[list[str]]] = defaultdict(list)
+    members: dict[tuple[str, str, str], list[list[Confound]]] = defaultdict(list)
     for contrast in contrasts:
         pair = contrast.level_a, contrast.level_b  # of one run; equal for all runs
         if contrast.is_between_runs:
             pair = contrast.a.group, contrast.b.group
-        members[contrast.axis, *pair].append([confound(found) for found in contrast.confounds])
+        members[contrast.axis, *pair].append(contrast.confounds)
     return [
         {"axis": axis, "first": one, "second": other, "also differs": _also(lists)}
         for (axis, one, other), lists in members.items()
     ]
 
 
-def _also(lists: Sequence[Sequence[str]]) -> str:
-    """Returns each confound once: with its amounts if they are equal everywhere, else without."""
-    amounts_of: dict[str, list[str]] = defaultdict(list)
-    for confounds in lists:
-        for text in confounds:
-            name, _, amounts = text.partition(": ")
-            amounts_of[name].append(amounts)
+def _also(lists: Sequence[Sequence[Confound]]) -> str:
+    """Returns each confound once: with its amounts if they are equal everywhere, else without, and
+    the number of contrasts that have it, if not all have it."""
+    numbers = Counter(name for found in lists for name in dict.fromkeys(c.name for c in found))
     texts = []
-    for name, all_amounts in amounts_of.items():
-        same = f": {all_amounts[0]}" if len(set(all_amounts)) == 1 and all_amounts[0] else ""
-        some = f" (in {len(all_amounts)} of {len(lists)})" if len(all_amounts) < len(lists) else ""
-        texts.append(f"{name}{same}{some}")
+    for name, number in numbers.items():
+        amounts = {confound(each) for found in lists for each in found if each.name == name}
+        text = amounts.pop() if len(amounts) == 1 else name
+        texts.append(text if number == len(lists) else f"{text} (in {number} of {len(lists)})")
     return "; ".join(texts) or "nothing that is counted"
 
 

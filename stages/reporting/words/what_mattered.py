@@ -8,7 +8,6 @@ from stages.core.params import NONE
 from stages.evaluation.metrics import scale_of
 from stages.findings.axes import AXES, Axis
 from stages.findings.cells import Cell
-from stages.findings.contrasts import Contrast
 from stages.findings.questions import Question
 from stages.reporting.formats import are, compact, in_parentheses, interval_of_difference
 from stages.reporting.words.names import unit_of_scores, verdict_with_reason
@@ -116,7 +115,7 @@ def _besides(axis: Axis, questions: Sequence[Question]) -> str:
     """Returns what the two sides of contrasts differ in besides the axis, the most frequent first;
     "" if nothing that is counted differs."""
     members = [c for question in _of_pretrained(questions) for c in question.contrasts]
-    numbers = Counter(name for c in members for name in dict.fromkeys(_differs(c)))
+    numbers = Counter(name for c in members for name in dict.fromkeys(c.confound_names))
     common = numbers.most_common()
     in_all = [name for name, number in common[:MOST] if number == len(members)]
     in_some = [f"{name} in {number}" for name, number in common[:MOST] if number < len(members)]
@@ -126,10 +125,3 @@ def _besides(axis: Axis, questions: Sequence[Question]) -> str:
         parts.append(f"{', '.join(in_some)} of {len(members)} contrasts")
     more = f"; and {len(common) - MOST} more" if len(common) > MOST else ""
     return f"Also differs: {'; '.join(parts)}{more}." if common else ""
-
-
-def _differs(contrast: Contrast) -> list[str]:
-    """The names of the confounds, and the objectives of two architectures."""
-    objectives = {side.trials[0].objective for side in contrast.sides}
-    is_confounded = contrast.axis == "architecture" and len(objectives) > 1
-    return [*(["objective"] if is_confounded else []), *contrast.confound_names]

@@ -25,6 +25,7 @@ from stages.reporting.words.answer import (
     ties,
 )
 from stages.reporting.words.names import reason, verdict, verdict_with_seeds
+from stages.reporting.words.tables import confound_rows
 from stages.reporting.words.what_mattered import what_mattered
 from tests.synthetic_study import METRICS
 
@@ -164,10 +165,13 @@ def test_a_verdict_before_correction_only_says_what_p_must_be(five_seeds: Result
 
 
 def test_the_first_screen_says_what_also_differs(five_seeds: Results) -> None:
-    """The names of the confounds, and the objective, which is part of no architecture; not what the
-    axis itself is."""
+    """The names of the confounds, not what the axis itself is. The table of confounds has the same,
+    with the values."""
     found = {each.axis: each.besides for each in answers(five_seeds)[0].mattered[BEST_BASELINE]}
     assert "objective" in found["architecture"]
+    pairs = [row for row in confound_rows(five_seeds.contrasts) if row["axis"] == "architecture"]
+    objectives = {(row["first"], row["second"]): row["also differs"] for row in pairs}
+    assert "objective: mlm v. causal" in objectives["encoder_mlm", "decoder_causal"]
     assert "tokenizer trained on" in found["training set"]
     assert "tokens seen" not in found["pretrained"] and "bytes read" not in found["pretrained"]
     asked = [question for question in five_seeds.questions if question.axis == "training set"]
@@ -178,6 +182,14 @@ def test_the_first_screen_says_what_also_differs(five_seeds: Results) -> None:
     assert of_axis.besides == (
         f"Also differs: tokenizer trained on in all; rows in 1 of {number} contrasts."
     )
+
+
+def test_the_table_of_confounds_counts_a_contrast_once(five_seeds: Results) -> None:
+    """Of both sides of a contrast something may differ, as what has not converged."""
+    first, *others = next(q for q in five_seeds.questions if q.num_tasks > 1).contrasts
+    both = Confound("rows", (10, 20)), Confound("rows", (30, 40))
+    (row,) = confound_rows([replace(first, settings=both), *others])
+    assert f"rows (in 1 of {1 + len(others)})" in row["also differs"]
 
 
 def test_a_study_without_baselines_says_so(five_seeds: Results) -> None:
