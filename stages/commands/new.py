@@ -26,7 +26,7 @@ from stages.kinds._kind import SPLITS
 from stages.kinds._tags import Scheme
 from stages.kinds.regression import Decimal
 from stages.proposal.design import Budget
-from stages.proposal.flags import KINDS_OF_STUDIES, ROLES, WORDS, Flags, flag_of
+from stages.proposal.flags import GATHERED, KINDS_OF_STUDIES, ROLES, WORDS, Flags, flag_of
 from stages.proposal.propose import Proposal, minutes, propose
 from stages.sources._formats import DELIMITERS, FORMATS
 
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     add = data.add_argument
     add("--task", choices=KINDS_OF_STUDIES, help="the kind of task")
     for role in ROLES:
-        name = "NAME,..." if role in ("choices", "labels") else "NAME"
+        name = "NAME,..." if role in GATHERED else "NAME"
         add(flag_of(role), metavar=name, help=f"the column that is read as {role}")
     add("--columns", metavar="NAME,...", help="the columns of a file that has no header")
     add("--header", action="store_true", help="the first line names the columns")
@@ -106,7 +106,7 @@ def _main(flags: argparse.Namespace) -> None:
 def flags_of(arguments: argparse.Namespace) -> Flags:
     """Returns the typed flags; raises ValueError for one that cannot be read."""
     columns = {role: name for role in ROLES if (name := getattr(arguments, role))}
-    for role in {"choices", "labels"} & columns.keys():
+    for role in GATHERED & columns.keys():
         if "," in columns[role]:
             columns[role] = columns[role].split(",")
     budgets: list[Budget] = []

@@ -26,6 +26,11 @@ OTHER_FILES = {
     b"\x28\xb5\x2f\xfd": "a zstandard file; unpack it: unzstd FILE",
     b"7z\xbc\xaf": "a 7z file; unpack it",
     b"PAR1": "a parquet file; give it the ending .parquet, or `format: parquet`",
+    b"Rar!": "a RAR file; unpack it",
+    b"FEA1": "a Feather file; save it as parquet",
+    b"\x89HDF": "an HDF5 file; save its table as parquet",
+    b"\x93NUMPY": "an array of NumPy; save it as csv",
+    b"{\\rtf": "an RTF file; save it as text",
     b"%PDF": "a PDF; export its text",
     b"SQLite format 3": "an SQLite database; export its table as csv",
     b"\xff\xfe": "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW",
@@ -92,11 +97,17 @@ def numbered_lines(file: Iterable[bytes], first: int = 1) -> Iterator[tuple[int,
                 for mark, what in OTHER_FILES.items():
                     if line.startswith(mark):
                         raise Fault("line 1", f"this is {what}")
+                if b"\0" in line:
+                    utf16 = "UTF-16 text: iconv -f UTF-16LE -t UTF-8 FILE > NEW"
+                    raise Fault("line 1", f"has bytes of 0: it is a binary file, or {utf16}")
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             del line  # a line may be a whole book
             yield number, text
     except UnicodeDecodeError as error:
-        byte = error.object[error.start]
+        byte, after = (error.object + b"\0")[error.start : error.start + 2]
+        if byte == 0xED and after >= 0xA0:  # CESU-8
+            what = "half a surrogate pair, which UTF-8 does not have: a sign such as an emoji"
+            raise Fault(f"line {number}", f"has {what}; delete it or write it whole") from None
         raise _NotUtf8(
             f"line {number}", f"byte {byte:#04x} is not UTF-8; convert the file"
         ) from None
@@ -129,7 +140,10 @@ def encoding_of(file: Path) -> str:
         return "WINDOWS-1252"
     # Most texts fit Central European pages as well as Western ones.
     western = [m for m in matches if m.encoding == "cp1252" and m.chaos <= best.chaos]
-    close = western and western[0].coherence >= best.coherence - CLOSE
+    close = western and (
+        western[0].coherence >= best.coherence - CLOSE
+        or best.language == "English" != western[0].language  # as for a list of Danish words
+    )
     is_western = close or "cp1252" in best.could_be_from_charset
     return "WINDOWS-1252" if is_western else best.encoding.upper().replace("CP125", "WINDOWS-125")
 

@@ -10,6 +10,13 @@ from typing import Any
 
 Row = Mapping[str, Any]  # a row of a task; its kind defines the columns
 
+# As Python, pandas and R print lists: set(), frozenset({'a'}), Index(['a'], dtype=object), c("a").
+_WRAPPED = re.compile(
+    r"(?:set|frozenset|list|tuple|deque|array|Index|OrderedDict|c)"
+    r"\((.*?)(?:,\s*dtype=[^()]*)?\)",
+    re.DOTALL,
+)
+
 
 class EmptyCellError(ValueError):
     """A cell that must not be empty is empty."""
@@ -30,8 +37,7 @@ def text_of(value: Any, place: str) -> str:
 
 def list_of(value: Any, place: str) -> list[str]:
     """Returns a list of texts, none of them empty; raises the errors of ``text_of``."""
-    if isinstance(value, str):
-        value = structure_of(value) or value
+    value = unprinted(value)
     if not isinstance(value, list):
         raise ValueError(f"{place} must be a list of texts, not {short(value)}")
     if not value:
@@ -45,6 +51,11 @@ def structure_of(text: str) -> list[Any] | dict[str, Any] | None:
     """Returns the list or the mapping that a cell spells, in JSON or as Python and numpy print it,
     since a csv file has no lists; None for any other text."""
     text = text.strip()
+    if re.fullmatch(r"""(["'])[\[{(].*\1""", text, re.DOTALL):
+        text = text[1:-1]  # a list that was written as text twice
+    if wrapped := _WRAPPED.fullmatch(text):
+        inner = wrapped[1].strip()
+        text = inner if inner.startswith(("[", "{", "(")) else f"[{inner}]"
     if text[:1] + text[-1:] not in ("[]", "{}", "()"):
         return None
     for read in (json.loads, _printed):
@@ -57,6 +68,12 @@ def structure_of(text: str) -> list[Any] | dict[str, Any] | None:
         if isinstance(value, tuple | set):
             return list(value) if isinstance(value, tuple) else sorted(value, key=str)
     return None
+
+
+def unprinted(cell: Any) -> Any:
+    """Returns the list or the mapping that a text spells; any other cell as it is."""
+    structure = structure_of(cell) if isinstance(cell, str) else None
+    return cell if structure is None else structure
 
 
 def _printed(text: str) -> Any:

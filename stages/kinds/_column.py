@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas
 
-from stages.kinds._cells import structure_of
+from stages.kinds._cells import unprinted
 from stages.kinds._kind import split_named
 from stages.kinds._labels import is_missing, label_of
 from stages.kinds.regression import decimal_of, number_of
@@ -30,6 +30,8 @@ DAY = (
 )
 # Addresses, days, paths, mail addresses and random ids are neither texts nor classes, even where
 # they recur.
+# A number with a unit, a currency or a scale: 45 %, €1.50, 3.5k, 7.5/10.
+AMOUNT = r"[^\w\s]{0,2}\s?(?:[A-Z]{3}\s)?\d[\d.,' ]*\s?(%|k|[A-Z]{3}|[$€£¥]|/\d+)?"
 INFINITE = r"[+-]?(?i:inf(inity)?)$"
 MARK = (
     rf"(https?://|www\.)\S+|{DAY}|\S+@\S+\.\w+|([A-Za-z]:\\|~?/|\.{{1,2}}/).*|\S*/\S+\.\w{{2,4}}"
@@ -93,11 +95,14 @@ class Column:
         self.spelt = spelt = [
             s for s in cells_as_text if not is_missing(s) and not re.match(INFINITE, s)
         ]
+        self.texts = [*dict.fromkeys(spelt)]  # different cells, with lines and tabs
         self.decimal, self.is_sure = decimal_of(spelt)
         numbers = pandas.Series([number_of(text, self.decimal) for text in spelt], dtype=float)
         finite = numbers[numbers.between(-1e300, 1e300)]
         # The few cells that are no numbers are refused later, with their lines.
         self.are_numbers = self.are_single and len(finite) >= MOST_NUMBERS * max(len(spelt), 1)
+        amounts = sum(bool(re.fullmatch(AMOUNT, text)) for text in spelt)
+        self.are_amounts = not self.are_numbers and amounts >= MOST_NUMBERS * max(len(spelt), 1) > 0
         self.numbers = finite.drop_duplicates() if self.are_numbers else finite[:0]
         self.are_whole = bool((self.numbers % 1 == 0).all())
         self.words = sum(len(text.split()) for text in texts) / max(self.filled, 1)
@@ -139,7 +144,7 @@ class Column:
         """Whether the column has a class, or a list of labels, for each row."""
         if self.are_lists:
             is_recurring = len(self.items) <= min(MOST_LABELS, self.items.total() / RECUR)
-            return not self.are_structures and is_recurring
+            return bool(self.items) and not self.are_structures and is_recurring
         is_class = not words_of_name(self.name) & READ and self.distinct * LONG_RECUR <= self.filled
         return (
             (self.are_strings or (self.are_numbers and self.are_whole))
@@ -225,12 +230,10 @@ def is_empty(cell: object) -> bool:
 
 def structured(cell: object) -> object:
     """Returns the list or the mapping that a text spells; any other cell as it is."""
-    if not isinstance(cell, str):
-        return cell
-    structure, text = structure_of(cell), cell.strip()
-    if structure is None and text[:1] == "[" and text[-1:] == "]":
+    read = unprinted(cell)
+    if isinstance(read, str) and (text := read.strip())[:1] + text[-1:] == "[]":
         return [item.strip() for item in text[1:-1].split(",")]  # [joy, fear]
-    return cell if structure is None else structure
+    return read
 
 
 def _shown(cell: object) -> str:

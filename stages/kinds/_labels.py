@@ -1,5 +1,6 @@
 """Labels as files have them: one spelling of each, and signs that a row has none."""
 
+import html
 import re
 import unicodedata
 from collections import defaultdict
@@ -17,8 +18,12 @@ LabelCase = Literal["ask", "keep", "fold"]
 # What pandas, R, SQL and spreadsheets write for a missing value. NA alone is often a class.
 MISSING = {"nan", "<na>", "nat", r"\n", "null", "#n/a", "#na"}
 MISSING |= {"#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!"}  # of Excel
-MAYBE_MISSING = {"-", ".", "--", "?", "n/a", "None", "<NONE>", "[null]"}
+MAYBE_MISSING = {"-", ".", "--", "?", "n/a", "N/A", "None", "<NONE>", "[null]", "(null)", "<null>"}
+MAYBE_MISSING |= {"undefined", "unlabeled", "unlabelled"}
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
+_QUOTES = dict.fromkeys(map(ord, "\u2018\u2019\u201a\u2032"), "'")
+_QUOTES |= dict.fromkeys(map(ord, "\u201c\u201d\u201e\u00ab\u00bb\u2033"), '"')
+_NUMBER = re.compile(r"([+-]?\d+)(?:[.,]0*)?")
 _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 
 
@@ -61,10 +66,16 @@ def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
 
 
 def folded_label(label: str) -> str:
-    """Returns a key that is equal for labels that differ in case or in the form of characters
-    alone. Truth values are the numbers 0 and 1."""
-    shown = "".join(c for c in label if unicodedata.category(c) != "Cf")
-    text = " ".join(unicodedata.normalize("NFKC", shown).casefold().split())
+    """Returns a key that is equal for labels that differ in case, in Latin accents, in the form of
+    characters, in marks around or signs between words, or in the spelling of a number alone. Truth
+    values are the numbers 0 and 1."""
+    shown = "".join(c for c in html.unescape(label) if unicodedata.category(c) != "Cf")
+    plain = unicodedata.normalize("NFKD", shown.translate(_QUOTES).casefold())
+    text = unicodedata.normalize("NFC", re.sub("[\u0300-\u036f\ufe0e\ufe0f]", "", plain))
+    text = re.sub(r"(?<=\w)[\s_\u2010-\u2015-]+(?=\w)", " ", text.strip("\"'` "))
+    text = " ".join(re.sub(r"(?<=\w)[.:;!,]+$", "", text).split()) or label
+    if number := _NUMBER.fullmatch(text):
+        return str(int(number[1]))
     return {"true": "1", "false": "0"}.get(text, text)
 
 

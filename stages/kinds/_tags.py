@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 Scheme = Literal["bio", "iob1", "bioes", "bilou", "bmes", "io"]
 Form = Literal["as_is", "prefix", "suffix"]
 OUTSIDE = "O"  # the tag of a word outside all spans
-OUTSIDES = {"O", "o", "0", "_", "-"}
+OUTSIDES = {"O", "o", "0", "_", "-", "*"}
 LETTERS: dict[Scheme, str] = {
     "bio": "BI",
     "iob1": "BI",
@@ -22,8 +22,8 @@ MOST_ODD = 0.2  # share of tags in another form among those of spans
 NO_TYPE = "SPAN"  # the type of spans in tags of letters alone
 _AS_BIOES = str.maketrans("LUMW", "ESIS")
 _FORMS = {
-    "prefix": re.compile(r"(?P<letter>[A-Za-z])(?:[-_:](?P<type>.+))?"),
-    "suffix": re.compile(r"(?:(?P<type>.+)[-_:])?(?P<letter>[A-Za-z])"),
+    "prefix": re.compile(r"(?P<letter>[A-Za-z])(?:[-_:./\u2013](?P<type>.+))?"),
+    "suffix": re.compile(r"(?:(?P<type>.+)[-_:./\u2013])?(?P<letter>[A-Za-z])"),
 }
 
 
@@ -35,8 +35,8 @@ def to_bio(tags: list[str], scheme: Scheme, form: Form = "as_is") -> list[str]:
     a span of one word; ``bilou`` has L and U instead, ``bmes`` has M for I. ``io``: every word of a
     span has its type as tag.
 
-    ``form`` ``prefix`` reads B-X, b-X, B_X, B:X and B (without types) alike, ``suffix`` reads X-B,
-    X_B and X:B; ``o``, ``0``, ``_`` and ``-`` are O.
+    ``form`` ``prefix`` reads B-X, b-X, B_X, B:X, B.X, B/X and B (without types) alike, ``suffix``
+    reads X-B, X_B and X:B; ``o``, ``0``, ``_``, ``-`` and ``*`` are O.
 
     Raises ValueError for a tag that the scheme does not have, or not at its position.
     """
@@ -107,6 +107,8 @@ def _parts(tag: str, scheme: Scheme, form: Form) -> tuple[str, str]:
     spans."""
     parts = split_tag(tag, form)
     if scheme == "io":
+        if tag in OUTSIDES:
+            return OUTSIDE, ""
         prefixed = parts is not None and parts[0] in "OI"
         return parts if parts is not None and prefixed else ("I", tag)
     if parts is None or (parts[1] and parts[0] not in LETTERS[scheme]):

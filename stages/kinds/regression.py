@@ -17,6 +17,8 @@ from stages.kinds._metric import Metric
 from stages.kinds._text_form import TextForm
 
 Decimal = Literal["point", "comma"]
+# Signs for a missing number, of which some may be labels in other columns.
+NO_NUMBERS = {"na", "n.a.", "n/a", "-nan", "-nan(ind)", "1.#qnan", "1.#ind", "missing", "*"}
 
 
 class _AsText(TextForm):
@@ -89,8 +91,9 @@ class RatedText(Kind):
 def number_of(text: str, decimal: Decimal = "point") -> float:
     """Returns the number that a text spells, NaN if it spells none. With a decimal comma, points
     between groups of three digits are left out."""
+    text = _plain(text)
     if decimal == "comma":
-        groups = re.fullmatch(r"([+-]?\d{1,3}(?:\.\d{3})+)(,\d+)?", text.strip())
+        groups = re.fullmatch(r"([+-]?\d{1,3}(?:\.\d{3})+)(,\d+)?", text)
         text = (text.replace(".", "") if groups else text).replace(",", ".")
     try:
         return float(text)
@@ -98,10 +101,20 @@ def number_of(text: str, decimal: Decimal = "point") -> float:
         return math.nan
 
 
+def _plain(text: str) -> str:
+    """Returns a number without the signs between thousands that have no other reading: 1 234,5,
+    1'234.5 and 1,234.5."""
+    text = re.sub(
+        r"(?<=\d)[ \u00a0\u202f'\u2019](?=\d{3}(?!\d))", "", text.strip().replace("\u2212", "-")
+    )
+    return text.replace(",", "") if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+\.\d+", text) else text
+
+
 def decimal_of(texts: Sequence[str]) -> tuple[Decimal, bool]:
     """Returns what separates the decimals of numbers, and whether there is no other reading: 1,234
     and 1.234 may have thousands, and some cells such as 1,5 among whole numbers may be lists."""
-    commas = [text for text in texts if re.fullmatch(r"[+-]?[\d.]*\d,\d+", text)]
+    texts = [_plain(text) for text in texts]
+    commas = [text for text in texts if re.fullmatch(r"[+-]?[\d.]*,\d+(e[+-]?\d+)?", text.lower())]
     if not commas:
         groups = r"[+-]?[1-9]\d{0,2}\.\d{3}"
         return "point", not texts or not all(re.fullmatch(groups, text) for text in texts)
@@ -113,7 +126,11 @@ def _number(text: str, place: str, decimal: Decimal) -> float:
     number = number_of(text, decimal)
     if math.isfinite(number):
         return number
-    if is_missing(text.strip()) or re.fullmatch(r"[+-]?inf(inity)?", text.strip().lower()):
+    if (
+        is_missing(text.strip())
+        or text.strip().lower() in NO_NUMBERS
+        or re.fullmatch(r"[+-]?inf(inity)?", text.strip().lower())
+    ):
         raise EmptyCellError(f"{place} must be a finite number, not {short(text)}")
     way = "is it a decimal comma? `decimal: comma`" if "," in text else "leave the cell empty"
     raise ValueError(f"{place} must be a finite number, not {short(text)} ({way})")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
-from stages.kinds._cells import short, structure_of
+from stages.kinds._cells import short, unprinted
 from stages.kinds._kind import Kind, Row
 from stages.kinds._plain_text import folded
 from stages.kinds._text_form import TextForm
@@ -25,11 +25,15 @@ class AnsweredQuestion(Kind):
     """``question``, ``context`` and ``answers``: ``[{"text", "answer_start"}]``, as in SQuAD; an
     empty list where the context has no answer.
 
+    The answers may be two columns of the data: an answer's text, and the number of its first
+    character in the context. Both are empty where there is no answer.
+
     ``unanswerable`` says whether rows without an answer are kept.
     """
 
     inputs = ("question", "context")
     target = "answers"
+    gathered = ("answers",)
     metrics = ("squad_f1", "exact_match")
     right_if = "exact_match"
     form = _AsText
@@ -72,18 +76,19 @@ class AnsweredQuestion(Kind):
 
 
 def _answers(value: Any, context: str, place: str) -> list[Json]:
-    """Returns ``[{"text", "answer_start"}]``; the hub's ``{"text": [], "answer_start": []}`` is
-    converted, also where a csv file spells them as text."""
-    if isinstance(value, str):
-        value = structure_of(value) or value
-    if isinstance(value, Mapping) and {"text", "answer_start"} <= value.keys():
-        texts, starts = value["text"], value["answer_start"]
-        if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
-            pairs = zip(texts, starts, strict=True)
-            value = [{"text": text, "answer_start": start} for text, start in pairs]
+    """Returns ``[{"text", "answer_start"}]``; the hub's ``{"text": [], "answer_start": []}`` and
+    two columns of the data are converted, also where a csv file spells them as text."""
+    value = unprinted(value)
+    if isinstance(value, Mapping):
+        names = ["text", "answer_start"]
+        keys = names if {*names} <= value.keys() else [*value]
+        value = _paired(*(value[key] for key in keys)) if len(keys) == 2 else value
     if not _are_answers(value):
         expected = '{"text": a text, "answer_start": its first character in the context}'
-        raise ValueError(f"{place} must be a list of {expected}, not {short(value)}")
+        raise ValueError(
+            f"{place} must be a list of {expected}, or these two in columns of their own "
+            f"(`answers: [answer, answer_start]`), not {short(value)}"
+        )
     answers = []
     for answer in value:
         text, start = answer["text"], answer["answer_start"]
@@ -94,6 +99,17 @@ def _answers(value: Any, context: str, place: str) -> list[Json]:
             )
         answers.append({"text": text, "answer_start": start})
     return answers
+
+
+def _paired(text: Any, start: Any) -> list[Json]:
+    """Returns the answers with these texts and starts: two lists, or one of each."""
+    texts, starts = unprinted(text), unprinted(start)
+    if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
+        if all(cell in ("", None, -1, "-1") or cell != cell for cell in (text, start)):
+            return []
+        number = str(start).removesuffix(".0")  # as pandas writes it if others are empty
+        texts, starts = [text], [int(number) if number.isdecimal() else start]
+    return [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
 
 
 def _are_answers(value: Any) -> bool:

@@ -1,14 +1,19 @@
 """Sentences in words, with one tag for each word."""
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, Literal
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
+from stages.kinds._cells import unprinted
 from stages.kinds._kind import Kind, Row
 from stages.kinds._tags import OUTSIDE, Form, Scheme, to_bio
 from stages.kinds._text_form import TextForm
+
+WORDS_CHECKED = 1000
+LANGUAGE_AND_WORD = r"[a-z]{2,}(-[a-z]+)*:\S.*"  # en:Rome
 
 
 class _AsText(TextForm):
@@ -27,8 +32,18 @@ class _AsText(TextForm):
         return " ".join((tags + [OUTSIDE] * length)[:length])
 
 
+def listed(cell: Any, column: str) -> Any:
+    """Returns the words or the tags of a text as a list; tags may have commas between them."""
+    cell = unprinted(cell)
+    if not isinstance(cell, str):
+        return cell
+    return (cell.replace(",", " ") if column == "tags" and " " not in cell else cell).split()
+
+
 class TaggedWords(Kind):
     """``words`` and as many ``tags``, of single words or of spans in BIO.
+
+    Both are lists, or texts with blanks between words and blanks or commas between tags.
 
     ``tag_scheme`` is the scheme of the data's tags, which are converted to BIO; ``tag_form`` says
     how they are written. ``tag_names`` are the tags of data that has their numbers, from 0.
@@ -52,6 +67,9 @@ class TaggedWords(Kind):
         self.tag_form: Form = tag_form
         self.tag_names = [] if tag_names == "none" else tag_names
 
+    def read(self, column: str, value: Any, row: Row, place: str) -> Any:
+        return super().read(column, listed(value, column), row, place)
+
     def checked(self, row: Json, place: str) -> Json:
         words, tags = row["words"], row["tags"]
         if len(tags) != len(words):
@@ -64,9 +82,19 @@ class TaggedWords(Kind):
             raise ValueError(f"{place}: {error} (tag_scheme)") from None
 
     def _name_of(self, number: str) -> str:
-        if number.isdecimal() and int(number) < len(self.tag_names):
-            return self.tag_names[int(number)]
+        index = number.removesuffix(".0")
+        if index.isdecimal() and int(index) < len(self.tag_names):
+            return self.tag_names[int(index)]
         raise ValueError(f"tag {number!r} is none of the {len(self.tag_names)} tag_names")
+
+    def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Settings) -> None:
+        """Raises ValueError if every word has a language before it, as in WikiANN's files."""
+        words = [*islice(((id, word) for id, row in rows for word in row["words"]), WORDS_CHECKED)]
+        if all(re.fullmatch(LANGUAGE_AND_WORD, word) for _, word in words):
+            raise ValueError(
+                f"words: each begins with a language, such as {words[0][1]!r} of {words[0][0]}; "
+                "remove it: sed -E 's/^[a-z-]+://' FILE > NEW"
+            )
 
     def check_labels(self, labels: list[str], settings: Settings) -> None:
         """Raises ValueError if the metric compares spans and a tag, such as a part of speech, is

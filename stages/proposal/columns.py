@@ -6,7 +6,6 @@ and names the flags.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -24,7 +23,8 @@ from stages.kinds._column import (
     words_of_name,
 )
 from stages.kinds._kind import KINDS, Kind
-from stages.proposal.flags import Flags, flag_of, roles_of
+from stages.proposal.flags import KINDS_OF_STUDIES, Flags, flag_of, roles_of
+from stages.proposal.joints import SEPARATORS, joint_of, parts_of, separator_of
 from stages.sources._columns import GROUP, NONE, TIME, TIME_FORMAT
 from stages.sources._formats import Record
 
@@ -32,17 +32,15 @@ MOST_RATINGS = 20  # different whole numbers that may be classes
 RATINGS = 4  # fewest different whole numbers that may be a scale
 MOST_JOINED = 1 / 3  # share of values with a separator, above which a cell may have several labels
 NUM_HOT = 3  # fewest columns of 0 and 1 that are labels, not one label and features
-SEPARATORS = ("|", ";", ",")  # between the labels of a cell; the last is the source's default
-# Other signs that may separate labels in a cell. A sign does so if at least this share of the parts
-# recurs in several cells; otherwise it belongs to a name. Stack Overflow writes <a><b>.
-JOINTS = {"><": 0.0, "/": 0.5, "+": 0.5, "&": 0.5, "#": 0.5, " and ": 0.5, " ": 1.0}
-JOINTS |= dict.fromkeys((":", "_", "-"), None)  # separate only labels that also occur alone
 TARGETS = {"target", "tgt", "summary", "translation", "highlights", "output", "answer"}
 SPLITTING = {"split", "splits", "fold", "folds", "subset", "partition", "set", "usage"}
 SPLITTING |= {f"is_{split}" for split in ("train", "dev", "valid", "test")}
 STRUCTURED = {"label", "labels", "entities", "spans", "annotations", "qas", "answers", "ents"}
+PREDICTED = {KINDS[kind].target for kind in KINDS_OF_STUDIES}
 ONE_WORD, ONE_TAG = {"word", "token", "form", "words", "tokens"}, {"tag", "ner", "pos", "bio"}
 WORDS, TAGS = {"words", "tokens", "form"}, {"tags", "ner", "upos", "labels"}
+SEVERAL = {"labels", "tags", "classes", "categories"}  # of which 1,2 are two
+ANSWERS, NO_ANSWER = {"answer", "answers", "text"}, {"start", "end", "id", "ids"}
 PAIRS = (
     *("premise hypo", "question sentence", "question passage", "question answer"),
     *("query document", "query passage", "claim evidence", "first second"),
@@ -100,6 +98,13 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
             "classification reads each row by itself",
             columns,
         )
+    odd = (c for c in free.values() if c.are_structures and words_of_name(c.name) & STRUCTURED)
+    if (column := next(odd, None)) and not PREDICTED & flags.columns.keys():
+        raise _unclear(
+            f"{place}: {column.name} holds structures, which are not read; write columns (of spans "
+            "words and tags, in a conll file), or name another column: --label NAME, --target NAME",
+            columns,
+        )
     kind = KINDS[flags.task or _kind(free, columns, flags, place)]
     others = dict(span_qa=_questions, multiple_choice=_choices, tagging=_tags, seq2seq=_texts)
     clear = others[kind.name](free) if kind.name in others else _labelled(free, kind)
@@ -114,13 +119,13 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
             name_them += ", and for a pair of texts also --text-pair NAME"
         needed = f"{kind.name} needs {' and '.join(missing)}, which no column clearly is"
         raise _unclear(f"{place}: {needed}; name it: {name_them}", columns)
-    odd = (c for c in free.values() if c.are_structures and words_of_name(c.name) & STRUCTURED)
-    if (column := next(odd, None)) and kind.target not in flags.columns:
-        raise _unclear(
-            f"{place}: {column.name} holds structures, which are not read; write columns (of spans "
-            f"words and tags, in a conll file), or name another with {flag_of(kind.target)} NAME",
-            columns,
-        )
+    for role in {"text", "text_pair", "context"} & names.keys():
+        if (read := columns[str(names[role])]).are_lists or read.are_structures:
+            raise _unclear(
+                f"{place}: {read.name} has lists or structures, no texts; write the words of a "
+                f"text between blanks, or name another column: {flag_of(role)} NAME",
+                columns,
+            )
     targets = [columns[name] for name in _list(names[kind.target])]
     settings = _settings(kind.name, targets[0], len(targets), flags, columns, notes)
     settings |= {"split": split} if split else {}
@@ -151,14 +156,13 @@ def _settings(
             spelt = ", ".join(target.respelt[:RATINGS])
             notes.append(f"Read without blanks, invisible signs and .0: {spelt}.")
     elif kind == "multi_label" and num == 1:
-        used = [sign for sign in SEPARATORS if target.values.str.contains(sign, regex=False).any()]
-        if not used and (joint := _joint_of(target.values)):
-            used = [joint]
-            notes.append(f"The labels in a cell of {target.name} are separated by {joint!r}.")
+        sign = None if target.are_lists or target.are_structures else separator_of(target.texts)
         if hot := re.fullmatch(HOT, next(iter(target.values), "")):
-            used = [hot[1] or SEPARATORS[-1]]
-        if not target.are_lists and used and used[0] != SEPARATORS[-1]:
-            settings["label_separator"] = used[0]
+            sign = hot[1]
+        elif sign:
+            notes.append(f"The labels in a cell of {target.name} are separated by {sign!r}.")
+        if sign and sign != SEPARATORS[-1]:
+            settings["label_separator"] = sign
         if target.are_hot or target.values.str.fullmatch(HOT).all():
             settings["multi_hot"] = True
             notes.append(f"{target.name} has 0 and 1 by position, which are the labels.")
@@ -220,45 +224,78 @@ def _kind(free: Columns, columns: Columns, flags: Flags, place: str) -> str:
     if "label" in flags.columns:
         return "multiple_choice" if _choices_of(free) else "classification"
     if "target" in flags.columns:
-        is_number = columns[str(flags.columns["target"])].are_numbers
-        return "regression" if is_number else "seq2seq"
-    if any(column.are_answers for column in free.values()):
+        target = columns[str(flags.columns["target"])]
+        _refuse_amounts([target], columns, place)
+        return "regression" if target.are_numbers else "seq2seq"
+    of_question = _questions(free)
+    if any(column.are_answers for column in free.values()) or len(of_question) == 3:
         return "span_qa"
     if _choices_of(free) or "tags" in _tags(free):
         return "multiple_choice" if _choices_of(free) else "tagging"
     targets = _targets(free)
     if len(targets) == 1:
+        others = [column for column in free.values() if column.words and not column.is_text]
+        targets += [column for column in others if are_numbered(targets[0].name, column.name)]
+    if len(targets) == 1:
         return _kind_of_target(targets[0], columns, place)
     if len(targets) >= NUM_HOT and all(column.is_hot for column in targets):
         return "multi_label"
     texts = [column for column in columns.values() if column.is_text]
+    if not targets and len(of_question) == 2 and (answers := _with_words(free.values(), ANSWERS)):
+        raise _unclear(
+            f"{place}: {answers[0].name} has no place in {of_question['context']}: add a column "
+            "answer_start, the number of its first character from 0 (context.find(answer) in "
+            "Python), or --task seq2seq to have it written",
+            columns,
+        )
     if not targets and len(texts) > 1 and not any(column.recurs for column in texts):
         return "seq2seq"
+    _refuse_amounts(free.values() if not targets else (), columns, place)
     which = ", ".join(column.name for column in targets)
     raise _unclear(
         f"{place}: {f'several columns may be predicted ({which})' if which else 'no label is seen'}"
         f"; name the column: --label NAME (one of few classes), --labels NAME,... (any number of "
-        "them), --target NAME (a number, or a text to write)",
+        "them), --target NAME (a number, or a text to write), --words NAME --tags NAME",
         columns,
     )
 
 
+def _refuse_amounts(some: Iterable[Column], columns: Columns, place: str) -> None:
+    """Raises ValueError if a column has numbers with units or other signs."""
+    if amounts := [column for column in some if column.are_amounts]:
+        raise _unclear(
+            f"{place}: {amounts[0].spelt[0]!r} of {amounts[0].name} is no number; write numbers "
+            "alone, such as 1234.5 (or 1234,5 with --decimal comma), without units",
+            columns,
+        )
+
+
 def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
     name, kinds, between = target.name, "", ""
-    joint = None if target.are_lists else _joint_of(target.values)
+    has_joint = not target.are_lists and joint_of(target.texts) is not None
     if target.are_lists or target.values.str.fullmatch(HOT).all():
         if {*target.lengths} == {0, 1}:
             kinds = "multi_label"  # or a class, which some rows lack
         else:
             return "multi_label"
+    elif (
+        target.values.str.fullmatch("'?[01]{3,}").all()
+        and target.values.str.contains("0[01]").any()
+    ):
+        raise _unclear(
+            f"{place}: {name} has 0 and 1 by position without a sign between them, such as "
+            f"{target.values[0]!r}; write 0,1,1",
+            columns,
+        )
     elif target.are_numbers:
-        if not target.are_whole and (target.decimal == "point" or target.is_sure):
+        is_sure = target.is_sure and not words_of_name(name) & SEVERAL
+        if not target.are_whole and (target.decimal == "point" or is_sure):
             return "regression"
         kinds = "regression" if target.distinct > MOST_RATINGS or target.decimal == "comma" else ""
-    elif joint:
+    elif has_joint and (sign := separator_of(target.texts)):
         kinds = "multi_label"
-        example = next(value for value in target.values if len(_parts(value, joint)) > 1)
-        between = f" separated by {joint!r}, such as {example!r}"
+        example = max(target.texts, key=lambda value: len(parts_of(value, sign)))
+        between = f" separated by {sign!r}, such as {example!r}"
     else:
         parts = target.values[target.values.str.contains(r"[|;,]")].str.split(r"\s*[|;,]\s*")
         are_short = parts.explode().str.split().str.len().mean() <= TEXT_WORDS
@@ -276,33 +313,6 @@ def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
             columns,
         )
     return "classification"
-
-
-def _joint_of(values: Iterable[str]) -> str | None:
-    """Returns the sign between the labels of a cell, such as / of joy/fear, or None.
-
-    A sign separates labels if all labels of one cell also occur alone in other cells, or if labels
-    recur in several combinations and in no fixed order, unlike ``very good`` and ``Home/Garden``.
-    """
-    for joint, least in JOINTS.items():
-        cells = [_parts(value, joint) for value in values]
-        joined = [parts for parts in cells if len(parts) > 1]
-        alone = {parts[0] for parts in cells if len(parts) == 1}
-        if not joined or any(len({*parts}) < len(parts) for parts in joined):
-            continue
-        counts = Counter(part for parts in joined for part in parts)
-        moves = {parts[0] for parts in joined} & {part for parts in joined for part in parts[1:]}
-        recurring = sum(n > 1 for n in counts.values()) / len(counts)
-        is_short = counts.total() <= TEXT_WORDS * len(joined)
-        is_combined = least is not None and is_short and moves and recurring >= least
-        if is_combined or joint == "><" or any({*parts} <= alone for parts in joined):
-            return joint
-    return None
-
-
-def _parts(value: str, joint: str) -> list[str]:
-    inner = value.strip("<>") if joint == "><" else value
-    return [part.strip() for part in inner.split(joint) if part.strip()]
 
 
 def _targets(free: Columns) -> list[Column]:
@@ -335,7 +345,8 @@ def _labelled(free: Columns, kind: Kind) -> Names:
     others = [column for column in free.values() if column.name not in _read(names)]
     texts = [column for column in others if column.is_text]
     if not texts:  # words and names are texts, too
-        strings = [c for c in others if c.are_strings and not (c.is_id or c.are_marks)]
+        filled = [column for column in others if column.filled > column.num / 2]
+        strings = [c for c in filled if c.are_strings and not (c.is_id or c.are_marks)]
         texts = [c for c in strings if c.name.lower() in TEXTS or not c.recurs]
     named = [column for column in texts if column.name.lower() in TEXTS]
     if len(texts) == 2 and are_a_pair(texts[0].name, texts[1].name):
@@ -351,12 +362,20 @@ def _texts(free: Columns) -> Names:
 
 
 def _questions(free: Columns) -> Names:
+    """Returns the columns of a question, its context and the answers, which may be two: an answer's
+    text and start, as a csv file of SQuAD has them."""
     texts = [column for column in free.values() if column.is_text]
-    return (
-        _sole("answers", [column for column in free.values() if column.are_answers])
-        | _sole("question", _with_words(texts, {"question", "query"}))
-        | _sole("context", _with_words(texts, {"context", "passage"}))
+    names = (
+        _sole("question", _with_words(texts, {"question", "query"}))
+        | _sole("context", _with_words(texts, {"context", "passage", "paragraph", "article"}))
+        | _sole("answers", [column for column in free.values() if column.are_answers])
     )
+    others = [column for column in free.values() if column.name not in names.values()]
+    starts = _with_words(others, {"start"})
+    of_answers = [c for c in _with_words(others, ANSWERS) if not words_of_name(c.name) & NO_ANSWER]
+    if "answers" not in names and len(starts) == len(of_answers) == 1:
+        names["answers"] = [of_answers[0].name, starts[0].name]
+    return names
 
 
 def _choices(free: Columns) -> Names:
@@ -406,9 +425,14 @@ def are_a_pair(first: str, second: str) -> bool:
     """Whether two columns have names such as premise and hypothesis, or sentence1 and sentence2."""
     one, other = first.lower(), second.lower()
     by_words = any(a in one and b in other for a, b in map(str.split, PAIRS))
+    return by_words or are_numbered(first, second)
+
+
+def are_numbered(first: str, second: str) -> bool:
+    """Whether two columns have names such as label1 and label2, or sentence_A and sentence_B."""
+    one, other = first.lower(), second.lower()
     unlike = [a + b for a, b in zip(one, other, strict=False) if a != b]
-    by_number = len(one) == len(other) > 1 and unlike in (["12"], ["ab"], ["01"])
-    return by_words or by_number
+    return len(one) == len(other) > 1 and unlike in (["12"], ["ab"], ["01"])
 
 
 def _with_words(columns: Iterable[Column], words: set[str]) -> list[Column]:
@@ -450,7 +474,8 @@ def _unclear(question: str, columns: Columns) -> ValueError:
 def _note(kind: str, names: Names, target: Column, columns: Columns, notes: list[str]) -> None:
     predicted = _list(names[KINDS[kind].target])
     read = [name for name in _read(names) if name not in predicted]
-    how = "columns of 0 and 1" if len(predicted) > 1 else f"{target.distinct:,} different values"
+    are_hot = len(predicted) > 1 and kind == "multi_label"
+    how = "columns of 0 and 1" if are_hot else f"{target.distinct:,} different values"
     notes.append(
         f"{kind}: {', '.join(read)} {'are' if len(read) > 1 else 'is'} read, "
         f"{', '.join(predicted)} {'are' if len(predicted) > 1 else 'is'} predicted ({how})."

@@ -30,7 +30,8 @@ SPACELESS = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}  
 LETTERS = 20_000  # of the texts, from which the script is seen
 LENGTHS = (32, 64, 128, 256)  # of which one is max_tokens: longer texts cost minutes
 MOST_CUT = 0.05  # largest share of texts that are longer than max_tokens
-SPAN_TAG = r"[BI][-_:].+|.+[-_:][BI]"
+SPAN_TAG = r"[BI][-_:./\u2013].+|.+[-_:./\u2013][BI]"
+WRITTEN_OUT = r"(?i)(begin|start|inside|outside)([-_:.].+)?$"
 SEVERAL_TAGS = r"[BIES][-_:].+[|,;+/][BIELSU][-_:]|\([A-Za-z]\w+(\*|\))"  # nested; CoNLL-2012
 MANY_OUTSIDE = 1 / 3  # share of words outside of spans, if there are spans
 
@@ -157,14 +158,16 @@ def tag_settings(tagged: dict[str, list[str]], flags: Flags, file: str) -> tuple
     single: Json = {"metric": "word_accuracy"}
     if flags.tag_scheme == WORDS:
         return settings, single, "tags of single words, scored word by word"
-    if all(tag.isdecimal() for tag in counts):
-        if names is None or len(names) <= max(map(int, counts)):
+    if all(re.fullmatch(r"-?\d+(\.0)?", tag) for tag in counts):
+        numbers = {tag: int(float(tag)) for tag in counts}
+        if names is None or not all(0 <= n < len(names) for n in numbers.values()):
             raise ValueError(
                 f"{file}: the tags are the numbers {', '.join(sorted(counts)[:8])}; --tag-names "
-                f"O,B-PER,... names them from 0 on, --tag-scheme {WORDS} scores numbers"
+                f"O,B-PER,... names them from 0 on, --tag-scheme {WORDS} scores numbers; words "
+                "without a tag (-100) must be left out"
             )
         settings["tag_names"] = names
-        sentences = [[names[int(tag)] for tag in tags] for tags in sentences]
+        sentences = [[names[numbers[tag]] for tag in tags] for tags in sentences]
     scheme, form, odd, num_open = written_as(sentences)
     settings |= {"tag_form": form} if form != "as_is" else {}
     shown = ", ".join(f"{tag!r} ({counts[tag]:,})" for tag in [*(odd or counts)][:8])
@@ -181,6 +184,11 @@ def tag_settings(tagged: dict[str, list[str]], flags: Flags, file: str) -> tuple
             raise ValueError(
                 f"{file}: among tags of spans, such as B-TYPE, are {shown}; write {OUTSIDE} for "
                 f"words outside of spans and correct others, or --tag-scheme {WORDS}"
+            )
+        if any(re.match(WRITTEN_OUT, tag) for tag in counts):
+            raise ValueError(
+                f"{file}: letters of tags are written out ({shown}); write B-TYPE and I-TYPE, and "
+                f"{OUTSIDE} outside of spans, or --tag-scheme {WORDS}"
             )
         if odd and sum(counts[tag] for tag in OUTSIDES) < MANY_OUTSIDE * counts.total():
             return {}, single, "tags are single ones, not O, B-TYPE and I-TYPE: word by word"

@@ -20,13 +20,14 @@ PRODIGY = (
 )
 # Keys of an object that show the tool. The first key must hold a list or an object.
 EXPORTS: dict[tuple[str, ...], str] = {
-    ("annotations", "data"): LABEL_STUDIO,
+    **{(key, "data"): LABEL_STUDIO for key in ("annotations", "completions", "predictions")},
     ("fields", "responses"): ARGILLA,
     ("fields", "suggestions"): ARGILLA,
     ("prediction", "prediction_agent"): ARGILLA,
     **{(key,): SPACY for key in ("paragraphs", "ents", "spans")},
 }
 
+PLACES = {"start", "start_offset", "begin", "offset", "labels"}  # keys of a span in doccano
 NAMED = "FILE > NEW.tsv, which --columns label,text reads"
 WORD_AND_TAG = (
     "words written word{0}tag; "
@@ -44,7 +45,7 @@ LINES = {
     r"[-+]?\d+ (\d+:\S+\s*)+$": "a file of LIBSVM, which has numbers of features and no texts",
     r'"[^"]*"( "[^"]*")+\s*$': "a table of R; write.csv(x, FILE, row.names = FALSE) writes csv",
     r"(?i)(insert into|create table|-- (mysql|postgresql))": "SQL; export the table as csv",
-    r"<(\?xml|!doctype|html)": "XML or HTML; write the texts and labels to a csv file",
+    r"(?i)<(\?xml|!doctype|html)": "XML or HTML; write the texts and labels to a csv file",
     r"#FORMAT=WebAnno": "an export of WebAnno or INCEpTION; export CoNLL 2002 there",
     r"T\d+\t\S+ \d+ \d+": f"annotations of BRAT; {CONLL}",
 }
@@ -65,10 +66,14 @@ def refuse_exports(rows: Sequence[Mapping[str, Any]], place: str) -> None:
     labels = (structured(row.get(name)) for row in rows for name in ("label", "labels", "entities"))
     first = next((items[0] for items in labels if isinstance(items, list) and items), None)
     keys = rows[0].keys()
-    structures = {key for key, cell in rows[0].items() if isinstance(cell, list | Mapping)}
+    structures = {key for key, cell in rows[0].items() if isinstance(cell, Mapping)}
+    lists = {key: cell for key, cell in rows[0].items() if isinstance(cell, list)}
+    structures |= {key for key, cell in lists.items() if not any(isinstance(i, str) for i in cell)}
     known = (e for own, e in EXPORTS.items() if {*own} <= keys and own[0] in structures)
-    export = PRODIGY if "_task_hash" in keys else next(known, None)
-    if export is None and isinstance(first, list | Mapping):
+    is_of_prodigy = "_task_hash" in keys or {"answer", "spans"} <= keys
+    export = PRODIGY if is_of_prodigy else next(known, None)
+    has_place = isinstance(first, list) or (isinstance(first, Mapping) and {*first} & PLACES)
+    if export is None and has_place:
         export = LABEL_STUDIO if "labels" in first else DOCCANO
     if export:
         raise ValueError(f"{place}: this is an export of {export}")

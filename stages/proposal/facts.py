@@ -6,10 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from stages.evaluation.near_duplicates import near_duplicates
+from stages.findings.drawn_once import FEW_ROWS
 from stages.kinds._kind import SPLITS
 from stages.prepare_task import times_of
 from stages.proposal.examples import TOKENS_PER_WORD, Examples
-from stages.sources._columns import GROUP, TIME
+from stages.sources._columns import GROUP, SPLIT_SEED, TIME, draws_test
 
 SHOWN_LABELS = 8
 UNEVEN = 5  # times as many rows of the largest class as of the smallest
@@ -36,6 +37,11 @@ def facts(examples: Examples, max_tokens: int, *, given: set[str]) -> Iterator[s
         drawn = [split for split in SPLITS if split not in given]
         how = f"{' and '.join(drawn)} drawn from train" if drawn else "as the files have them"
     yield f"Rows: {counted} ({how})."
+    if draws_test(examples.source) and (total := sum(examples.num.values())) < FEW_ROWS:
+        yield (
+            f"With {total:,} rows it matters which of them are test: `{SPLIT_SEED}: 1` in the "
+            "task's source makes another draw, for a study of its own."
+        )
     yield from _labels(examples)
     yield from _lengths(examples, max_tokens)
     yield from _swallowed(examples)
@@ -59,6 +65,21 @@ def _labels(examples: Examples) -> Iterator[str]:
     more = f" and {len(labels) - SHOWN_LABELS} more" if len(labels) > SHOWN_LABELS else ""
     what = "Tags" if examples.kind.target in examples.kind.lists else "Labels"
     yield f"{what} in train: {shown}{more}."
+    rows = [example.row for split in SPLITS for example in examples.by_split[split]]
+    if not examples.kind.stratified and all(len(row.get("labels", ())) == 1 for row in rows):
+        yield (
+            "Each row has exactly one label. If that is so in all data, they are classes: write "
+            "the label of each row to one column (--label NAME)."
+        )
+    for split in SPLITS[1:]:
+        given = {
+            label for e in examples.by_split[split] for label in examples.kind.labels_of(e.row)
+        }
+        if split in examples.source and len(given) == 1 < len(labels):
+            yield (
+                f"Every row of {split} has the label {next(iter(given))}. If it stands for none, "
+                "leave its file out (--train FILE)."
+            )
     if examples.kind.stratified and labels[0][1] >= UNEVEN * labels[-1][1]:
         yield (
             f"Classes are uneven ({labels[0][1]:,} of {labels[0][0]}, {labels[-1][1]:,} of "

@@ -5,7 +5,7 @@ import math
 import re
 from collections import defaultdict
 from contextlib import suppress
-from itertools import islice
+from itertools import dropwhile, islice
 from pathlib import Path
 
 from stages.core.artifacts import Json
@@ -25,6 +25,7 @@ LOOKED_AT = 500  # rows that indicate the delimiter and the header
 LONG_WORDS, LONG_LETTERS = 8, 60  # a longer cell is not the name of a column
 LEAST_SENTENCES, LONG_SENTENCE = 3, 60  # number; words
 WORDS_PER_TOKEN = 1.5  # the cells of a table of texts have more words on average
+TAG = r"[BIESLUMWO]([-_:].+)?|0"
 SENTENCES = 50  # of a conll file, to see which of its columns hold only a sign
 
 
@@ -146,7 +147,7 @@ def _form(file: SourceFile, flags: Flags, notes: list[str]) -> Json:
         if delimiter != usual:
             settings["delimiter"] = delimiter
             notes.append(f"Columns are separated by a {delimiter}. (--delimiter)")
-        header, *rows = _rows(file, delimiter) or [[]]
+        header, *rows = [*dropwhile(lambda row: not row, _rows(file, delimiter))] or [[]]
         if flags.format == "auto" and (why := _why_other_format(file, [header, *rows])):
             raise ValueError(f"{file.path}: {why}; --format {file.format} reads the file as it is")
         rows = [row for row in rows if row and not repeats_header(row, header)]
@@ -157,7 +158,7 @@ def _form(file: SourceFile, flags: Flags, notes: list[str]) -> Json:
                 "them, --header says so"
             )
         _, texts = sep_line(text_lines(file.path))
-        lines = [line.strip("\ufeff\r\n").casefold() for line in texts]
+        lines = [line.strip("\ufeff\r\n").casefold() for line in texts if line.strip()]
         if repeated := lines[1:].count(lines[0] if lines else ""):
             notes.append(f"{repeated:,} lines repeat the header and are not read.")
     if flags.names is not None:
@@ -188,7 +189,9 @@ def _conll_columns(file: SourceFile, notes: list[str]) -> list[str]:
     comments = sum(line[0] == "#" and is_comment(line, line.split(), full) for line in texts)
     if comments:
         notes.append(f"{comments:,} lines are comments and are not read.")
-    names = dict(zip(full, ("words", "tags"), strict=True))
+    are_tags = [all(re.fullmatch(TAG, cell) for cell in values[key]) for key in full]
+    order = ("tags", "words") if are_tags == [True, False] else ("words", "tags")
+    names = dict(zip(full, order, strict=True))
     return [names.get(key, f"column{key}") for key in values if key not in empty]
 
 
@@ -219,6 +222,9 @@ def _why_other_format(file: SourceFile, rows: list[list[str]]) -> str:
     is_quoted = len(rows[0]) > 1 and all(cell[:1] == cell[-1:] == '"' for cell in rows[0])
     if file.format == "tsv" and (is_quoted or any('""' in cell for cell in quoted)):
         return "cells are in quotation marks, which --format csv --delimiter tab removes"
+    after_blank = [row for row in rows if any(re.fullmatch(' +".*"', cell) for cell in row)]
+    if file.format == "csv" and len(after_blank) > len(rows) / 2:
+        return "a blank stands before quotation marks; sed 's/, *\"/,\"/g' FILE > NEW removes it"
     blank = rows[1:-1].count([])
     is_words = sum(len(cell.split()) for cell in cells) < WORDS_PER_TOKEN * len(cells)
     if blank >= LEAST_SENTENCES and blank * LONG_SENTENCE > len(rows) and is_words:
@@ -231,6 +237,8 @@ def _why_no_header(header: list[str], rows: list[list[str]]) -> str:
     """Returns why the first row may not be a header; empty if it looks like a header."""
     if header == [str(i) for i in range(len(header))]:  # as pandas numbers columns
         return ""
+    if header[:1] and header[0].lstrip()[:1] in ("[", "{"):
+        return "the first line looks like JSON (--format jsonl, or --format json for one list)"
     is_title = len(header) != 2 and len([*filter(None, header)]) == 1
     if is_title and any(row[1:] and all(row[:2]) for row in rows):
         return f"the first line has only {header[0]!r}, which may be a title above them (delete it)"

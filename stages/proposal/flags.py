@@ -27,6 +27,8 @@ def roles_of(kind: Kind) -> tuple[str, ...]:
     return (*kind.inputs, *kind.optional, kind.target)
 
 
+# Roles that several columns may have together.
+GATHERED = {role for kind in KINDS_OF_STUDIES for role in KINDS[kind].gathered}
 ROLES = tuple(dict.fromkeys(role for kind in KINDS_OF_STUDIES for role in roles_of(KINDS[kind])))
 
 

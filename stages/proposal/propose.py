@@ -17,6 +17,7 @@ from stages.kinds._cells import EmptyCellError, short
 from stages.kinds._column import structured
 from stages.kinds._kind import KINDS, SPLITS, Split, settings_of
 from stages.kinds._labels import LABEL_CASE, NO_LABEL_SIGNS
+from stages.kinds.tagging import listed
 from stages.prepare_task import check_labels, sampled
 from stages.proposal.candidates import Candidate
 from stages.proposal.columns import Guess, guess, note_times, profile
@@ -71,7 +72,9 @@ def propose(
         task["long_texts"] = "head_tail"
         notes.append(
             f"{examples.share_cut(max_tokens):.0%} of the texts are cut: long_texts is head_tail, "
-            "by which half of what is read is a text's beginning and half its end."
+            "by which half of what is read is a text's beginning and half its end, in the same "
+            "time. `long_texts: windows` reads all of each text, for labels that any part may "
+            "decide; twice max_tokens are three or four windows, each as slow as a text."
         )
     num = _numbers(examples, flags)
     _check(examples, task, num)
@@ -212,7 +215,8 @@ def _guess(source: Json, flags: Flags, notes: list[str]) -> Guess:
         if source.keys().isdisjoint(SPLITS[1:]):
             note_times(columns, guessed.settings, notes)
     if guessed.kind == "tagging":
-        cells = {r.place: structured(r.cells.get(str(guessed.columns["tags"]))) for r in records}
+        name = str(guessed.columns["tags"])
+        cells = {r.place: listed(structured(r.cells.get(name)), "tags") for r in records}
         lists = {p: [*map(str, cell)] for p, cell in cells.items() if isinstance(cell, list)}
         whole = {p: tags for p, tags in lists.items() if all(tags)}
         settings, guessed.task, why = tag_settings(whole, flags, place)
@@ -296,12 +300,15 @@ def _check(examples: Examples, task: Json, num: dict[Split, int | Literal["all"]
         if own := [split for split in few if split in examples.source]:
             raise ValueError(f"no row of {own[0]} has a label: leave its file out (--train FILE)")
         file = examples.source["path"]
-        raise ValueError(f"{file}: {total:,} rows are too few: none is in {' and '.join(few)}")
+        why = "; a blank line ends each sentence" if total == 1 and kind.lists else ""
+        raise ValueError(f"{file}: {total:,} rows are too few: none is in {' and '.join(few)}{why}")
     numbers = {f"num_{split}": num[split] for split in SPLITS}
     entry = Task.model_validate({"task": task, "source": examples.source, "seed": 1} | numbers)
     chosen = sampled(examples.by_split, entry, kind, where="data")
     if kind.has_classes:
         check_labels(chosen, kind, where=f"{examples.source['path']}: task")
+    if kind.has_classes and not examples.labels:
+        raise ValueError(f"{examples.source['path']}: no row of train has a label")
     kind.check_labels(sorted(examples.labels), task)
     kind.facts([example.row for example in chosen["train"]])
 

@@ -216,6 +216,7 @@ def _table(
     reader = csv.reader((raw.append(text) or text for text in texts), delimiter=sign, **form)
     skipped = int(first is not None)
     begin = 1 + skipped
+    header: list[str] = []
     empty: list[Record] = []  # rows of empty cells that may be the last ones
     try:
         for cells in reader:
@@ -226,8 +227,14 @@ def _table(
                     "(psql --csv), or delete such lines",
                 )
             if columns is None:
-                columns = _names(cells, begin)
-            elif cells and not repeats_header(cells, columns):
+                columns, header = (_names(cells, begin), cells) if cells else (None, [])
+            elif cells and not repeats_header(cells, header or columns):
+                if len(cells) > 1 and header != cells and sorted(cells) == sorted(header):
+                    raise Fault(
+                        f"line {begin}",
+                        f"has the names of the columns in another order ({', '.join(cells)}): two "
+                        "files were joined; join them by their columns (pandas.concat)",
+                    )
                 if len(cells) < len(columns) or any(map(str.strip, cells[len(columns) :])):
                     advice = advice_on("".join(raw))
                     raise Fault(f"line {begin}", f"{_unequal(cells, columns)}{advice}")
@@ -238,9 +245,10 @@ def _table(
             begin = reader.line_num + 1 + skipped
             raw.clear()
     except csv.Error as error:
-        raise Fault(
-            f"line {begin}", advice_on("".join(raw)).removeprefix("; ") or str(error)
-        ) from None
+        advice = advice_on("".join(raw)).removeprefix("; ")
+        if "end of data" in str(error):
+            advice = advice or "a quotation mark of this row never closes; delete it or double it"
+        raise Fault(f"line {begin}", advice or str(error)) from None
     if columns is None:
         raise Fault(f"line {begin}", "the file is empty; its first line must name the columns")
 
@@ -309,7 +317,8 @@ def _json_lines(lines: Lines) -> Iterator[Record]:
                 cells = json.loads(line)
             except json.JSONDecodeError as error:
                 whole = "; is it one JSON text? `format: json`" if line.strip() in "[{" else ""
-                raise Fault(place, f"not JSON: {error}{whole}") from None
+                advice = advice_on(line.replace("\\", ""))
+                raise Fault(place, f"not JSON: {error}{whole}{advice}") from None
             yield _on_line(number, _encodable(_object(cells, place), line, place))
 
 
@@ -321,10 +330,14 @@ def _json(lines: Lines) -> Iterator[Record]:
     try:
         whole = json.loads("".join(line for _, line in numbered))
     except json.JSONDecodeError as error:
-        if error.msg == "Extra data" and numbered[0][1].lstrip()[:1] == "{":
+        has_lines = sum(bool(line.strip()) for _, line in numbered) > 1
+        line = numbered[0][1].strip()
+        if error.msg == "Extra data" and line[:1] + line[-1:] == "{}" and has_lines:
             yield from _json_lines(numbered)
             return
-        raise Fault(f"line {error.lineno}", f"not JSON: {error.msg}") from None
+        several = "; objects must be in one list, or each on a line of its own"
+        advice = several if error.msg == "Extra data" else ""
+        raise Fault(f"line {error.lineno}", f"not JSON: {error.msg}{advice}") from None
     text = "".join(line for _, line in numbered if "\\ud" in line.lower())
     if isinstance(whole, dict) and isinstance(rows := whole.get("data"), list):
         names = {name for row in rows if isinstance(row, dict) for name in row}
@@ -342,10 +355,13 @@ def _json(lines: Lines) -> Iterator[Record]:
             place = f"object {number}"
             yield Record(str(number), place, _encodable(_object(cells, place), text, place))
     else:
+        items = whole.items() if isinstance(whole, dict) else ()
+        lists = [key for key, value in items if isinstance(value, list)]
+        inner = f"; jq .{lists[0]} FILE > NEW keeps the list in it" if len(lists) == 1 else ""
         raise Fault(
             "line 1",
             'must be a list of objects, or {"data": [...]} as SQuAD has it; of pandas: '
-            "to_json(FILE, orient='records')",
+            f"to_json(FILE, orient='records'){inner}",
         )
 
 

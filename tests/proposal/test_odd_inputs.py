@@ -135,9 +135,36 @@ def contexts() -> list[Json]:
     ]
 
 
+def questions(answer: str, start: str) -> str:
+    year, is_list = str(1900 + NUM), "." in answer
+    contexts = [f"{context(i)} and again in {year}" for i in range(NUM)]
+    columns: dict[str, Make] = {
+        "id": digest,
+        "title": lambda i: ("Films", "Years")[i % 2],
+        "context": lambda i: contexts[i],
+        "question": lambda i: f"When was number {i} made again?",
+        answer: lambda i: [year] if is_list else year,
+        start: lambda i: [contexts[i].index(year)] if is_list else contexts[i].index(year),
+    }
+    return csv_of(",", **columns)
+
+
 def joined_labels(sign: str) -> str:
     moods = ("joy", "fear", "anger", sign.join(("joy", "fear")), sign.join(("fear", "anger")))
     return csv_of(text=text, mood=lambda i: moods[i % 5])
+
+
+def paths_of(sign: str) -> str:
+    shelves = ("Music", sign.join(("Music", "Pop, Rock")), sign.join(("News", "Local")))
+    return csv_of(text=text, shelf=lambda i: shelves[i % 3])
+
+
+def joined_objects(sign: str) -> str:
+    return sign.join(jsonl_of(text=text, label=side).splitlines())
+
+
+def scores_of(spelt: Make) -> str:
+    return csv_of(";", text=text, score=spelt)
 
 
 def variants(i: int) -> str:
@@ -214,6 +241,54 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
             answers=lambda i: "{'text': array(['film'], dtype=object), 'answer_start': array([0])}",
         ),
         Read("span_qa"),
+    ),
+    **{
+        f"answers in the columns {answer} and {start}": (
+            "a.csv",
+            partial(questions, answer, start),
+            Read("span_qa", {"answers": [answer, start]}),
+        )
+        for answer, start in (
+            ("answer", "answer_start"),
+            ("answer_text", "start"),
+            ("text", "answerStart"),
+            ("answers.text", "answers.answer_start"),
+        )
+    },
+    "questions without an answer in a csv": (
+        "a.csv",
+        lambda: csv_of(
+            context=context,
+            question=lambda i: f"What is the number {i}?",
+            answer=lambda i: "film" if i % 5 else "",
+            answer_start=lambda i: "0.0" if i % 5 else "",
+        ),
+        Read("span_qa", says="12 questions have no answer"),
+    ),
+    "no answer as text": (
+        "a.csv",
+        lambda: csv_of(
+            context=context,
+            question=lambda i: f"What is the number {i}?",
+            answers=lambda i: [QUESTION] if i % 5 else [],
+        ),
+        Read("span_qa", says="12 questions have no answer"),
+    ),
+    "one answer as text": (
+        "a.csv",
+        lambda: csv_of(
+            context=context,
+            question=lambda i: f"What is the number {i}?",
+            answers=lambda i: QUESTION,
+        ),
+        Read("span_qa"),
+    ),
+    "answers without a place": (
+        "a.jsonl",
+        lambda: jsonl_of(
+            context=context, question=lambda i: f"What is {i} ?", answers=lambda i: ["film"]
+        ),
+        Refused(["answers has no place in context", "answer_start", "--task seq2seq"]),
     ),
     "words as text": (
         "a.csv",
@@ -301,6 +376,17 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         ),
         Read("multiple_choice", {"choices": "endings"}),
     ),
+    "remarks beside words": (
+        "a.csv",
+        lambda: (
+            "term,score,,\n"
+            + "".join(
+                f"w{chr(97 + i % 26)}{chr(97 + i // 26)},{i % 3},,{'a remark' * (i < 6)}\n"
+                for i in range(NUM)
+            )
+        ),
+        Read("classification", {"text": "term", "label": "score"}, flags={"header": True}),
+    ),
     "a word in each row": (
         "a.csv",
         lambda: csv_of(
@@ -333,6 +419,50 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         )
         for sign in (" ", "/", " and ")
     },
+    **{
+        f"a path with {sign!r}": (
+            "a.csv",
+            partial(paths_of, sign),
+            Refused([f"several labels separated by {sign.strip()!r}", "--task classification"]),
+        )
+        for sign in (" > ", ">", " >> ", "->", "::")
+    },
+    "a path as a class": (
+        "a.csv",
+        partial(paths_of, " > "),
+        Read(
+            "classification",
+            labels={"Music", "Music > Pop, Rock", "News > Local"},
+            flags={"task": "classification"},
+        ),
+    ),
+    "a path as several labels": (
+        "a.csv",
+        partial(paths_of, " > "),
+        Read(
+            "multi_label",
+            {"label_separator": ">"},
+            labels={"Music", "Pop, Rock", "News", "Local"},
+            says="separated by '>'",
+            flags={"task": "multi_label"},
+        ),
+    ),
+    "several paths": (
+        "a.csv",
+        lambda: csv_of(text=text, shelf=lambda i: ("A > B", "A > B; C > D", "C > D")[i % 3]),
+        Read(
+            "multi_label",
+            {"label_separator": ";"},
+            labels={"A > B", "C > D"},
+            says="separated by ';'",
+            flags={"task": "multi_label"},
+        ),
+    ),
+    "signs of numbers are no paths": (
+        "a.csv",
+        lambda: csv_of(text=text, income=lambda i: ("<=50K", ">50K")[i % 2]),
+        Read("classification", labels={"<=50K", ">50K"}),
+    ),
     "never alone": (
         "a.csv",
         lambda: csv_of(text=text, mood=lambda i: ("joy+fear", "fear+anger", "anger+joy")[i % 3]),
@@ -385,6 +515,82 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
             text=text, score=lambda i: i / 7 if i % 10 else ("#DIV/0!", "#REF!")[i % 20 > 0]
         ),
         Read("regression", num=54, says="6 of 60 rows"),
+    ),
+    **{
+        f"lists as {shown(['joy', 'fear'])}": (
+            "a.csv",
+            lambda shown=shown: csv_of(text=text, labels=lambda i: shown(MOODS[i % 5])),
+            Read("multi_label", labels={"joy", "fear", "anger"}),
+        )
+        for shown in (
+            lambda moods: f"frozenset({{{str(moods)[1:-1]}}})" if moods else "frozenset()",
+            lambda moods: repr({*moods}) if moods else "set()",
+            lambda moods: f"Index({moods}, dtype='object')",
+            lambda moods: f"c({json.dumps(moods)[1:-1]})",
+            lambda moods: json.dumps(str(moods)),
+        )
+    },
+    **{
+        f"labels with {sign!r} between": (
+            "a.csv",
+            lambda sign=sign: (
+                csv_of(
+                    text=text, mood=lambda i: ("joy", f"joy{sign}fear", f"anger{sign}fear")[i % 3]
+                )
+                .replace(f"joy{sign}fear", f'"joy{sign}fear"')
+                .replace(f"anger{sign}fear", f'"anger{sign}fear"')
+            ),
+            Refused([f"several labels separated by {sign!r}", "--task multi_label"]),
+        )
+        for sign in ("\n", "\t")
+    },
+    **{
+        f"numbers of labels with {sign!r} between": (
+            "a.csv",
+            lambda sign=sign: csv_of(text=text, labels=lambda i: f"{i % 3}{sign}{3 + i % 2}"),
+            Refused(["several labels", "--task multi_label"]),
+        )
+        for sign in (" ", ",")
+    },
+    "two columns of labels": (
+        "a.csv",
+        lambda: csv_of(text=text, label1=side, label2=lambda i: side(i // 3) if i % 2 else ""),
+        Refused(["label1, label2", "--label NAME"]),
+    ),
+    "a numbered label and text": (
+        "a.csv",
+        lambda: csv_of(v1=side, v2=text),
+        Read("classification", {"text": "v2", "label": "v1"}),
+    ),
+    "0 and 1 without signs": (
+        "a.csv",
+        lambda: csv_of(text=text, y=lambda i: "".join(map(str, hot(i)))),
+        Refused(["0 and 1 by position", "0,1,1"]),
+    ),
+    "one label in each row": (
+        "a.csv",
+        lambda: csv_of(
+            text=text,
+            bad=lambda i: int(i % 3 == 0),
+            fair=lambda i: int(i % 3 == 1),
+            good=lambda i: int(i % 3 == 2),
+        ),
+        Read("multi_label", says="Each row has exactly one label"),
+    ),
+    "a label and its score": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: {"label": side(i), "score": 0.9}),
+        Refused(["label holds structures"]),
+    ),
+    "labels as objects": (
+        "a.jsonl",
+        lambda: jsonl_of(text=text, labels=lambda i: [{"name": mood} for mood in MOODS[i % 5]]),
+        Refused(["labels holds structures"]),
+    ),
+    "a list of words as a text": (
+        "a.csv",
+        lambda: csv_of(text=lambda i: text(i).split(), label=side),
+        Refused(["text has lists"], {"columns": {"text": "text"}}),
     ),
     "list as text": (
         "a.csv",
@@ -558,6 +764,37 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
             flags={"label_case": "fold"},
         ),
     ),
+    **{
+        f"{first} and {second}": (
+            "a.csv",
+            lambda first=first, second=second: csv_of(
+                text=text, label=lambda i: (first, second, "bad")[i % 3]
+            ),
+            Refused(["labels that look alike", repr(first), repr(second)]),
+        )
+        for first, second in (
+            ("01", "1"),
+            ("\u0661", "1"),
+            ("Good.", "good"),
+            ("'good'", "good"),
+            ("very_good", "very good"),
+            ("very-good", "very good"),
+            ("don’t", "don't"),
+            ("café", "cafe"),
+            ("R&amp;D", "R&D"),
+            ("\u2764\ufe0f", "\u2764"),
+        )
+    },
+    "unlike labels": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: ("C", "C++", "C#", "-1 C", "A+", "A-")[i % 6]),
+        Read("classification", labels={"C", "C++", "C#", "-1 C", "A+", "A-"}),
+    ),
+    "spellings, folded": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: ("Very-good.", "very_good", "bad")[i % 3]),
+        Read("classification", labels={"very good", "bad"}, flags={"label_case": "fold"}),
+    ),
     "wide letters": (
         "a.csv",
         lambda: csv_of(text=text, label=lambda i: ("ｇｏｏｄ", "good", "bad")[i % 3]),
@@ -602,7 +839,107 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         ),
         Read("regression", {"empty_cells": "skip"}, 54, says="6 of 60 rows"),
     ),
+    **{
+        f"the number {spelt(1)}": (
+            "a.csv",
+            partial(scores_of, spelt),
+            Read("regression", {"decimal": "comma"} if "," in spelt(1)[-3:] else {}),
+        )
+        for spelt in (
+            lambda i: f"{i + 1} 234,5",
+            lambda i: f"{i + 1}\xa0234,5",
+            lambda i: f"{i + 1}'234.5",
+            lambda i: f"{i + 1},234.5",
+            lambda i: f"\u2212{i / 7 + 1:.2f}",
+            lambda i: f",{i + 1}",
+            lambda i: f"{i + 1},5E-03",
+        )
+    },
+    **{
+        f"{spelt(1)} is no number": ("a.csv", partial(scores_of, spelt), Refused(["is no number"]))
+        for spelt in (
+            lambda i: f"{i + 1}.5 %",
+            lambda i: f"€{i + 1}.50",
+            lambda i: f"{i + 1},50 EUR",
+            lambda i: f"{i + 1}.5k",
+            lambda i: f"{i / 8:.1f}/10",
+        )
+    },
+    "an amount as a target": (
+        "a.csv",
+        lambda: csv_of(text=text, price=lambda i: f"$ {i}.50"),
+        Refused(["'$ 0.50' of price is no number"], {"columns": {"target": "price"}}),
+    ),
+    **{
+        f"{sign} is no number": (
+            "a.csv",
+            partial(scores_of, lambda i, sign=sign: i / 7 if i % 20 else sign),
+            Read("regression", {"empty_cells": "skip"}, 57, says="3 of 60 rows"),
+        )
+        for sign in ("NA", "N/A", "n.a.", "-nan(ind)")
+    },
     # Tags
+    **{
+        f"tags as {tags[0]}": ("a.conll", partial(conll_of, tags), spans(tag_form=form))
+        for tags, form in (
+            (["B.PER", "B.LOC", "I.LOC", "O", "O", "B.LOC"], "prefix"),
+            (["B/PER", "B/LOC", "I/LOC", "O", "O", "B/LOC"], "prefix"),
+            (["B–PER", "B–LOC", "I–LOC", "O", "O", "B–LOC"], "prefix"),
+            (["PER.B", "LOC.B", "LOC.I", "O", "O", "LOC.B"], "suffix"),
+            (["B-PER", "B-LOC", "I-LOC", "*", "*", "B-LOC"], "prefix"),
+        )
+    },
+    **{
+        f"tags written out: {tags[0]}": (
+            "a.conll",
+            partial(conll_of, tags),
+            Refused(["written out", repr(tags[0])]),
+        )
+        for tags in (
+            ["Begin-PER", "Begin-LOC", "Inside-LOC", "Outside", "Outside", "Begin-LOC"],
+            ["begin_per", "begin_loc", "inside_loc", "O", "O", "begin_loc"],
+        )
+    },
+    **{
+        f"numbers of tags, {odd}": (
+            "a.conll",
+            partial(conll_of, ["1", "3", "4", "0", odd, "3"]),
+            Refused(["the tags are the numbers", "--tag-names"]),
+        )
+        for odd in ("-100", "2.0", "0")
+    },
+    **{
+        f"{sign} outside of spans without letters": (
+            "a.conll",
+            partial(conll_of, ["PER", "LOC", "LOC", sign, sign, "LOC"]),
+            Read("tagging", labels=SPANS.labels, flags={"tag_scheme": "io"}),
+        )
+        for sign in ("*", "_", "-")
+    },
+    "tags before words": (
+        "a.conll",
+        lambda: "".join(f"O\tHe{i}\nO\tsaw\nB-LOC\tRome\n\n" for i in range(NUM)),
+        Read("tagging", {"columns": ["tags", "words"]}, labels={"O", "B-LOC"}),
+    ),
+    **{
+        f"words and tags in cells, with {sign!r}": (
+            "a.csv",
+            lambda sign=sign: csv_of(
+                sentence=lambda i: f"He{i} left Rome", y=lambda i: sign.join(("O", "O", "B-LOC"))
+            ),
+            Read(
+                "tagging",
+                labels={"O", "B-LOC"},
+                flags={"columns": {"words": "sentence", "tags": "y"}},
+            ),
+        )
+        for sign in (" ", ",")
+    },
+    "a sentence without blank lines": (
+        "a.conll",
+        lambda: conll_of(BIO).replace("\n\n", "\n"),
+        Refused(["1 rows", "a blank line ends each sentence"]),
+    ),
     "bilou": (
         "a.conll",
         lambda: conll_of(["U-PER", "B-LOC", "L-LOC", "O", "O", "U-LOC"]),
@@ -709,6 +1046,31 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         Refused(["bracket", "--tag-scheme words"]),
     ),
     "one tag": ("a.conll", lambda: conll_of(["O"] * 6), Refused(["a.conll", "tag 'O'"])),
+    **{
+        f"languages before words: {first}": (
+            "a.conll",
+            lambda first=first: re.sub(r"(?m)^(?=.)", first, conll_of(BIO)),
+            Refused(["words: each begins with a language", f"'{first}He", "sed -E"]),
+        )
+        for first in ("en:", "zh-min-nan:")
+    },
+    "languages before listed words": (
+        "a.jsonl",
+        lambda: jsonl_of(
+            tokens=lambda i: [f"de:Er{i}", "en:Rome"], ner_tags=lambda i: ["O", "B-LOC"]
+        ),
+        Refused(["words: each begins with a language"]),
+    ),
+    "languages and spans of words": (
+        "a.jsonl",
+        lambda: jsonl_of(
+            tokens=lambda i: [f"He{i}", "Rome", "12:30"],
+            ner_tags=lambda i: ["O", "B-LOC", "O"],
+            langs=lambda i: ["en", "en", "en"],
+            spans=lambda i: ["LOC: Rome"],
+        ),
+        Read("tagging", {"tags": "ner_tags"}, labels={"O", "B-LOC"}),
+    ),
     # Rows
     "empty rows": (
         "a.csv",
@@ -777,6 +1139,35 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         lambda: "\ufeffsep=\t\r\n" + csv_of("\t", text=text, label=side),
         CLASSIFIED,
     ),
+    "header in another order": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side) + "label,text\ngood,more of it\n",
+        Refused(["a.csv line 62", "another order"]),
+    ),
+    "header again without a name": (
+        "a.csv",
+        lambda: (
+            ",text,label\n"
+            + "".join(f"{i},{text(i)},{side(i)}\n" for i in range(NUM))
+            + ",text,label\n"
+        ),
+        CLASSIFIED,
+    ),
+    "blank lines before the header": (
+        "a.csv",
+        lambda: "\n\n" + csv_of(text=text, label=side),
+        CLASSIFIED,
+    ),
+    "blanks before quotation marks": (
+        "a.csv",
+        lambda: "text, label\n" + "".join(f'"{text(i)}, so", "{side(i)}"\n' for i in range(NUM)),
+        Refused(["a blank stands before quotation marks", "sed"]),
+    ),
+    "an open quotation mark": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side) + '"one more,good\n',
+        Refused(["a.csv line 62", "never closes"]),
+    ),
     "header again": (
         "a.csv",
         lambda: csv_of(text=text, label=side) + "text,label\nmore of it,good\n",
@@ -812,6 +1203,40 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         ),
         Refused(["a.json object 5", "surrogate"]),
     ),
+    "half a pair in bytes": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side).encode().replace(b"a dull", b"a \xed\xa0\xbd", 1),
+        Refused(["a.csv line 2", "surrogate"]),
+    ),
+    **{
+        f"objects {how}": (
+            "a.json",
+            partial(joined_objects, sign),
+            Refused(["a.json line 1", "one list"]),
+        )
+        for how, sign in {"with commas": ",\n", "in one line": ""}.items()
+    },
+    "lines that end in CR": (
+        "a.jsonl",
+        lambda: jsonl_of(text=text, label=side).replace("\n", "\r"),
+        Refused(["a.jsonl line 1", "carriage return", "tr "]),
+    ),
+    **{
+        f"a list below {key}": (
+            "a.json",
+            lambda key=key: json.dumps({"version": 1, key: contexts()}),
+            Refused(["a.json line 1", f"jq .{key} FILE"]),
+        )
+        for key in ("rows", "contexts", "paragraphs")
+    },
+    **{
+        f"json called csv, {first}": (
+            "a.csv",
+            lambda first=first: first + jsonl_of(text=text, label=side),
+            Refused(["a.csv", "--format jsonl"]),
+        )
+        for first in ("", "[")
+    },
     "lines in json": ("a.json", lambda: jsonl_of(text=text, label=side), CLASSIFIED),
     "json in lines": (
         "a.jsonl",
@@ -867,6 +1292,23 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         Read("tagging", num=61, labels=SPANS.labels),
     ),
     "xlsx": ("a.csv", lambda: b"PK\x03\x04" + bytes(99), Refused(["a.csv", "xlsx"])),
+    **{
+        f"a file of {what}": ("a.csv", lambda first=first: first + bytes(99), Refused([what]))
+        for what, first in {
+            "RAR": b"Rar!\x1a",
+            "Feather": b"FEA1",
+            "HDF5": b"\x89HDF\r\n",
+            "NumPy": b"\x93NUMPY",
+            "RTF": b"{\\rtf1",
+            "binary": b"a\0b",
+        }.items()
+    },
+    "utf-16 without a mark": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side).encode("utf-16-le"),
+        Refused(["a.csv line 1", "iconv -f UTF-16LE"]),
+    ),
+    "html": ("a.csv", lambda: "<!DOCTYPE html>\n<p>\n", Refused(["HTML"])),
     "gzip": ("a.csv", lambda: gzip.compress(b"text,label\n"), Refused(["gzip", ".gz"])),
     "parquet as csv": (
         "a.csv",
@@ -951,6 +1393,31 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
             ]
         ),
         Refused(["Label Studio", "JSON-MIN"]),
+    ),
+    **{
+        f"{key} of label studio": (
+            "a.json",
+            lambda key=key: json.dumps(
+                [{"id": i, "data": {"text": text(i)}, key: []} for i in range(NUM)]
+            ),
+            Refused(["Label Studio", "JSON-MIN"]),
+        )
+        for key in ("completions", "predictions")
+    },
+    "no label at all": (
+        "a.jsonl",
+        lambda: jsonl_of(text=text, topics=lambda i: []),
+        Refused(["no row of train has a label"], {"columns": {"labels": "topics"}}),
+    ),
+    "doccano's csv": (
+        "a.csv",
+        lambda: csv_of(id=int, data=text, label=lambda i: side(i) + ("#odd" if i % 5 == 0 else "")),
+        Refused(["several labels separated by '#'"]),
+    ),
+    "prodigy's spans": (
+        "a.jsonl",
+        lambda: jsonl_of(text=text, spans=lambda i: [], answer=lambda i: "accept"),
+        Refused(["Prodigy"]),
     ),
     "prodigy": (
         "a.jsonl",
@@ -1072,6 +1539,13 @@ def test_propose_refuses_lines_with_a_command_that_makes_them_readable(name: str
     record = json.loads((paths.examples("new") / "task.json").read_text())
     labels = {label.removeprefix("__label__") for label in record["labels"]}
     assert labels == expected.labels
+
+
+def test_propose_says_that_a_test_file_may_have_placeholders() -> None:
+    Path("a").mkdir()
+    Path("a/train.csv").write_text(csv_of(text=text, label=lambda i: i % 3))
+    Path("a/test.csv").write_text(csv_of(text=lambda i: f"more {text(i)}", label=lambda i: 0))
+    assert any("Every row of test has the label 0" in note for note in proposed("a").notes)
 
 
 def test_propose_says_which_file_has_no_labels_and_what_a_folder_of_texts_needs() -> None:

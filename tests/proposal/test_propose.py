@@ -70,6 +70,16 @@ def test_propose_draws_splits_by_a_group() -> None:
         proposed("reviews.csv", group="author")
 
 
+@pytest.mark.parametrize(("num", "is_told"), [(60, True), (1000, False)])
+def test_propose_names_the_seed_of_the_draw_where_rows_are_few(num: int, is_told: bool) -> None:
+    put("reviews.csv", table([("review", "stars"), *texts(num)]))
+    assert any("`split_seed: 1`" in note for note in proposed("reviews.csv").notes) is is_told
+    Path("given").mkdir()
+    for start, name in enumerate(("train", "dev", "test")):
+        put(f"given/{name}.csv", table([("review", "stars"), *texts(num)[20 * start :][:20]]))
+    assert not any("split_seed" in note for note in proposed("given").notes)
+
+
 def test_propose_draws_splits_by_time_and_says_that_it_could() -> None:
     days = [f"{i % 28 + 1:02}/03/20{i // 2 % 20 + 1:02}" for i in range(NUM)]
     rows = [(*row, day) for row, day in zip(texts(), days, strict=True)]
@@ -278,7 +288,8 @@ def test_propose_reads_the_end_of_texts_where_many_are_cut(num_long: int, reads_
     assert params.finetune.max_tokens == (256 if reads_ends else 32)
     ends = params.tasks["mails"].task.get("long_texts")
     assert ends == ("head_tail" if reads_ends else None)
-    assert any("long_texts is head_tail" in note for note in proposal.notes) is reads_ends
+    told = [note for note in proposal.notes if "long_texts is head_tail" in note]
+    assert len(told) == reads_ends and all("`long_texts: windows` reads all" in n for n in told)
     assert not list(find_faults(params))
 
 

@@ -517,7 +517,7 @@ def test_splits_keep_questions_about_a_context_and_pairs_of_a_premise_together(k
         ("a.csv", "text,label\nx,1\n ,0\n", "a.csv line 3: text is empty"),
         ("a.csv", 'text,label\n"x\ny",1\nz,\n', "a.csv line 4: label is empty"),
         ("a.csv", "text,label\nx,1,2\n", "a.csv line 2: 3 cells, but 2 columns: text, label"),
-        ("a.csv", 'text,label\n"x,1\n', "a.csv line 2: unexpected end of data"),
+        ("a.csv", 'text,label\n"x,1\n', "a.csv line 2: a quotation mark of this row never closes"),
         ("a.csv", b"text,label\nx\xe9,1\n", "a.csv line 2: byte 0xe9 is not UTF-8"),
         ("a.csv", "", "a.csv line 1: the file is empty"),
         ("a.csv", 'text,label\n"a \\"b\\" c",1\n', 'line 2: the row has \\" for'),
@@ -604,7 +604,7 @@ def test_tags_that_a_scheme_has_not_are_named_with_their_line(scheme, content, m
     ("content", "message"),
     [
         ('{"words": ["x"], "tags": []}', "a.jsonl line 1: tags is empty"),
-        ('{"words": "x", "tags": ["O"]}', "line 1: words must be a list of texts"),
+        ('{"words": 3, "tags": ["O"]}', "line 1: words must be a list of texts"),
         ('{"words": ["x", ""], "tags": ["O", "O"]}', "line 1: words[1] is empty"),
         ('\n{"words": ["x", "y"], "tags": ["O"]}', "line 2: 2 words need as many tags, not 1"),
     ],
