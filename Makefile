@@ -103,7 +103,7 @@ KEY = import hashlib, sys; \
 # pins them itself.
 lock: setup ## resolve pyproject.toml anew into requirements.lock, with the newest versions
 	@$(PACKAGES) uv
-	@.venv/bin/uv pip compile pyproject.toml --extra dev --extra jobs --output-file requirements.lock --upgrade \
+	@.venv/bin/uv pip compile pyproject.toml --extra dev --extra jobs --extra onnx --output-file requirements.lock --upgrade \
 	    --python-version 3.11 --universal --fork-strategy fewest --no-annotate --quiet \
 	    --custom-compile-command "make lock" --system-certs
 

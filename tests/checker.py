@@ -2,7 +2,8 @@
 
 The first CHECKED_CALLS calls of a function in a test are checked: to check all takes a fifth of the
 time of tests that train. Not checked are generators, whose sizes would hold between two items, and
-functions that are made in a function, for each of which beartype would compile a check anew.
+functions that are made in a function, for each of which beartype would compile a check anew, nor
+calls that torch traces for an export, in which sizes are symbols.
 jaxtyping's own decorator checks arguments twice, which takes longer than most tests.
 """
 
@@ -13,6 +14,7 @@ from inspect import isclass, isgeneratorfunction, unwrap
 from typing import Any
 
 import jaxtyping
+import torch
 from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
@@ -46,7 +48,7 @@ def checked(target: Any = None, *, typechecker: object = None) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal checking
         number = calls.get(code, 0)
-        if number == CHECKED_CALLS:
+        if number == CHECKED_CALLS or torch.compiler.is_exporting():
             return target(*args, **kwargs)
         calls[code] = number + 1
         if checking is None:  # most are never called

@@ -1,1 +1,1 @@
-"""Export: our models and their tokenizers as models and tokenizers of transformers."""
+"""Export: our models and tokenizers in the forms of transformers and of ONNX."""

@@ -63,10 +63,11 @@ def model_card(
     load: str,
     note: str,
     pipeline: str | None = None,
+    library: str = "transformers",
 ) -> str:
     """Returns the card of a checkpoint with its ``record``, of a trial of it or, without a record,
     of a trial of a classical baseline. ``pipeline`` is the kind of pipeline of ``transformers``
-    that the model works in, None if there is none."""
+    that the model works in, None if there is none; ``library`` is the package that loads it."""
     if record is None:
         data = list[str]()
         training = [
@@ -101,7 +102,7 @@ def model_card(
         title = key.run
         about = f"`{key.run}` (seed {key.pretrain_seed}), without fine-tuning."
     metadata = ModelCardData(
-        library_name="mlflow" if record is None else "transformers",
+        library_name="mlflow" if record is None else library,
         pipeline_tag=pipeline,
         model_name=title,
         eval_results=results,

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import nn
 from stages.commands.export import main
 from stages.core import paths
 from stages.core.artifacts import read_json, write_json, write_jsonl
-from stages.core.keys import RunKey, TrialKey
+from stages.core.keys import TrialKey
 from stages.core.seeding import torch_stream
 from stages.evaluation import records
 from stages.exporting.counterpart import (
@@ -30,27 +29,24 @@ from stages.exporting.counterpart import (
 from stages.exporting.export import export
 from stages.exporting.families import FAMILIES
 from stages.exporting.published import with_head
-from stages.methods.lora import LoRA
+from stages.methods._method import METHODS
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks._task import TASKS, Task
 from stages.tasks.classification import Classification
-from stages.text import tokenizer as sentencepieces
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.published import PublishedTokenizer
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, PAD_ID, UNK_ID, Tokenizer
 from stages.training.checkpoint import WEIGHTS, save_weights
 from stages.trials import kept
 from stages.trials.setup import TrialSetup
-from tests.small import DIMENSIONS, VOCAB_SIZE, documents, headless, small_model
+from tests.exporting.conftest import CHECKPOINT, FOLDER, TOKENIZER, train
+from tests.small import DIMENSIONS, VOCAB_SIZE, documents, headless
 from tests.small_hub import checkpoint, revision_of
 
 pytestmark = pytest.mark.slow
 
-CHECKPOINT = RunKey("run", 1)
-FOLDER = paths.pretrained(CHECKPOINT)
-TOKENIZER = "tokenizer.model"
-LORA = {"rank": 2, "alpha": 6.0, "targets": "all"}
+LORA: dict[str, Any] = {"rank": 2, "alpha": 6.0, "targets": "all"}
 LABELS = ["B-CODE", "I-CODE", "O"]
 BERT = {"norm_position": "post", "positions": "learned", "embedding_norm": True}
 GPT2 = {"positions": "learned"}
@@ -149,57 +145,6 @@ def sentencepiece_model(request, tmp_path_factory) -> Path:
     return train(request.param, tmp_path_factory.mktemp(request.param))
 
 
-@pytest.fixture(scope="module")
-def unigram(tmp_path_factory) -> Path:
-    return train("unigram", tmp_path_factory.mktemp("unigram"))
-
-
-def train(algorithm: str, folder: Path) -> Path:
-    lines = [line for document in documents() for line in document]
-    path = folder / TOKENIZER
-    sentencepieces.train(lines, path, algorithm=algorithm, vocab_size=VOCAB_SIZE, threads=1)
-    return path
-
-
-@pytest.fixture
-def write_run(tmp_path, monkeypatch, unigram) -> Callable[..., Any]:
-    """Writes data/pretrained/run of a random model, as pretraining does; gives the model.
-
-    There is no network, here and in the test.
-    """
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("socket.socket.connect", no_network)
-
-    def write(architecture: str, options: dict[str, Any], *, tokenizer: Path = unigram) -> Any:
-        # Weights so large that what is generated does not repeat itself; norms bound a post-norm.
-        std = 0.1 if options.get("norm_position") == "post" else 0.3
-        model = perturbed(small_model(architecture, **options), std=std)
-        FOLDER.mkdir(parents=True)
-        save_weights(model, FOLDER / WEIGHTS)
-        (FOLDER / TOKENIZER).write_bytes(tokenizer.read_bytes())
-        entry = {"name": architecture, **DIMENSIONS, **options}
-        settings = {"model": entry, "training": {"max_tokens": 64}, "parent": "none"}
-        about = {"architecture": architecture, "settings": settings, "fingerprint": "f"}
-        about["objective"] = "of its own"
-        write_json(FOLDER / "run.json", about | {"model": entry, "has_prefix": False})
-        return model
-
-    return write
-
-
-def no_network(*_: Any) -> None:
-    raise AssertionError("neither writing nor loading an export may ask the network")
-
-
-def perturbed(model: Any, *, std: float) -> Any:
-    """Adds noise, since biases are 0 and norms are 1 before training."""
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight += torch.randn(weight.shape, generator=generator) * std
-    return model.eval()
-
-
 def a_batch(*, decoding: bool = False) -> Batch:
     generator = torch.Generator().manual_seed(1)
     rows = [torch.randint(5, VOCAB_SIZE, (n,), generator=generator).numpy() for n in (17, 9)]
@@ -290,32 +235,37 @@ def finetuned(
     *,
     method: str = "full",
     pooling: str = "mean",
+    labels: list[str] = LABELS,
+    record: dict[str, Any] | None = None,
     **settings: Any,
 ) -> tuple[Task, ModelWithHead]:
-    """Writes data/finetuned of a random trial with this backbone; gives its task and model."""
+    """Writes data/finetuned of a random trial with this backbone; gives its task and model. Its
+    task.json has what ``record`` adds."""
     entry: dict[str, Any] = {"name": task_name, **settings}
     entry |= {"pooling": pooling} if task_name == "classification" else {}
     examples = Path("data/tasks/task/examples")
     examples.mkdir(parents=True)
-    write_json(examples / "task.json", {"task": entry, "labels": LABELS})
+    write_json(examples / "task.json", {"task": entry, "labels": labels} | (record or {}))
     write_jsonl(examples / "train.jsonl", [])
     path = FOLDER / TOKENIZER
     tokenizer = Tokenizer(path) if path.exists() else PublishedTokenizer(path.parent)
-    task: Task = TASKS.build(entry, LABELS, tokenizer, 64, where="task")
+    task: Task = TASKS.build(entry, labels, tokenizer, 64, where="task")
     task.read_by(backbone, has_prefix=False)
     backbone.drop_output_layers()
     model = ModelWithHead(backbone, task.head(backbone))
     generator = torch_stream(3, "trained")
     if method == "linear_probe":
         backbone.requires_grad_(False)
-    if method == "lora":
-        LoRA(**LORA).apply(model, generator=generator)  # type: ignore[arg-type]
+    added = LORA if method == "lora" else {}
+    if method not in ("full", "linear_probe"):
+        component = {"name": method, **added}
+        METHODS.build(component, where="method").apply(model, generator=generator)
     initialise_head(model.head, generator=generator, std=0.2)
     with torch.no_grad():
         for weight in model.parameters():
             if weight.requires_grad:
                 weight += torch.randn(weight.shape, generator=generator) * 0.1
-    keep(model, method, **(LORA if method == "lora" else {}))
+    keep(model, method, **added)
     return task, model.eval()
 
 
@@ -323,7 +273,7 @@ def trial_of(method: str) -> TrialKey:
     return TrialKey("run", 1, "task", method, "200", 1)
 
 
-def keep(model: nn.Module, method: str, **settings: Any) -> Path:
+def keep(model: nn.Module, method: str, *, threshold: float = 0.0, **settings: Any) -> Path:
     """Stores a trial's weights as fine-tuning does; gives their file."""
     path = kept.path_of(trial_of(method))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -337,7 +287,7 @@ def keep(model: nn.Module, method: str, **settings: Any) -> Path:
         max_tokens=64,
         precision="float32",
         lr=0.001,
-        threshold=0.0,
+        threshold=threshold,
         drawn_weights="",
         **kept.fingerprints(TrialSetup(CHECKPOINT, "task", max_tokens=64)),
     )
