@@ -204,6 +204,7 @@ def _train(start: Start, study: str) -> list[Try]:
         batch_rows=training.batch_rows,
         micro_batch_rows=training.micro_batch_rows,
         seed=start.seed,
+        few_widths=start.device.device == "cuda",
     )
     begin_with_frequencies(start.model.backbone, data, num_steps=training.num_steps)
     compared = objective.for_validation()

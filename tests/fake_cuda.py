@@ -4,8 +4,9 @@ are computed on the CPU. A wrong device raises as on CUDA, and waits for the dev
     LD_PRELOAD=LIBRARY python -m tests.fake_cuda
 
 trains two steps of every objective with every architecture that it fits, and prints JSON: losses,
-and the waits by place or an error. LIBRARY is ``fake_cuda.cpp``, compiled. Not covered is what
-kernels do: which of them is chosen, how fast it is, how it rounds.
+and the waits by place or an error; how many kernels a step starts, and how many shapes the batches
+of an epoch have. LIBRARY is ``fake_cuda.cpp``, compiled. Not covered is what kernels do: which of
+them is chosen, how fast it is, how it rounds.
 """
 
 import json
@@ -20,17 +21,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
+from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 import tests.flash_reference  # noqa: F401 (registers its kernels)
 from stages.objectives.distillation import Distillation
+from stages.tasks._task import TASKS, Task
+from stages.text.packing import Packing
 from stages.training import flops
 from stages.training.device import Device
+from stages.training.finetuning import FinetuningData
 from stages.training.loop import mean_loss, train
-from tests.training.trained_by_ranks import SCHEDULE, built, cases
+from stages.training.pretraining import PretrainingData
+from tests.small import documents, small_tokenizer
+from tests.training.trained_by_ranks import LENGTH, SCHEDULE, built, cases, short_texts
 
 CUDA = torch.device("cuda:0")
+LONG = 160  # tokens of a row at most, where shapes are counted
+SHAPES = [("span_corruption", "encoder_decoder"), ("multi_task", "decoder"), ("mlm", "encoder")]
 STAGES = str(Path(__file__).parents[1] / "stages")
 aten = torch.ops.aten
 # Operations whose result has a size or a value that the host needs.
@@ -47,7 +56,10 @@ READING = {
 }
 INDEXING = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}
 COPYING = {aten._to_copy, aten.copy_}
+# Operations that compute nothing, beside views.
+WITHOUT_KERNEL = ("empty", "new_empty", "_unsafe_view", "detach", "_local_scalar_dense", "lift")
 waits = Counter[str]()
+kernels = Counter[str]()  # by operation; one for a list of tensors, which CUDA cuts into a few
 
 
 def place() -> str:
@@ -92,6 +104,11 @@ class Fake(Tensor):
         return computed(func, args, kwargs or {})
 
 
+def has_kernel(func: Any) -> bool:
+    is_view = any(each.alias_info and not each.alias_info.is_write for each in func._schema.returns)
+    return not is_view and not func._schema.name.partition("::")[2].startswith(WITHOUT_KERNEL)
+
+
 def computed(func: Any, args: Any, kwargs: Any) -> Any:
     """Computes an operation on the CPU; a result is on "cuda" if its arguments are, or if it says
     so."""
@@ -123,6 +140,8 @@ def computed(func: Any, args: Any, kwargs: Any) -> Any:
     result = func(*real[0], **real[1])
     if not is_fake:
         return result
+    if has_kernel(func):
+        kernels[str(func)] += 1
     result = tree_map_only(Tensor, Fake, result)
     return return_and_correct_aliasing(func, args, kwargs, result) if tensors else result
 
@@ -163,8 +182,11 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) 
     """In place of kernels, and of the choice between them."""
     scores = q @ k.mT * q.shape[-1] ** -0.5
     assert attn_mask is not None
-    added = torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill(~attn_mask, -torch.inf)
-    return (scores + (added if attn_mask.dtype == torch.bool else attn_mask)).softmax(-1) @ v
+    if attn_mask.dtype == torch.bool:
+        zeros = torch.zeros_like(attn_mask, dtype=q.dtype)
+        attn_mask = zeros.masked_fill(~attn_mask, -torch.inf)
+    assert attn_mask.dtype == q.dtype  # as kernels ask
+    return (scores + attn_mask).softmax(-1) @ v
 
 
 def lstm(self: nn.LSTM, packed: PackedSequence) -> tuple[PackedSequence, None]:
@@ -190,6 +212,7 @@ def lstm(self: nn.LSTM, packed: PackedSequence) -> tuple[PackedSequence, None]:
 def install() -> None:
     """In this process, which has the library."""
     torch.autograd.set_multithreading_enabled(False)  # a mode is one of its thread
+    _foreach_utils._foreach_supported_types.append(Fake)  # type: ignore[arg-type]
     replaced: list[tuple[Any, str, Any]] = [
         (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
         (torch.cuda, "_lazy_init", lambda: None),
@@ -236,14 +259,84 @@ def trained(name: str, architecture: str) -> dict[str, Any]:
     }
 
 
+def kernels_of_step(num_layers: int, **settings: Any) -> dict[str, int]:
+    """The kernels of a step of a decoder, without dropout, by operation."""
+    sizes = settings | {"num_layers": num_layers}
+    objective, model, data = built("causal", "decoder", dropout=0.0, **sizes)
+    data = PretrainingData(
+        Packing(short_texts(), LENGTH, seed=1), objective, batch_rows=2, micro_batch_rows=2, seed=1
+    )
+    model.to(CUDA)
+    half = Device("cuda", "bfloat16", compile=False, threads=1)
+    with Factories():
+        steps = train(model, objective, data, SCHEDULE, num_steps=2, seed=1, device=half)
+        next(steps)
+        kernels.clear()  # of tables that are made once
+        next(steps)
+        of_step = dict(kernels)
+        steps.close()
+    return of_step
+
+
+def shapes_of_epoch(name: str, architecture: str, *, few_widths: bool) -> list[int]:
+    """How many shapes the batches of an epoch have on CUDA: of pretraining, and of fine-tuning on
+    texts of 2 to 60 words, which an encoder-decoder writes and others tag."""
+    objective, model, _ = built(name, architecture, max_tokens=LONG)
+    packing = Packing(short_texts(), LONG, seed=1)
+    rows: Any = {"batch_rows": 4, "micro_batch_rows": 2}
+    pretraining = PretrainingData(packing, objective, **rows, seed=1, few_widths=few_widths)
+    writes = architecture == "encoder_decoder"
+    entry = {"name": "seq2seq", "max_target_tokens": LONG} if writes else {"name": "tagging"}
+    task: Task = TASKS.build(entry, ["O"], small_tokenizer(), LONG, where="task")
+    task.read_by(model.backbone, has_prefix=False)
+    words = [word for lines in documents()[:3] for line in lines for word in line.split()]
+    texts = [words[place : place + 2 + place % 59] for place in range(0, 400, 2)]
+    examples = task.encode(
+        [
+            {"id": str(i), "words": text, "tags": ["O"] * len(text)}
+            | {"text": " ".join(text), "target": " ".join(text[::2])}
+            for i, text in enumerate(texts)
+        ]
+    )
+    finetuning = FinetuningData(examples, task, batch_examples=8, seed=1, few_widths=few_widths)
+    return [
+        len(
+            {
+                tuple(
+                    value.shape
+                    for value in vars(batch.to(CUDA)).values()
+                    if isinstance(value, Fake)
+                )
+                for step in range(number)
+                for batch in data.micro_batches(step)
+            }
+        )
+        for data, number in (
+            (pretraining, packing.rows_per_epoch // 4),
+            (finetuning, finetuning.steps_per_epoch),
+        )
+    ]
+
+
 def main() -> None:
     install()
-    results: dict[str, Any] = {}
+    results: dict[str, Any] = {
+        "kernels": [kernels_of_step(number) for number in (1, 2, 3)],
+        "relative": [kernels_of_step(number, positions="relative") for number in (1, 2)],
+    }
     for name, architecture in cases():
         try:
             results[f"{name} {architecture}"] = trained(name, architecture)
         except Exception:
             results[f"{name} {architecture}"] = {"error": traceback.format_exc()}
+    with Factories():
+        results["shapes"] = {
+            f"{name} {architecture}": [
+                shapes_of_epoch(name, architecture, few_widths=few_widths)
+                for few_widths in (False, True)
+            ]
+            for name, architecture in SHAPES
+        }
     try:
         with Factories():
             torch.ones(2, device=CUDA) + torch.ones(2)

@@ -16,7 +16,7 @@ from stages.methods._method import Predictor, PromptMethod, Row
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.models._likelihood import log_likelihoods
-from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
+from stages.text.batch import IGNORE_INDEX, PADDING, Batch, label_places, pad
 from stages.text.tokenizer import TaskTokenizer
 
 ROUNDING = 1e-4  # nats: labels nearer to each other than this are tied
@@ -282,10 +282,12 @@ class _Prompts:
         for label, example in zip(labels, examples, strict=True):
             label[: example.first - 1] = IGNORE_INDEX
         before = [np.arange(len(example.tokens) - 1) < example.first for example in examples]
+        padded = pad(labels, IGNORE_INDEX)
         return Batch(
             input_ids=pad(inputs, self.tokenizer.pad_id),
             document_ids=pad([np.ones(len(row)) for row in inputs], PADDING),
-            labels=pad(labels, IGNORE_INDEX),
+            labels=padded,
+            label_places=label_places(padded),
             visible=pad(before, 0).bool() if self.has_prefix else None,
             num_targets={},
         )

@@ -25,6 +25,10 @@ class Documents:
     starts: Int[Tensor, " N"]  # ``document_starts`` of the batch
     longest: int  # an upper bound of the length of a document
     causal: bool
+    # The prefixes that a causal model reads in both directions, and the starts of documents with
+    # each prefix apart; or None.
+    visible: Bool[Tensor, "B T"] | None = None
+    prefix_starts: Int[Tensor, " F"] | None = None
 
 
 Mask = Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"] | Documents
@@ -78,14 +82,28 @@ def attend_within_documents(
     documents: Documents,
 ) -> Float[Tensor, "B H T d"]:
     """Scaled dot-product attention by the flash kernels, which read the rows as one sequence of
-    documents of different lengths."""
+    documents of different lengths.
+
+    With prefixes it is computed twice, within prefixes in both directions and within documents, and
+    each token has the one of the two that it needs. A mask would take more memory and, in long
+    rows, more time."""
     from torch.nn.attention.varlen import varlen_attn  # loads torch's compiler: 1 s
 
     queries, keys, values = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [B*T H d]
-    starts, longest = documents.starts, documents.longest
-    window = (-1, 0 if documents.causal else -1)
-    mixed = varlen_attn(queries, keys, values, starts, starts, longest, longest, window_size=window)
-    assert isinstance(mixed, Tensor)
+    longest = documents.longest
+
+    def within(starts: Int[Tensor, " _"], *, causal: bool) -> Float[Tensor, "_ H d"]:
+        window = (-1, 0 if causal else -1)
+        mixed = varlen_attn(
+            queries, keys, values, starts, starts, longest, longest, window_size=window
+        )
+        assert isinstance(mixed, Tensor)
+        return mixed
+
+    mixed = within(documents.starts, causal=documents.causal)
+    if documents.visible is not None and documents.prefix_starts is not None:
+        of_prefixes = within(documents.prefix_starts, causal=False)
+        mixed = torch.where(documents.visible.flatten()[:, None, None], of_prefixes, mixed)
     return mixed.unflatten(0, (len(q), -1)).transpose(1, 2)
 
 

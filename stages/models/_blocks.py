@@ -121,6 +121,7 @@ class Stack(nn.Module):
         document_ids: Int[Tensor, "B T"],
         *,
         document_starts: Int[Tensor, " E"] | None = None,
+        prefix_starts: Int[Tensor, " F"] | None = None,
         visible: Bool[Tensor, "B T"] | None = None,
         memory: Float[Tensor, "M N D"] | None = None,
         memory_document_ids: Int[Tensor, "M N"] | None = None,
@@ -129,16 +130,18 @@ class Stack(nn.Module):
         """Returns the states of tokens. With a cache, the tokens follow those in the cache, and
         ``memory`` and ``visible`` are given with the first tokens only."""
         mask: Mask
-        if document_starts is not None and visible is None and self.takes_documents(x):
+        has_starts = visible is None or prefix_starts is not None
+        if document_starts is not None and has_starts and self.takes_documents(x):
             assert cache is None
-            mask = Documents(document_starts, longest=x.shape[1], causal=self.causal)
+            prefixes = (visible, prefix_starts) if self.causal else (None, None)
+            mask = Documents(document_starts, x.shape[1], self.causal, *prefixes)
         else:
             read = document_ids if cache is None else cache.extend(document_ids)
             mask = attention_mask(document_ids, read, causal=self.causal, visible=visible)
             if self.relative is not None:
                 mask = self.relative(mask)
-            if torch.is_autocast_enabled("cpu"):
-                mask = additive(mask, torch.get_autocast_dtype("cpu"))  # once for all blocks
+            if torch.is_autocast_enabled(kind := x.device.type):
+                mask = additive(mask, torch.get_autocast_dtype(kind))  # once for all blocks
         memory_mask = None
         if memory_document_ids is not None:
             asking = document_ids.reshape(len(memory_document_ids), -1)

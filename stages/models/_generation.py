@@ -205,7 +205,8 @@ def before_end(tokens: list[int], eos_id: int) -> list[int]:
 def prompts(batch: Batch) -> Batch:
     """Returns the input's rows with padding on the left, so that generated text follows each row. A
     row is one document."""
-    assert batch.document_ids.max() <= 1, "one document in a row"
+    if batch.document_ids.device.type == "cpu":  # a GPU would be waited for
+        assert batch.document_ids.max() <= 1, "one document in a row"
     real = batch.document_ids != PADDING
     order = real.int().argsort(dim=1, stable=True)
     visible = batch.visible

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from stages.models._backbone import Backbone, Pooling
-from stages.text.batch import PADDING, Batch
+from stages.text.batch import ABSENT, IGNORE_INDEX, PADDING, Batch
 
 MOST_COMPILED = 64  # variants of a function: of a design of models, a task, training or not
 T = TypeVar("T")
@@ -238,3 +238,11 @@ def pool(
 def gather(states: Float[Tensor, "B T D"], positions: Int[Tensor, "B M"]) -> Float[Tensor, "B M D"]:
     """The states at ``positions`` of each row."""
     return states.gather(1, positions.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
+
+
+def labelled(
+    states: Float[Tensor, "B T D"], labels: Int[Tensor, "B T"], places: Int[Tensor, "2 K"]
+) -> tuple[Float[Tensor, "K D"], Int[Tensor, " K"]]:
+    """Returns the states and the labels at ``places``; an absent place has IGNORE_INDEX."""
+    rows, columns = places.clamp(min=0)
+    return states[rows, columns], labels[rows, columns].where(places[0] != ABSENT, IGNORE_INDEX)

@@ -45,8 +45,13 @@ class TransformerBackbone(Backbone):
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         x = self.embedding(batch.input_ids, batch.document_ids, batch.segment_ids)
-        starts = batch.document_starts
-        return self.reader(x, batch.document_ids, document_starts=starts, visible=batch.visible)
+        return self.reader(
+            x,
+            batch.document_ids,
+            document_starts=batch.document_starts,
+            prefix_starts=batch.prefix_starts,
+            visible=batch.visible,
+        )
 
     @property
     def design(self) -> str | None:

@@ -136,7 +136,7 @@ class BiLSTM(Backbone):
 
         Dropout applies to the input of a layer and so to its residual (the authors' code).
         """
-        order = _Order.of(batch.document_ids)
+        order = _Order.of(batch)
         x = self.embedding(batch.input_ids)
         layers = [torch.cat([x, x], dim=-1)]
         states = x.flatten(0, 1)[order.tokens]
@@ -200,7 +200,9 @@ class _Order:
     tokens: Int[Tensor, "2 N"]  # forward, backward: indices into the flattened rows
 
     @classmethod
-    def of(cls, document_ids: Int[Tensor, "B T"]) -> "_Order":
+    def of(cls, batch: Batch) -> "_Order":
+        """Computes the order on the host, which would have to wait for a GPU."""
+        document_ids, device = batch.readable_document_ids, batch.document_ids.device
         real = document_ids != PADDING
         neighbours = F.pad(document_ids, (1, 1), value=PADDING)
         first = (real & (document_ids != neighbours[:, :-2])).flatten().nonzero()[:, 0]
@@ -209,10 +211,10 @@ class _Order:
         steps = torch.arange(int(lengths[0]), device=document_ids.device)[:, None]
         taken = steps < lengths
         forward, backward = first[by_length] + steps, last[by_length] - steps
-        return cls(
-            batch_sizes=taken.sum(dim=1).tolist(),
-            tokens=torch.stack([forward[taken], backward[taken]]),
-        )
+        tokens = torch.stack([forward[taken], backward[taken]])
+        if device.type == "cuda":
+            tokens = tokens.pin_memory().to(device, non_blocking=True)
+        return cls(batch_sizes=taken.sum(dim=1).tolist(), tokens=tokens)
 
 
 def _stack(width: int, d_cell: int, num_layers: int) -> nn.ModuleList:

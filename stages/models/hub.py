@@ -150,7 +150,7 @@ class Hub(Backbone):
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         ids, segment_ids = batch.input_ids, batch.segment_ids
-        if batch.document_ids.max() <= 1:
+        if batch.readable_document_ids.max() <= 1:
             return self._states(ids, (batch.document_ids != PADDING).long(), segment_ids)
         groups = documents_of(batch.document_ids)
         states = [

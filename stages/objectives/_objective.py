@@ -58,7 +58,8 @@ class Objective(ABC):
 
     @abstractmethod
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        """A batch of rows; ``rngs[i]`` draws what is random about row i."""
+        """A batch of rows; ``rngs[i]`` draws what is random about row i. Rows of different lengths,
+        and labels of their tokens, are padded by ``pad``: on a GPU they are wider."""
 
     @abstractmethod
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from stages.models._heads import ModelWithHead
+from stages.models._heads import ModelWithHead, labelled
 from stages.objectives._cross_entropy import cross_entropy
 from stages.objectives._objective import Objective, Terms
-from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.batch import IGNORE_INDEX, Batch, label_places
 from stages.text.packing import Row
 
 
@@ -33,19 +33,20 @@ class BidirectionalLM(Objective):
             input_ids=input_ids,
             document_ids=document_ids,
             labels=labels,
+            label_places=torch.stack([label_places(each) for each in labels.unbind(dim=1)]),
             num_targets={"forward": number, "backward": number},
         )
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
-        assert batch.labels is not None
+        assert batch.labels is not None and batch.label_places is not None
         terms: Terms = {}
-        for name, states, labels in zip(
+        for name, states, labels, places in zip(
             ("forward", "backward"),
             model.backbone.directions(batch),
             batch.labels.unbind(dim=1),
+            batch.label_places,
             strict=True,
         ):
-            counted = labels != IGNORE_INDEX
-            logits = model.backbone.unembed(states[counted])
-            terms[name] = (0.5, cross_entropy(logits, labels[counted]))
+            states, labels = labelled(states, labels, places)
+            terms[name] = (0.5, cross_entropy(model.backbone.unembed(states), labels))
         return terms

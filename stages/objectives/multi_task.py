@@ -1,12 +1,14 @@
 """Several tasks at once, all in text-to-text form (T5; Raffel et al. 2020, section 3.5.2)."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from stages.models._heads import ModelWithHead
+from stages.models._heads import ModelWithHead, labelled
 from stages.objectives._cross_entropy import cross_entropy
 from stages.objectives._objective import Objective, Terms
 from stages.objectives._seq2seq import Pair, batch_of, documents_of, written
-from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
+from stages.text.batch import IGNORE_INDEX, PADDING, Batch, label_places, pad
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
@@ -27,6 +29,11 @@ class MultiTask(Objective):
     architectures = ("decoder", "encoder_decoder")
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        batch = self._batch(examples)
+        assert batch.labels is not None
+        return replace(batch, label_places=label_places(batch.labels))
+
+    def _batch(self, examples: list[Row]) -> Batch:
         rows = [
             [pair_of(row, places, self.vocabulary) for places in documents_of(row)]
             for row in examples
@@ -54,12 +61,11 @@ class MultiTask(Objective):
         return inputs if len(targets) else np.append(inputs[:room], self.vocabulary.after)
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
-        assert batch.labels is not None
+        assert batch.labels is not None and batch.label_places is not None
         writes = batch.decoder_input_ids is not None
         states = model.backbone.decode(batch) if writes else model.backbone(batch)
-        counted = batch.labels != IGNORE_INDEX
-        logits = model.backbone.unembed(states[counted])
-        return {TERM: (1.0, cross_entropy(logits, batch.labels[counted]))}
+        states, labels = labelled(states, batch.labels, batch.label_places)
+        return {TERM: (1.0, cross_entropy(model.backbone.unembed(states), labels))}
 
 
 def pair_of(row: Row, places: np.ndarray, vocabulary: Vocabulary) -> Pair:

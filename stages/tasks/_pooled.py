@@ -155,7 +155,7 @@ class PooledTask(Task):
         starts = [0, *ends[:-1]]
         windows = [np.arange(*bounds) for bounds in zip(starts, ends, strict=True)]
         fields = vars(batch) | self.targets(examples)
-        return WindowBatch(**fields, windows=pad(windows, ABSENT))
+        return WindowBatch(**fields, windows=pad(windows, ABSENT, length=max(map(len, windows))))
 
     def logits(self, model: ModelWithHead, batch: Batch) -> Float[Tensor, "R C"]:
         """Returns the outputs of the head for each text."""

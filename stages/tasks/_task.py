@@ -210,7 +210,8 @@ class Task(ABC):
 
     @abstractmethod
     def targets(self, examples: list[Example]) -> Json:
-        """Returns the fields of the batch that hold what to predict."""
+        """Returns the fields of the batch that hold what to predict. Labels of tokens are padded by
+        ``pad``, as the tokens are: on a GPU rows are wider than their longest text."""
 
 
 def example_of(id: str, wrapped: Wrapped, labels: np.ndarray, *, window: int = 0) -> Example:
@@ -247,10 +248,12 @@ def balanced(examples: Sequence[Example]) -> list[Example]:
     return [replace(e, weights=weights[at]) for e, at in zip(examples, places, strict=True)]
 
 
-def label_weights(examples: Sequence[Example]) -> Float[Tensor, "B T"] | None:
-    """Returns the weights of the labels, padded with 0, or None if the examples have none."""
+def label_weights(examples: Sequence[Example], *, width: int = 1) -> Float[Tensor, "B T"] | None:
+    """Returns the weights of the labels, of which an example has at most ``width``, padded with 0;
+    None if the examples have none."""
     weights = [torch.from_numpy(e.weights).float() for e in examples if e.weights is not None]
-    return nn.utils.rnn.pad_sequence(weights, batch_first=True) if weights else None
+    padded = [F.pad(each, (0, width - len(each))) for each in weights]
+    return torch.stack(padded) if padded else None
 
 
 def cross_entropy(logits: Float[Tensor, "*N C"], batch: Batch) -> Float[Tensor, ""]:

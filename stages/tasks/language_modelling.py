@@ -14,7 +14,7 @@ from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.models._likelihood import log_likelihoods
 from stages.tasks._task import Example, Task
-from stages.text.batch import IGNORE_INDEX, Batch, pad
+from stages.text.batch import IGNORE_INDEX, Batch, label_places, pad
 from stages.text.tokenizer import TaskTokenizer
 
 
@@ -85,10 +85,12 @@ class LanguageModelling(Task):
         return windows
 
     def targets(self, examples: list[Example]) -> Json:
-        counted = sum(int((example.labels != IGNORE_INDEX).sum()) for example in examples)
+        labels = pad([example.labels for example in examples], IGNORE_INDEX)
+        places = label_places(labels)
         return {
-            "labels": pad([example.labels for example in examples], IGNORE_INDEX),
-            "num_targets": {"language_modelling": counted},
+            "labels": labels,
+            "label_places": places,
+            "num_targets": {"language_modelling": places.shape[1]},
         }
 
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:

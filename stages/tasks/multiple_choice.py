@@ -78,9 +78,10 @@ class MultipleChoice(PooledTask):
         firsts = [i for i, example in enumerate(examples) if example.window == 0]
         ends = [*firsts[1:], len(examples)]
         labels = torch.from_numpy(np.array([examples[i].labels[0] for i in firsts]))
+        choices = [np.arange(*each) for each in zip(firsts, ends, strict=True)]
         return {
             "labels": labels,
-            "choices": pad([np.arange(*each) for each in zip(firsts, ends, strict=True)], ABSENT),
+            "choices": pad(choices, ABSENT, length=max(map(len, choices))),
             "num_targets": {"multiple_choice": int((labels != IGNORE_INDEX).sum())},
         }
 

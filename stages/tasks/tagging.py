@@ -104,9 +104,10 @@ class Tagging(Task):
 
     def targets(self, examples: list[Example]) -> Json:
         counted = sum(int((example.labels != IGNORE_INDEX).sum()) for example in examples)
+        labels = pad([example.labels for example in examples], IGNORE_INDEX)
         return {
-            "labels": pad([example.labels for example in examples], IGNORE_INDEX),
-            "label_weights": label_weights(examples),
+            "labels": labels,
+            "label_weights": label_weights(examples, width=labels.shape[1]),
             "num_targets": {"tagging": counted},
         }
 

@@ -11,18 +11,28 @@ Legend of the letters in shapes, here and everywhere in ``stages/``:
        choices or windows are   W  windows of a text
        rows of a batch          N  starts of documents
                                 E  of decoder documents
+                                F  of documents and of what follows their prefixes
+                                K  tokens that are predicted
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 IGNORE_INDEX = -100  # a label that counts in no loss and no metric
 PADDING = 0  # the document id of padding
+WIDTH = 64  # widths of rows are multiples of it within ``in_few_widths``
+ABSENT = -1  # a place of no label
+_longest = ContextVar[int]("longest", default=0)  # 0: outside of ``in_few_widths``
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +48,8 @@ class Batch:
     num_targets: dict[str, int]  # divisor of each term of the loss
     labels: Int[Tensor, "..."] | None = None
     label_weights: Float[Tensor, "..."] | None = None  # of the labels in the loss; None: all 1
+    # Rows and columns of labels that count, where logits are computed for these alone.
+    label_places: Int[Tensor, "*S 2 K"] | None = None
     values: Float[Tensor, " B"] | None = None  # numbers to predict; NaN where unknown
     choices: Int[Tensor, "R C"] | None = None  # batch rows of a task row's choices; -1: none
     target_positions: Int[Tensor, "B M"] | None = None  # where labels are; None: everywhere
@@ -53,22 +65,34 @@ class Batch:
     # Where documents start, as ``document_starts`` returns it; only of a batch on a GPU.
     document_starts: Int[Tensor, " N"] | None = None
     decoder_document_starts: Int[Tensor, " E"] | None = None
+    prefix_starts: Int[Tensor, " F"] | None = None  # the same with each visible prefix apart
+    host_document_ids: Int[Tensor, "B T"] | None = None  # of a batch on a GPU, on the host
+
+    @property
+    def readable_document_ids(self) -> Int[Tensor, "B T"]:
+        """The document ids where they are read without waiting for a GPU."""
+        return self.document_ids if self.host_document_ids is None else self.host_document_ids
 
     def to(self, device: torch.device) -> "Batch":
         """Returns the batch on ``device``, or itself if it is already there. A process has one
         device of a kind. On a GPU with flash kernels the batch also has the starts of its
-        documents, which are counted here because the host would wait for a GPU to count them."""
+        documents, which are counted here because the host would wait for a GPU to count them; and
+        its label places are padded to a power of two."""
         if self.input_ids.device.type == device.type:
             return self
         tensors = {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
         if device.type == "cuda":
-            for side in ("document", "decoder_document") if _has_flash_kernels() else ():
-                ids = tensors.get(f"{side}_ids")
-                if ids is not None and (starts := document_starts(ids)) is not None:
-                    tensors[f"{side}_starts"] = starts
+            if _has_flash_kernels():
+                tensors |= starts_of(self)
+            if self.label_places is not None:
+                places = self.label_places
+                room = _power_of_two(places.shape[-1]) - places.shape[-1]
+                tensors["label_places"] = F.pad(places, (0, room), value=ABSENT)
             # The host waits for copies of memory that is not pinned.
             tensors = {k: v.pin_memory() for k, v in tensors.items()}
-        return replace(self, **{k: v.to(device, non_blocking=True) for k, v in tensors.items()})
+        moved = {k: v.to(device, non_blocking=True) for k, v in tensors.items()}
+        on_host = self.document_ids if device.type == "cuda" else None
+        return replace(self, **(moved | {"host_document_ids": on_host}))
 
 
 @cache
@@ -76,6 +100,28 @@ def _has_flash_kernels() -> bool:
     """Returns whether the GPU of this process has torch's flash kernels: Ampere or later."""
     is_built = torch.backends.cuda.is_flash_attention_available()
     return is_built and torch.cuda.get_device_capability() >= (8, 0)
+
+
+def starts_of(batch: Batch) -> dict[str, Any]:
+    """Returns the starts of documents that a batch has on a GPU, tensors by field. Those that are
+    unknown are left out."""
+    sides = {
+        "document_starts": batch.document_ids,
+        "decoder_document_starts": batch.decoder_document_ids,
+        "prefix_starts": _with_prefixes_apart(batch),
+    }
+    known = {name: document_starts(ids) for name, ids in sides.items() if ids is not None}
+    return {name: starts for name, starts in known.items() if starts is not None}
+
+
+def _with_prefixes_apart(batch: Batch) -> Int[Tensor, "B T"] | None:
+    """Returns document ids that differ for the visible tokens of a document and its others; None if
+    no tokens are visible, or some that do not begin a document."""
+    ids, visible = batch.document_ids, batch.visible
+    if visible is None:
+        return None
+    resumes = visible[:, 1:] & ~visible[:, :-1] & (ids[:, 1:] == ids[:, :-1])
+    return None if resumes.any() else 2 * ids + visible
 
 
 def document_starts(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, " N"] | None:
@@ -93,14 +139,40 @@ def document_starts(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, " N"] | Non
     starts = np.flatnonzero(begins)
     if len(starts) != num_documents:
         return None
-    padded = np.full(1 << len(starts).bit_length(), ids.size, dtype=np.int32)
+    padded = np.full(_power_of_two(len(starts) + 1), ids.size, dtype=np.int32)
     padded[: len(starts)] = starts
     return torch.from_numpy(padded)
 
 
+def _power_of_two(number: int) -> int:
+    """Returns the smallest power of two that is not below ``number``."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+def label_places(labels: Int[Tensor, "B T"]) -> Int[Tensor, "2 K"]:
+    """Returns the rows and columns of labels that count."""
+    return (labels != IGNORE_INDEX).nonzero().T
+
+
+@contextmanager
+def in_few_widths(longest: int) -> Iterator[None]:
+    """Inside, ``pad`` makes widths multiples of WIDTH, or ``longest`` where that is shorter, so
+    that batches for a GPU have few shapes: for each new shape memory is allocated again, and
+    compiled code may be compiled again. ``longest`` is the number of tokens that a model is known
+    to have positions for."""
+    token = _longest.set(longest)
+    try:
+        yield
+    finally:
+        _longest.reset(token)
+
+
 def pad(rows: list[np.ndarray], value: int, *, length: int | None = None) -> Int[Tensor, "B T"]:
-    """Stacks rows of integers into one tensor, padded at the right with ``value``."""
+    """Stacks rows of integers into one tensor, padded at the right with ``value`` to ``length`` or,
+    without one, to the longest row (see ``in_few_widths``)."""
     width = length if length is not None else max(map(len, rows))
+    if length is None and (longest := _longest.get()):
+        width = max(width, min(-(-width // WIDTH) * WIDTH, longest))
     padded = np.full((len(rows), width), value, dtype=np.int64)
     for target, row in zip(padded, rows, strict=True):
         target[: len(row)] = row

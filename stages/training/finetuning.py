@@ -1,6 +1,7 @@
 """The batches of fine-tuning, which are labelled examples in epochs, and the number of epochs."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from stages.core.params import Adaptation
 from stages.core.seeding import stream
 from stages.tasks._task import Example, Task
-from stages.text.batch import Batch
+from stages.text.batch import Batch, in_few_widths
 
 BUCKET_BATCHES = 8  # batches are cut from this many at a time, sorted by length
 
@@ -50,9 +51,16 @@ class FinetuningData:
     micro-batch."""
 
     def __init__(
-        self, examples: Sequence[Example], task: Task, *, batch_examples: int, seed: int
+        self,
+        examples: Sequence[Example],
+        task: Task,
+        *,
+        batch_examples: int,
+        seed: int,
+        few_widths: bool = False,  # on a GPU
     ) -> None:
         self._examples, self._task, self._seed = examples, task, seed
+        self._few_widths = few_widths
         self._batch_examples = self._micro_batch_examples = batch_examples
         self._fewest_windows = min((each.num_windows for each in examples), default=1)
         self._lengths = np.array([len(example.tokens) for example in examples])
@@ -67,7 +75,8 @@ class FinetuningData:
             self._ordered = epoch, batches
         chosen = [self._examples[i] for i in batches[place]]
         parts = in_parts(chosen, self._micro_batch_examples)
-        return [self._task.collate(part, rngs=[]) for part in parts]
+        with in_few_widths(self._task.max_tokens) if self._few_widths else nullcontext():
+            return [self._task.collate(part, rngs=[]) for part in parts]
 
     @property
     def at_once(self) -> str:

@@ -1,6 +1,7 @@
 """The batches of pretraining: rows of a packed corpus, masked or corrupted by an objective."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from stages.core.params import Run
 from stages.core.seeding import stream
 from stages.models._backbone import MODELS, Backbone
 from stages.objectives._objective import OBJECTIVES, Objective
-from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.batch import IGNORE_INDEX, Batch, in_few_widths
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import Vocabulary
 from stages.training.ranks import ALONE, Ranks
@@ -68,10 +69,11 @@ class PretrainingData:
         batch_rows: int,
         micro_batch_rows: int,
         seed: int,
+        few_widths: bool = False,  # on a GPU
     ) -> None:
         self._packing, self._objective, self._seed = packing, objective, seed
         self._batch_rows, self._micro_batch_rows = batch_rows, micro_batch_rows
-        self._ranks = ALONE
+        self._few_widths, self._ranks = few_widths, ALONE
 
     def of(self, ranks: Ranks) -> "PretrainingData":
         """The part of this process: an equal number of each step's micro-batches, in order."""
@@ -95,10 +97,12 @@ class PretrainingData:
     def micro_batches(self, step: int) -> list[Batch]:
         number = self._batch_rows // self._ranks.number
         first = step * self._batch_rows + self._ranks.rank * number
-        rows = range(first, first + number)
-        return _collated(
-            self._packing, self._objective, rows, self._micro_batch_rows, self._seed, "corruption"
-        )
+        rows, at_once = range(first, first + number), self._micro_batch_rows
+        widths = in_few_widths(self._objective.max_tokens) if self._few_widths else nullcontext()
+        with widths:
+            return _collated(
+                self._packing, self._objective, rows, at_once, self._seed, "corruption"
+            )
 
 
 def begin_with_frequencies(backbone: Backbone, data: PretrainingData, *, num_steps: int) -> None:

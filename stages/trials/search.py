@@ -72,7 +72,13 @@ def search(
 
     Raises DivergedAtEveryRate if training diverges at every rate before such an epoch ends.
     """
-    data = FinetuningData(examples, task, batch_examples=settings.batch_examples, seed=seed)
+    data = FinetuningData(
+        examples,
+        task,
+        batch_examples=settings.batch_examples,
+        seed=seed,
+        few_widths=device.device == "cuda",
+    )
     num_epochs = max_epochs(settings, len(examples))
     so_far = _SoFar(BestEpoch(metric))
     best, epochs = so_far.best, so_far.epochs

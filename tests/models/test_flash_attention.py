@@ -10,7 +10,7 @@ from torch import Tensor
 import tests.flash_reference  # noqa: F401 (registers its kernels)
 from stages.models import _attention
 from stages.models._attention import Documents, attend, attend_within_documents, attention_mask
-from stages.text.batch import Batch, document_starts
+from stages.text.batch import Batch, document_starts, starts_of
 from stages.training.flops import Counter
 from tests.small import small_model
 from tests.training.trained_by_ranks import built, cases
@@ -37,25 +37,55 @@ def test_document_starts_are_unknown_where_a_document_is_in_two_places() -> None
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attend_within_documents_is_attention_with_their_mask(causal: bool) -> None:
-    """The values and the gradients, in double precision."""
+    starts = document_starts(IDS)
+    assert starts is not None
+    mask = attention_mask(IDS, IDS, causal=causal)
+    assert_alike(Documents(starts, longest=8, causal=causal), mask)
+
+
+def assert_alike(documents: Documents, mask: Tensor) -> None:
+    """Compares the values and the gradients of attention in double precision."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (
         torch.randn(4, 3, 8, 16, generator=generator, dtype=torch.float64, requires_grad=True)
         for _ in range(3)
     )
     weights = torch.randn(4, 3, 8, 16, generator=generator, dtype=torch.float64)
-    starts = document_starts(IDS)
-    assert starts is not None
-    documents = Documents(starts, longest=8, causal=causal)
     results = [
         [mixed, *torch.autograd.grad((mixed * weights).sum(), (q, k, v))]
         for mixed in (
             attend_within_documents(q, k, v, documents),
-            attend(q, k, v, attention_mask(IDS, IDS, causal=causal)),
+            attend(q, k, v, mask),
         )
     ]
     for by_documents, by_mask in zip(*results, strict=True):
         torch.testing.assert_close(by_documents, by_mask)
+
+
+PREFIXES = torch.tensor(
+    [
+        [True, True, False, True, False, False, True, True],  # all of a document, too, and padding
+        [False, True, True, True, False, False, False, False],
+        [False] * 8,
+        [True] * 8,
+    ]
+)
+
+
+def test_attend_within_documents_is_attention_with_the_mask_of_their_prefixes() -> None:
+    batch = Batch(input_ids=IDS, document_ids=IDS, visible=PREFIXES, num_targets={})
+    starts = starts_of(batch)
+    documents = Documents(starts["document_starts"], 8, True, PREFIXES, starts["prefix_starts"])
+    mask = attention_mask(IDS, IDS, causal=True, visible=PREFIXES)
+    assert_alike(documents, mask)
+    assert not torch.equal(mask, attention_mask(IDS, IDS, causal=True))
+
+
+def test_starts_of_a_prefix_that_does_not_begin_its_document_are_unknown() -> None:
+    visible = torch.tensor([[False, True, False]])
+    ids = torch.ones(1, 3, dtype=torch.long)
+    batch = Batch(input_ids=ids, document_ids=ids, visible=visible, num_targets={})
+    assert starts_of(batch).keys() == {"document_starts"}
 
 
 def losses_and_gradients(name: str, architecture: str, *, on_gpu: bool) -> tuple[Tensor, Tensor]:
@@ -64,12 +94,7 @@ def losses_and_gradients(name: str, architecture: str, *, on_gpu: bool) -> tuple
     objective, model, data = built(name, architecture)
     [batch, *_] = data.micro_batches(0)
     if on_gpu:
-        written = batch.decoder_document_ids
-        batch = replace(
-            batch,
-            document_starts=document_starts(batch.document_ids),
-            decoder_document_starts=None if written is None else document_starts(written),
-        )
+        batch = replace(batch, **starts_of(batch))
     model.eval()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         terms = model(objective.loss, batch)
@@ -94,8 +119,7 @@ def test_a_step_of_an_objective_is_equal_with_and_without_masks(
 
     monkeypatch.setattr(_attention, "attend_within_documents", noted)
     losses, gradients = losses_and_gradients(name, architecture, on_gpu=True)
-    # A visible prefix needs a mask.
-    assert bool(attended) == (name != "prefix_lm" or architecture != "decoder")
+    assert attended
     right_losses, right_gradients = losses_and_gradients(name, architecture, on_gpu=False)
     torch.testing.assert_close(losses, right_losses, rtol=5e-3, atol=0)
     assert (gradients - right_gradients).norm() < 0.03 * right_gradients.norm()

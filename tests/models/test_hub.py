@@ -20,7 +20,7 @@ from stages.models._likelihood import log_likelihoods
 from stages.models.hub import Hub, num_tokens_of
 from stages.tasks.classification import Classification
 from stages.tasks.tagging import Tagging
-from stages.text.batch import IGNORE_INDEX, Batch, pad
+from stages.text.batch import IGNORE_INDEX, Batch, label_places, pad
 from stages.text.tokenizer import TaskTokenizer
 from stages.training.checkpoint import load_weights, save_weights
 from tests import small_hub
@@ -64,7 +64,7 @@ def test_the_likelihood_of_text_is_that_of_transformers() -> None:
     rows = tokenizer_of(folder).encode(["a class statement", " ".join(LINES[:2])[:100]])
     batch = batch_of(*(row[:-1] for row in rows))
     labels = pad([torch.tensor(row[1:]).numpy() for row in rows], IGNORE_INDEX)
-    found = log_likelihoods(model, replace(batch, labels=labels))
+    found = log_likelihoods(model, replace(batch, labels=labels, label_places=label_places(labels)))
     alone = AutoModelForCausalLM.from_pretrained(folder).eval()
     for row, value in zip(rows, found.tolist(), strict=True):
         ids = torch.tensor([row])

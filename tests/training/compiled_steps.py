@@ -11,10 +11,15 @@ import json
 import sys
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
+from torch._inductor import config, scheduler
+from torch._inductor.async_compile import AsyncCompile
+from torch._inductor.graph import GraphLowering
+from torch._inductor.ir import MultiOutput
 from torch.fx import GraphModule
 
 import tests.flash_reference  # noqa: F401 (registers its kernels)
@@ -22,7 +27,7 @@ from stages.models._attention import Attention
 from stages.models._heads import ModelWithHead
 from stages.objectives._objective import Objective
 from stages.objectives.distillation import Distillation
-from stages.text.batch import Batch, document_starts
+from stages.text.batch import Batch, starts_of
 from tests.training.trained_by_ranks import built, cases
 
 
@@ -44,7 +49,7 @@ def compiled(name: str, architecture: str, *, as_on_gpu: bool = False) -> dict[s
     objective, model, data = built(name, architecture, dropout=0.0)
     batch, *_ = data.micro_batches(0)
     if as_on_gpu:
-        batch = replace(batch, document_starts=document_starts(batch.document_ids))
+        batch = replace(batch, **starts_of(batch))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return measured(model, objective, batch)
     return measured(model, objective, batch)
@@ -91,9 +96,46 @@ def measured(model: ModelWithHead, objective: Objective, batch: Batch) -> dict[s
     }
 
 
+def kernels_of_step(num_layers: int) -> int:
+    """How many kernels the compiled loss of a decoder and its gradients have, without those that
+    add up gradients, clip them and update weights. Kernels are counted as torch's compiler fuses
+    operations for a CPU; for CUDA it may fuse others. They are not made, so numbers are wrong."""
+    torch._dynamo.reset()
+    objective, model, data = built("causal", "decoder", dropout=0.0, num_layers=num_layers)
+    batch, *_ = data.micro_batches(0)
+    batch = replace(batch, **starts_of(batch))
+    numbers = list[int]()
+
+    def codegen(graph: GraphLowering) -> Any:
+        code = with_codegen(graph)
+        nodes = graph.scheduler.nodes
+        without = (scheduler.NopKernelSchedulerNode, scheduler.ExternKernelSchedulerNode)
+        products = [
+            node
+            for node in nodes
+            if isinstance(node, scheduler.ExternKernelSchedulerNode)
+            and not isinstance(node.node, MultiOutput)
+        ]
+        numbers.append(len(products) + sum(not isinstance(node, without) for node in nodes))
+        return code
+
+    with_codegen = GraphLowering.codegen
+    with (
+        patch.object(GraphLowering, "codegen", codegen),
+        patch.object(AsyncCompile, "cpp_pybinding", lambda *_, **__: lambda *_: None),
+        config.patch(fx_graph_cache=False, size_asserts=False),
+        torch.autocast("cpu", dtype=torch.bfloat16),
+    ):
+        model.compile()
+        step(model.train(), objective, batch)
+    forward, backward = numbers
+    return forward + backward
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    results = {f"{name} {of}": compiled(name, of) for name, of in cases()}
-    for name, of in (("mlm", "encoder"), ("causal", "decoder")):
+    results: dict[str, Any] = {f"{name} {of}": compiled(name, of) for name, of in cases()}
+    for name, of in (("mlm", "encoder"), ("causal", "decoder"), ("prefix_lm", "decoder")):
         results[f"{name} {of}, as on a GPU"] = compiled(name, of, as_on_gpu=True)
+    results["kernels"] = [kernels_of_step(number) for number in (1, 2, 3)]
     sys.stdout.write(json.dumps(results, indent=1))

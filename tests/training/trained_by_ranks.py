@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -85,10 +86,15 @@ def short_texts() -> EncodedCorpus:
 
 
 def built(
-    name: str, architecture: str, *, dropout: float = DROPOUT
+    name: str,
+    architecture: str,
+    *,
+    dropout: float = DROPOUT,
+    max_tokens: int = LENGTH,
+    **settings: Any,
 ) -> tuple[Objective, ModelWithHead, PretrainingData]:
-    objective = OBJECTIVES.build({"name": name}, small_tokenizer(), LENGTH, where="objective")
-    backbone = small_model(architecture, dropout=dropout)
+    objective = OBJECTIVES.build({"name": name}, small_tokenizer(), max_tokens, where="objective")
+    backbone = small_model(architecture, dropout=dropout, **settings)
     objective.architecture = backbone.trained_like
     if objective.has_teacher:
         teacher = small_model(architecture, seed=2, num_layers=2 * backbone.num_layers)
@@ -96,7 +102,7 @@ def built(
     model = ModelWithHead(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(1, "head"))
     data = PretrainingData(
-        Packing(short_texts(), LENGTH, seed=1),
+        Packing(short_texts(), max_tokens, seed=1),
         objective,
         batch_rows=ROWS,
         micro_batch_rows=MICRO_ROWS,
