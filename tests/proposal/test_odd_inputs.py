@@ -524,7 +524,7 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         )
         for shown in (
             lambda moods: f"frozenset({{{str(moods)[1:-1]}}})" if moods else "frozenset()",
-            lambda moods: repr({*moods}) if moods else "set()",
+            lambda moods: f"{{{str(moods)[1:-1]}}}" if moods else "set()",
             lambda moods: f"Index({moods}, dtype='object')",
             lambda moods: f"c({json.dumps(moods)[1:-1]})",
             lambda moods: json.dumps(str(moods)),
