@@ -22,7 +22,8 @@ from stages.reporting.formats import DASH, cut, shown
 from stages.reporting.words.answer import predict_command, price
 
 PIPED_WIDTH = 200
-MATTERED = "What mattered"  # the first words of the part of comparison.md that is shown
+# The first words of the parts of comparison.md that are shown; without an axis, nothing mattered.
+SHOWN_PARTS = ("What mattered", "What was not tried", "Believe it?")
 
 
 def main() -> None:
@@ -58,7 +59,8 @@ def show(console: Console) -> None:
 def mattered() -> Markdown:
     """Returns what mattered and why to believe it, from the first screen of comparison.md."""
     text = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8")
-    return Markdown(text[text.index(MATTERED) : text.index("\n![")])
+    begin = min(text.index(part) for part in SHOWN_PARTS if part in text)
+    return Markdown(text[begin : text.index("\n![")])
 
 
 def answer(row: Mapping[str, str]) -> Text:

@@ -1,5 +1,6 @@
 import io
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,21 @@ def test_show_has_the_answer_for_each_task(shown: str) -> None:
         (best,) = [name for name in (*RUNS, *baselines) if f" {name}" in line.split(":")[1]]
         used = f"Use it: python -m stages.commands.predict {best} {task} FILE --label-budget"
         assert used in " ".join(end.split())
+
+
+@pytest.mark.slow
+def test_show_goes_on_where_no_pair_of_runs_differs_in_one_thing(
+    reported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(reported, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    markdown = Path("reports/comparison.md")
+    text = markdown.read_text()
+    begin, end = text.index("What mattered"), text.index("What was not tried")
+    markdown.write_text(text[:begin] + text[end:])
+    screen = io.StringIO()
+    summary.show(Console(file=screen, width=120))
+    assert "What was not tried" in screen.getvalue() and "Believe it?" in screen.getvalue()
 
 
 def test_summary_says_what_writes_a_report(
