@@ -4,8 +4,9 @@ No other stage reads the test labels.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ from stages.evaluation.records import (
     write,
 )
 from stages.evaluation.row_scores import row_scores
-from stages.kinds._kind import KINDS
+from stages.kinds._kind import KINDS, of_draw
 
 # Files of every run, which are concatenated.
 OF_EACH_RUN: dict[str, type] = {
@@ -63,7 +64,12 @@ def main(plan: EvaluationPlan, task: str) -> str:
     rows = read_jsonl(paths.examples(task) / "test.jsonl")
     labels = read_jsonl(paths.test_labels(task))
     kind = KINDS[about["kind"]]
-    gold = {row["id"]: kind.answer(row) for row in labels}
+    every_answer = {row["id"]: kind.answer(row) for row in labels}
+
+    @cache
+    def gold_of(finetune_seed: int) -> dict[str, str]:
+        """Returns the right answers of the test rows of a trial."""
+        return {row["id"]: every_answer[row["id"]] for row in of_draw(rows, finetune_seed)}
 
     discard_unlisted(paths.FINETUNED / task, plan.runs)
     runs = [paths.FINETUNED / task / run for run in plan.runs]
@@ -80,6 +86,7 @@ def main(plan: EvaluationPlan, task: str) -> str:
         predictions |= {run: answers[trial.key] for run, trial in shown_trials(unscored).items()}
         for trial in unscored:
             key = trial.key
+            gold = gold_of(key.finetune_seed)
             assert answers[key].keys() == gold.keys(), f"{folder}: one prediction per test row"
             pair = list(gold.values()), [answers[key][id] for id in gold]
             given = [probabilities[key][id] for id in gold]
@@ -98,12 +105,14 @@ def main(plan: EvaluationPlan, task: str) -> str:
                 key, trial.temperature, validation[key], *pair, given, at_temperature
             )
             trials.append(scored)
-            by_row.append(row_scores(about["metric"], *pair))
+            # Draws of the splits take the place of test rows (``Sample.of_draws``).
+            has_draws = bool(about["split_seeds"])
+            by_row.append(np.empty(0) if has_draws else row_scores(about["metric"], *pair))
             if has_confusion(kind):
                 confused.append((key.cell, pairs(kind, gold, answers[key])))
 
     scores = {trial.key: trial.value for trial in trials}
-    tries = [row for run in runs for row in _scored_tries(run, about["metric"], gold, scores)]
+    tries = [row for run in runs for row in _scored_tries(run, about["metric"], gold_of, scores)]
     with replacing(paths.EVALUATED / task) as folder:
         write(folder / "trials.csv", ScoredTrial, trials)
         np.save(folder / "row_scores.npy", np.array(by_row, dtype=np.float32))
@@ -115,10 +124,12 @@ def main(plan: EvaluationPlan, task: str) -> str:
             write(folder / name, record, [row for run in runs for row in read(run / name, record)])
         write(folder / "tries.csv", ScoredTry, tries)
         write_json(folder / "task.json", about)
-        shown = [] if kind.is_own_answer else examples(kind, rows, gold, predictions)
+        first = (about["split_seeds"] or [0])[0]  # if there are several draws, the first is shown
+        test = of_draw(rows, first)
+        shown = [] if kind.is_own_answer else examples(kind, test, gold_of(first), predictions)
         write_jsonl(folder / "examples.jsonl", shown)
-        train = read_jsonl(paths.examples(task) / "train.jsonl")
-        write_json(folder / "near_duplicates.json", asdict(near_duplicates(rows, train, kind)))
+        train = of_draw(read_jsonl(paths.examples(task) / "train.jsonl"), first)
+        write_json(folder / "near_duplicates.json", asdict(near_duplicates(test, train, kind)))
         write(folder / "confusion.csv", ConfusionRecord, records(confused))
         write(folder / "reliability.csv", ReliabilityRecord, reliability(answered))
         write(folder / "coverage.csv", CoverageRecord, covered)
@@ -149,15 +160,19 @@ def _validation(folder: Path) -> Mapping[TrialKey, list[ValidationRecord]]:
 
 
 def _scored_tries(
-    folder: Path, metric: str, gold: Mapping[str, str], scores: Mapping[TrialKey, float]
+    folder: Path,
+    metric: str,
+    gold_of: Callable[[int], Mapping[str, str]],
+    scores: Mapping[TrialKey, float],
 ) -> Iterator[ScoredTry]:
-    """Scores the variants that the trials of a run tried. A variant that a trial kept has the
+    """Scores the variants that the trials of a run tried. ``gold_of`` returns the right answers of
+    the test rows of a fine-tuning seed. A variant that a trial kept has the
     trial's score in ``scores``; the others are scored by their own predictions."""
     answers: dict[tuple[TrialKey, str, str], dict[str, str]] = defaultdict(dict)
     for row in read(folder / "lost_predictions.csv.gz", LostPredictionRecord):
         answers[row.variant][row.id] = row.prediction
     for tried in read(folder / "tries.csv", TryRecord):
-        value = None
+        value, gold = None, gold_of(tried.key.finetune_seed)
         if tried.kept:
             value = scores[tried.key]
         elif predicted := answers.get(tried.variant):

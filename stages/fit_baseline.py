@@ -14,46 +14,47 @@ from tqdm import tqdm
 from stages.baselines._baseline import BASELINES, Baseline, kind_of_source
 from stages.baselines._kept import Examples, fit, path_of, save
 from stages.core import paths
-from stages.core.artifacts import read_jsonl, replacing
+from stages.core.artifacts import Json, read_json, read_jsonl, replacing
 from stages.core.components import below
 from stages.core.keys import TrialKey
 from stages.core.plans import BaselinePlan
 from stages.core.process import run_stage
 from stages.evaluation.records import CLASSICAL, PredictionRecord, TrialRecord, write
-from stages.kinds._kind import distinct_draws
+from stages.kinds._kind import distinct_draws, distinct_splits, of_draw
 
 
 def main(plan: BaselinePlan, task: str) -> str:
     """Writes ``trials.csv``, ``predictions.csv.gz`` and the records of the trials, from which the
     baselines can be fitted again. If a label budget is all rows of train, seeds have no effect, and
-    there is one trial. An external system has one trial for each label budget, with the same
-    predictions and without a record.
+    there is one trial, or one for each draw of the splits. An external system has as many for each
+    label budget, with the same predictions and without a record.
 
     Raises ValueError if there are fewer rows than a label budget, or if a file with predictions
     does not fit the test rows.
     """
     examples = Examples.read(paths.examples(task))
     examples = replace(examples, kind=kind_of_source(examples.kind, plan.reading))
-    test = read_jsonl(paths.examples(task) / "test.jsonl")
+    about, test = (
+        read_json(paths.examples(task) / "task.json"),
+        read_jsonl(paths.examples(task) / "test.jsonl"),
+    )
     trials: list[TrialRecord] = []
     predictions: list[PredictionRecord] = []
-    keys = [*_trials(plan, examples.kind.name, len(examples.train), task)]
-    external: dict[str, tuple[Baseline, list[str]]] = {}
+    keys = [*_trials(plan, about, task)]
+    external: dict[str, Baseline] = {}
     with replacing(paths.BASELINES / task) as folder:
         folder.mkdir()
         for key in tqdm(keys, desc=f"baselines on {task}", disable=None):
             component = plan.baselines[key.run]
-            if key.run in external:
-                baseline, answers = external[key.run]
-            else:
-                baseline = fit(component, key, examples)
-                with below(f"baselines.{key.run}"):
-                    answers = baseline.predict(test)
+            baseline = external.get(key.run) or fit(component, key, examples)
+            rows = of_draw(test, key.finetune_seed)
+            with below(f"baselines.{key.run}"):
+                answers = baseline.predict(rows)
             if baseline.num_tries:
                 kept = path_of(key).relative_to(paths.BASELINES / task)
                 save(baseline, component, key, examples, folder / kept)
             else:
-                external[key.run] = baseline, answers
+                external[key.run] = baseline
             trials.append(_record(key, str(component["name"]), num_tries=baseline.num_tries))
             predictions += [
                 PredictionRecord(
@@ -63,7 +64,7 @@ def main(plan: BaselinePlan, task: str) -> str:
                     probability=None if probability is None else round(probability, 6),
                 )
                 for row, predicted, probability in zip(
-                    test, answers, baseline.probabilities(test), strict=True
+                    rows, answers, baseline.probabilities(rows), strict=True
                 )
             ]
         write(folder / "trials.csv", TrialRecord, trials)
@@ -71,21 +72,23 @@ def main(plan: BaselinePlan, task: str) -> str:
     return f"{len(trials):,} trials of {len({trial.run for trial in trials})} baselines"
 
 
-def _trials(plan: BaselinePlan, kind: str, num_train: int, task: str) -> Iterator[TrialKey]:
+def _trials(plan: BaselinePlan, about: Json, task: str) -> Iterator[TrialKey]:
     """Yields all trials of a task, in the order of params.yaml. Their seeds only draw the labelled
     rows."""
     for name, budget in product(plan.baselines, plan.label_budgets):
         baseline = BASELINES.build(plan.baselines[name], where=f"baselines.{name}")
-        if kind not in baseline.fits:
+        if about["kind"] not in baseline.fits:
             continue
         draws = distinct_draws(
             budget,
-            num_train,
             pretrain_seeds=plan.pretrain_seeds,
             finetune_seeds=plan.finetune_seeds,
+            about=about,
             task=task,
         )
-        for pretrain_seed, finetune_seed in draws if baseline.num_tries else draws[:1]:
+        if not baseline.num_tries:
+            draws = distinct_splits(draws, about)
+        for pretrain_seed, finetune_seed in draws:
             yield TrialKey(name, pretrain_seed, task, CLASSICAL, str(budget), finetune_seed)
 
 

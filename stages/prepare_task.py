@@ -1,10 +1,11 @@
 """Read a task: labelled examples for training, validation and test, the test labels apart."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from stages.core import paths
-from stages.core.artifacts import replacing, write_json, write_jsonl
+from stages.core.artifacts import Json, replacing, write_json, write_jsonl
 from stages.core.code import code_hash
 from stages.core.components import Settings, below
 from stages.core.params import Task
@@ -13,6 +14,7 @@ from stages.core.process import run_stage
 from stages.core.seeding import stream
 from stages.kinds._kind import KINDS, SPLITS, Kind, Split, settings_of, stratified_order
 from stages.kinds._labels import NO_LABEL_SIGNS, check_unclear
+from stages.sources._columns import SPLIT_SEED
 from stages.sources._source import SOURCES, Labelled, Source, check_split
 
 MOST_SHOWN = 20  # labels in a message
@@ -21,6 +23,10 @@ MOST_SHOWN = 20  # labels in a message
 def main(plan: TaskPlan, key: str) -> str:
     """Writes ``examples/{train,validation,test}.jsonl``, ``examples/task.json``,
     ``test_labels.jsonl`` and ``test_originals.jsonl``.
+
+    If each fine-tuning seed draws the splits, a file has the rows that any of them drew, ``draws``
+    of a row has these seeds, and ``num_examples`` are those of the smallest draw. Labels and facts
+    are of all draws, since all trials of a task have one head; other numbers are of the first draw.
 
     The rows of test in ``examples`` have no labels. ``test_originals.jsonl`` has the original
     inputs of test rows that the source changed; corpora are searched for them.
@@ -33,31 +39,14 @@ def main(plan: TaskPlan, key: str) -> str:
     where = f"tasks.{key}"
     name, settings = str(task.task.get("name", "")), task.task
     kind = kind_of(name, where=f"{where}.task")
-    source: Source = SOURCES.build(task.source, where=f"{where}.source")
-    try:
-        labelled = list(source.examples(kind))
-        for example in labelled:
-            check_split(example)
-    except ValueError as error:
-        raise ValueError(f"{where}.source: {error}") from None
-    check_kind(labelled, kind, where=where)
-    with below(f"{where}.source"):
-        check_groups(labelled)
-    with below(f"{where}.task"):
-        kind.check_rows(((e.id, e.row) for e in labelled), settings)
-    labelled = [e._replace(row=kind.prepared(e.row)) for e in labelled]
-    with below(f"{where}.source"):
-        labelled = with_enough_rows(labelled, kind, task.source, task.min_rows_per_class)
-    examples, removed = without_duplicates(labelled, kind)
-    repeated = len(examples["train"]) - len({kind.same_input(e.row) for e in examples["train"]})
-    examples = sampled(examples, task, kind, where=where)
-    if kind.has_classes:
-        check_labels(examples, kind, where=where)
+    draws = draws_of(task, kind, where=where)
+    first, examples, seeds_of = draws[0], *_united([each.examples for each in draws], task)
     labels = sorted(count_labels(examples["train"], kind))
     with below(f"{where}.task"):
         kind.check_labels(labels, settings)
     with below(f"{where}.source"):
         facts = kind.facts([e.row for e in examples["train"]])
+    numbers = {split: min(len(each.examples[split]) for each in draws) for split in SPLITS}
     metric, other_metric = kind.compared_by(settings)
 
     target = kind.target
@@ -68,16 +57,17 @@ def main(plan: TaskPlan, key: str) -> str:
         "metric": metric,
         "other_metric": other_metric,
         "code": code_hash(f"tasks/{name}"),
-        "num_examples": {split: len(examples[split]) for split in SPLITS},
+        "split_seeds": task.split_seeds or [],
+        "num_examples": numbers,
         # Test is left out: trials depend on this file, and their predictions must depend on no test
         # label.
         "num_labels": {
-            split: count_labels(examples[split], kind) for split in SPLITS if split != "test"
+            split: count_labels(first.examples[split], kind) for split in SPLITS if split != "test"
         },
-        "duplicates_removed": removed,
-        "duplicates_within_train": repeated,
-        "share_a_text": sharing(examples, kind),
-        "versions": source.versions(),
+        "duplicates_removed": first.removed,
+        "duplicates_within_train": first.repeated,
+        "share_a_text": sharing(first.examples, kind),
+        "versions": first.versions,
         **facts,
     }
     if times := times_of(examples):
@@ -91,8 +81,8 @@ def main(plan: TaskPlan, key: str) -> str:
         for split in SPLITS:
             hidden = target if split == "test" and not kind.is_own_answer else ""
             rows = (
-                {"id": e.id, **{k: v for k, v in e.row.items() if k != hidden}}
-                for e in examples[split]
+                {"id": e.id, **{k: v for k, v in e.row.items() if k != hidden}, **drawn}
+                for e, drawn in zip(examples[split], seeds_of[split], strict=True)
             )
             write_jsonl(folder / f"{split}.jsonl", rows)
         write_json(folder / "task.json", about)
@@ -100,8 +90,78 @@ def main(plan: TaskPlan, key: str) -> str:
         originals_of = ((e.id, e.row, e.original or {}) for e in examples["test"])
         changed = ({"id": id, **was} for id, row, was in originals_of if {**row, **was} != row)
         write_jsonl(originals, changed)
-    parts = ", ".join(f"{len(examples[split]):,} rows of {split}" for split in SPLITS)
+    parts = ", ".join(f"{numbers[split]:,} rows of {split}" for split in SPLITS)
+    if task.split_seeds:
+        parts += f" in the smallest of {len(draws)} draws"
     return f"{parts}; {len(labels)} labels" if labels else parts
+
+
+class Draw(NamedTuple):
+    """The examples of one draw of the splits."""
+
+    examples: dict[Split, list[Labelled]]
+    removed: dict[str, int]  # rows whose input is in a later split, by split
+    repeated: int  # rows of train with an input that train has already
+    versions: Json
+
+
+def draws_of(task: Task, kind: Kind, *, where: str) -> list[Draw]:
+    """Returns the draw of the splits, or one for each seed of ``task.split_seeds``; raises the
+    errors of ``main``, which name the seed."""
+    draws = []
+    for seed in task.split_seeds or [None]:
+        seeded = {} if seed is None else {SPLIT_SEED: seed}
+        source: Source = SOURCES.build({**task.source, **seeded}, where=f"{where}.source")
+        try:
+            draws.append(_draw(task, source, kind, where=where))
+        except ValueError as error:
+            more = "" if seed is None else f" (split_per_seed: in the splits of seed {seed})"
+            raise ValueError(f"{error}{more}") from None
+    return draws
+
+
+def _draw(task: Task, source: Source, kind: Kind, *, where: str) -> Draw:
+    """Reads, checks and samples the examples of one draw of the splits."""
+    try:
+        labelled = list(source.examples(kind))
+        for example in labelled:
+            check_split(example)
+    except ValueError as error:
+        raise ValueError(f"{where}.source: {error}") from None
+    check_kind(labelled, kind, where=where)
+    with below(f"{where}.source"):
+        check_groups(labelled)
+    with below(f"{where}.task"):
+        kind.check_rows(((e.id, e.row) for e in labelled), task.task)
+    labelled = [e._replace(row=kind.prepared(e.row)) for e in labelled]
+    with below(f"{where}.source"):
+        labelled = with_enough_rows(labelled, kind, task.source, task.min_rows_per_class)
+    examples, removed = without_duplicates(labelled, kind)
+    repeated = len(examples["train"]) - len({kind.same_input(e.row) for e in examples["train"]})
+    examples = sampled(examples, task, kind, where=where)
+    if kind.has_classes:
+        check_labels(examples, kind, where=where)
+    return Draw(examples, removed, repeated, source.versions())
+
+
+def _united(
+    draws: Sequence[dict[Split, list[Labelled]]], task: Task
+) -> tuple[dict[Split, list[Labelled]], dict[Split, list[Json]]]:
+    """Returns the rows that any draw has in a split, and the column ``draws`` of each: the seeds of
+    these draws, in order. There is no such column if one draw is shared."""
+    if not task.split_seeds:
+        return draws[0], {split: [{} for _ in draws[0][split]] for split in SPLITS}
+    examples: dict[Split, list[Labelled]] = {}
+    columns: dict[Split, list[Json]] = {}
+    for split in SPLITS:
+        seeds_of: dict[str, list[int]] = defaultdict(list)
+        for seed, draw in zip(task.split_seeds, draws, strict=True):
+            for example in draw[split]:
+                seeds_of[example.id].append(seed)
+        by_id = {e.id: e for draw in draws for e in draw[split]}
+        examples[split] = [by_id[id] for id in seeds_of]
+        columns[split] = [{"draws": seeds} for seeds in seeds_of.values()]
+    return examples, columns
 
 
 def kind_of(task: str, *, where: str) -> Kind:

@@ -29,7 +29,9 @@ def write_tasks() -> None:
         for split, number in (("train", 12), ("validation", 4), ("test", 8)):
             rows = [_row(kind, i, labelled=split != "test") for i in range(number)]
             write_jsonl(examples / f"{split}.jsonl", rows)
-        write_json(examples / "task.json", {"kind": kind, "metric": metric, "labels": LABELS[kind]})
+        about = {"kind": kind, "metric": metric, "labels": LABELS[kind]}
+        about |= {"num_examples": {"train": 12}, "split_seeds": []}
+        write_json(examples / "task.json", about)
 
 
 def fit_baselines() -> None:

@@ -219,6 +219,7 @@ def _write_task(study: int) -> None:
         "metric": "macro_f1",
         "other_metric": "accuracy",
         "num_examples": numbers,
+        "split_seeds": [],
         "duplicates_removed": {"train": 0, "validation": 0},
     }
     write_json(folder / "task.json", about)

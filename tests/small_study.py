@@ -158,4 +158,5 @@ def write_tasks(section: Mapping[str, Any] = SECTION) -> None:
         entry, labels, metric, other = about[task]
         record = {"task": entry, "kind": entry["name"], "labels": labels}
         record |= {"metric": metric, "other_metric": other, "num_examples": {"train": 64}}
+        record |= {"split_seeds": []}
         write_json(folder / "task.json", record)

@@ -493,6 +493,7 @@ def about(task: str) -> dict[str, Any]:
         "task": {"name": "tagging" if task == "tag" else "classification"},
         "kind": "tagging" if task == "tag" else "classification",
         "labels": ["B-CODE", "O"] if task == "tag" else ["a", "b", "c"],
+        "split_seeds": [],
         "num_examples": {"train": 1200, "validation": 200, "test": NUM_TEST},
         "duplicates_removed": {"train": 3, "validation": 0},
     }
@@ -614,9 +615,9 @@ def _baselines(params: Params, task: str, name: str, budget: int | str) -> list[
     seeds."""
     draws = distinct_draws(
         budget,
-        about(task)["num_examples"]["train"],
         pretrain_seeds=params.pretrain_seeds,
         finetune_seeds=params.finetune.seeds,
+        about=about(task),
         task=task,
     )
     seeds = [seed for _, seed in draws]

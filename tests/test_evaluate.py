@@ -127,6 +127,7 @@ def write_task(kind: str, rows: Sequence[Json], labels: Sequence[Json], metric: 
         "metric": metric,
         "other_metric": other,
         "labels": [],
+        "split_seeds": [],
     }
     write_json(examples / "task.json", about)
     with_ids = [[{"id": f"id{i}", **row} for i, row in enumerate(part)] for part in (rows, labels)]

@@ -312,6 +312,32 @@ def test_prepare_task_makes_another_draw_with_another_split_seed() -> None:
         prepare(source={**write_splits(["A.,1"], ["B.,1"], ["C.,0"]), "split_seed": 2})
 
 
+def test_prepare_task_writes_the_draw_of_each_seed() -> None:
+    """As tasks of one draw would have it."""
+    write_reviews(400)
+    made = prepare(num_validation="all", split_seeds=[1, 2, 3])
+    parts = [made.train, made.validation, made.test]
+    sizes = list[dict[str, int]]()
+    for seed in (1, 2, 3):
+        one = prepare(source={"split_seed": seed}, num_validation="all")
+        sizes.append(one.about["num_examples"])
+        for rows, alone in zip(parts, (one.train, one.validation, one.test), strict=True):
+            assert {row["id"] for row in rows if seed in row["draws"]} == {r["id"] for r in alone}
+        assert one.about["split_seeds"] == [] and "draws" not in one.train[0]
+    assert made.about["split_seeds"] == [1, 2, 3]
+    assert made.about["num_examples"] == {s: min(size[s] for size in sizes) for s in SPLITS}
+    assert {row["id"] for row in made.labels} == {row["id"] for row in made.test}
+    assert not any("label" in row for row in made.test)
+
+
+def test_prepare_task_names_the_seed_whose_splits_have_too_few_rows() -> None:
+    write_reviews(12)
+    with pytest.raises(
+        ValueError, match=r"num_\w+: .* \(split_per_seed: in the splits of seed \d\)"
+    ):
+        prepare(num_validation=1, split_seeds=[1, 2, 3, 4, 5])
+
+
 def test_prepare_task_removes_what_is_held_out_and_counts_it() -> None:
     train = ["A film.,1", "A  FILM.,0", "More.,1", "Less.,0", "Odd.,1", "Even.,0", "ODD.,1"]
     files = write_splits(train, ["A film.,1", "less.,0"], ["Less.,0", "Other.,1"])

@@ -18,7 +18,7 @@ from stages.core.components import Settings
 from stages.core.keys import TrialKey
 from stages.evaluation.records import TrialRow
 from stages.kinds._cells import Row
-from stages.kinds._kind import KINDS, Kind, labelled_rows
+from stages.kinds._kind import KINDS, Kind, labelled_rows, of_draw
 
 KEPT = "kept"  # the folder of the records
 FILES = ("task.json", "train.jsonl", "validation.jsonl")  # what a baseline is fitted to
@@ -64,7 +64,8 @@ def fit(component: Settings, key: TrialKey, examples: Examples) -> Baseline:
         finetune_seed=key.finetune_seed,
         task=key.task,
     )
-    baseline.fit(rows, examples.validation, Score(examples.kind, examples.metric, examples.labels))
+    validation = of_draw(examples.validation, key.finetune_seed)
+    baseline.fit(rows, validation, Score(examples.kind, examples.metric, examples.labels))
     return baseline
 
 

@@ -63,13 +63,15 @@ def _draw_faults(tasks: Mapping[str, Task]) -> Iterator[str]:
     def without_seed(task: Task) -> Settings:
         return {key: value for key, value in task.source.items() if key != SPLIT_SEED}
 
+    def draws(task: Task) -> list[int]:
+        return task.split_seeds or [task.source.get(SPLIT_SEED, 0)]
+
     for (first, task), (second, other) in combinations(tasks.items(), 2):
-        seeds = {one.source.get(SPLIT_SEED, 0) for one in (task, other)}
-        if len(seeds) == 2 and without_seed(task) == without_seed(other):
+        if draws(task) != draws(other) and without_seed(task) == without_seed(other):
             yield (
                 f"tasks.{second}.source.{SPLIT_SEED}: {first} has the same rows in another draw; "
-                "an average over tasks would treat them as independent, so give each draw a study "
-                "of its own"
+                "an average over tasks would treat them as independent; for several draws, write "
+                "one task with `split_per_seed: true`"
             )
 
 

@@ -12,6 +12,7 @@ from stages.core.components import Settings, below, file_of, unknown
 from stages.core.params import NONE, Corpus, Params, PublishedTokenizer, Task, Tokenizer
 from stages.evaluation.metrics import METRICS, metric_of
 from stages.kinds._kind import KINDS, Kind, most_rows
+from stages.sources._columns import SCHEMA, SPLIT_SEED
 from stages.sources._source import SOURCES, Source
 from stages.tasks._task import TASKS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL
@@ -46,6 +47,8 @@ def tokenizer_faults(
 def task_faults(params: Params, task: Task, where: str) -> Iterator[str]:
     yield from fault_of(lambda: _check_source(params, task, where))
     yield from fault_of(lambda: _check_task(params, task.task, f"{where}.task"))
+    if task.split_seeds:
+        yield from fault_of(lambda: _check_draws(task, where))
     for budget in params.finetune.label_budgets:
         if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
             yield f"finetune.label_budgets: {budget} is more than {where}.num_train"
@@ -125,6 +128,25 @@ def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     return source
+
+
+def _check_draws(task: Task, where: str) -> None:
+    """Raises ValueError unless each of several fine-tuning seeds can draw the task's splits."""
+    source = SOURCES.find(name_of(task.source), where=f"{where}.source")
+    where = f"{where}.split_per_seed"
+    if getattr(source, "schema", None) is not SCHEMA:
+        raise ValueError(f"{where}: only the sources files and hub draw splits by a seed")
+    if SPLIT_SEED in task.source:
+        raise ValueError(f"{where}: seeds draw the splits; leave out source.{SPLIT_SEED}")
+    if not source.draws_test(task.source):
+        raise ValueError(
+            f"{where}: the test rows are given or drawn by time, the same for every seed; leave it "
+            "out"
+        )
+    if len(task.split_seeds or ()) < 2:
+        raise ValueError(
+            f"{where}: needs several draws, but finetune.seeds lists one seed; five are good"
+        )
 
 
 def _check_task(params: Params, entry: Settings, where: str) -> None:

@@ -338,6 +338,8 @@ class Task(Strict):
     rarer tags."""
     seed: int
     """Seed of the samples."""
+    split_seeds: Seeds | None = None
+    """Fine-tuning seeds, each of which draws the splits anew; None if all share one draw."""
     about: Sentence | None = None
     """What the task is, for the report."""
 

@@ -104,11 +104,15 @@ class TaskEntry(Strict):
     rarer tags."""
     seed: int | None = None
     """Seed of the samples."""
+    split_per_seed: bool = False
+    """Whether each fine-tuning seed draws train, validation and test anew, with itself as
+    ``split_seed``: for fewer than 1,000 rows."""
     about: Sentence | None = None
     """What the task is, for the report."""
 
-    def resolved(self, samples: Samples, where: str) -> Task:
+    def resolved(self, samples: Samples, where: str, *, seeds: list[int]) -> Task:
         """Returns the task, with numbers of rows and a seed from ``samples`` where it states none.
+        ``seeds`` are the fine-tuning seeds.
 
         Raises ValueError if neither the entry nor ``samples`` has a number of rows.
         """
@@ -122,7 +126,7 @@ class TaskEntry(Strict):
         same = {
             key: getattr(self, key) for key in ("task", "source", "min_rows_per_class", "about")
         }
-        return Task(**same, **drawn)
+        return Task(**same, **drawn, split_seeds=seeds if self.split_per_seed else None)
 
 
 TrainingChanges = changes_of(
@@ -216,7 +220,7 @@ class StudyFile(Strict):
         faults, tasks, runs = list[str](), dict[str, Task](), dict[str, Run]()
         for key, entry in self.tasks.items():
             try:
-                tasks[key] = entry.resolved(self.samples, f"tasks.{key}")
+                tasks[key] = entry.resolved(self.samples, f"tasks.{key}", seeds=self.finetune.seeds)
             except ValueError as error:
                 faults.append(str(error))
         if not self.pretrain.runs:

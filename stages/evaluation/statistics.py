@@ -70,9 +70,9 @@ class Interval:
         Seeds are pretraining seeds or, if the interval does not cover these, fine-tuning seeds. The
         number of test rows stays as it is. The estimate is rough, because the spread is estimated
         from few seeds. It is None above MAX_SEEDS, and if no number of seeds suffices without more
-        test rows.
+        test rows, and if seeds draw the splits.
         """
-        if self.variance is None:
+        if self.variance is None or self.variance.of_draws:
             return None
         variance = self.variance
 
@@ -99,6 +99,7 @@ def mean(sample: Sample, *, confidence: float, prior: Prior | None = None) -> In
         "t",
         basis=_basis(sample, fixed=sample.is_fixed),
         confidence=confidence,
+        overlap=sample.overlap,
     )
 
 
@@ -135,6 +136,8 @@ def difference(
             if (part := side.between(within_checkpoints=fixed))
         ]
         between = added(parts) if len(parts) == 2 else None
+    if a.overlap is not None:
+        test = "corrected resampled t"
     return _interval(
         a.mean - b.mean,
         between,
@@ -142,6 +145,7 @@ def difference(
         test,
         basis=_basis(a, b, fixed=fixed),
         confidence=confidence,
+        overlap=a.overlap,
     )
 
 
@@ -166,11 +170,19 @@ def mean_of_differences(
         units=shared * between.units,
         finetuning=None if finetuning is None else shared * finetuning,
     )
+    rows = [part.rows for part in variances]
+    of_draws = any(part.of_draws for part in variances)
+    if of_draws and any(rows):  # few draws and many rows: Satterthwaite's degrees of freedom
+        squares = sum(part.rows**2 / max(part.num_rows - 1, 1) for part in variances)
+        num_rows = 1 + sum(rows) ** 2 / squares
+    else:
+        num_rows = sum(part.num_rows for part in variances)
     variance = Variance(
         between,
-        weight**2 * sum(part.rows for part in variances),
-        sum(part.num_rows for part in variances),
+        weight**2 * sum(rows),
+        num_rows,
         all(part.covers_pretraining for part in variances),
+        of_draws,
     )
     if variance.total < NO_SPREAD**2:
         return Interval(value, None, AGREEING, "none", confidence)
@@ -192,15 +204,18 @@ def _interval(
     *,
     basis: str,
     confidence: float,
+    overlap: float | None,
 ) -> Interval:
     if between is None:
         return Interval(value, None, SINGLE, "none", confidence)
     covers_pretraining = basis == PRETRAINING
-    variance = Variance.crossed(between, rows, covers_pretraining=covers_pretraining)
+    variance = Variance.crossed(
+        between, rows, covers_pretraining=covers_pretraining, overlap=overlap
+    )
     if variance.total < NO_SPREAD**2:
         value = 0.0 if abs(value) < NO_SPREAD else value
         return Interval(value, None, AGREEING, "none", confidence)
-    if between.units < NO_SPREAD**2:
+    if between.units < NO_SPREAD**2 and overlap is None:
         basis = ROWS
     return Interval(value, variance, basis, test, confidence)
 

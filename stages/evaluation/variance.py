@@ -6,6 +6,11 @@ every row. So the variance of a mean is the variance between units of seeds, plu
 between rows, minus the variance of their interaction, which both contain (Cameron, Gelbach and
 Miller 2011, equation 2.4). Three seeds give a poor estimate of a variance, so it is shrunk towards
 the variance of other cells (``moderation.py``).
+
+If each fine-tuning seed draws the splits anew, draws take the place of test rows: every pretraining
+seed learns from and is tested on every draw. Draws overlap, so the variance of a mean of J draws is
+1 / J plus test rows per train row, times the variance between draws (Nadeau and Bengio 2003,
+section 3.2).
 """
 
 from collections.abc import Sequence
@@ -47,6 +52,23 @@ class Sample:
     values: Float[np.ndarray, " trials"]
     rows: Float[np.ndarray, "trials n"]  # scores of test rows
     checkpoints: Checkpoints
+    # Test rows per train row if each fine-tuning seed draws the splits (``of_draws``), else None.
+    overlap: float | None = None
+
+    @classmethod
+    def of_draws(
+        cls,
+        keys: tuple[Key, ...],
+        values: Float[np.ndarray, " trials"],
+        checkpoints: Checkpoints,
+        overlap: float,
+    ) -> "Sample":
+        """Returns the sample of trials whose fine-tuning seeds draw the splits. A column of
+        ``rows`` is a draw: a row has the value of its trial, times the number of draws, in one
+        column, so that the mean of a row is the value, as it is with test rows."""
+        draws = sorted({seed for _, seed in keys})
+        is_of_draw = np.array([[seed == draw for draw in draws] for _, seed in keys])
+        return cls(keys, values, len(draws) * values[:, None] * is_of_draw, checkpoints, overlap)
 
     @property
     def pretrained(self) -> bool:
@@ -72,7 +94,7 @@ class Sample:
     @cached_property
     def unit_keys(self) -> tuple[Key, ...]:
         """The keys of the units. Samples with the same units can be paired."""
-        if self.num_checkpoints == 1:
+        if self.num_checkpoints == 1 and self.overlap is None:
             return self.keys
         return tuple((seed, len(trials)) for seed, trials in self._trials_of_seeds.items())
 
@@ -89,7 +111,7 @@ class Sample:
         return self._unit_means(self.rows)
 
     def _unit_means(self, numbers: np.ndarray) -> np.ndarray:
-        if self.num_checkpoints in (1, len(self.keys)):
+        if self.num_units == len(self.keys):
             return numbers.astype(float)
         trials = self._trials_of_seeds.values()
         return np.array([numbers[unit].mean(axis=0, dtype=float) for unit in trials])
@@ -110,16 +132,15 @@ class Sample:
         if not shared:
             return self
         keys = tuple(self.keys[i] for i in shared)
-        return Sample(keys, self.values[shared], self.rows[shared], self.checkpoints)
+        return replace(self, keys=keys, values=self.values[shared], rows=self.rows[shared])
 
     def repeated(self) -> "Sample":
         """Returns a single trial twice. It is for a trial that no seed changes, so that only its
         rows vary."""
         seed, again = self.keys[0]
         keys = ((seed, again), (seed, again + 1))
-        return Sample(
-            keys, np.repeat(self.values, 2), np.repeat(self.rows, 2, axis=0), self.checkpoints
-        )
+        values, rows = np.repeat(self.values, 2), np.repeat(self.rows, 2, axis=0)
+        return replace(self, keys=keys, values=values, rows=rows)
 
     def minus(self, other: "Sample") -> "Sample":
         """Returns the differences of trials with the same key. Both samples must have the same
@@ -128,16 +149,21 @@ class Sample:
         order = [places[key] for key in self.keys]
         values, rows = self.values - other.values[order], self.rows - other.rows[order]
         checkpoints = other.checkpoints if other.pretrained else self.checkpoints
-        return Sample(self.keys, values, rows, checkpoints)
+        return replace(self, values=values, rows=rows, checkpoints=checkpoints)
 
     def between(self, *, within_checkpoints: bool = False) -> "Between | None":
         """Returns the variance of the mean between units or, with ``within_checkpoints``, between
-        the trials of each pretraining seed. None if there are fewer than two units or trials."""
+        the trials of each pretraining seed. None if there are fewer than two units or trials. The
+        variance between draws of the splits is not part of it, but of the rows'."""
+        if self.overlap is not None and (within_checkpoints or self.num_units < 2):
+            return NO_UNITS
         if within_checkpoints and self.pretrained:
             return self._within()
         if self.num_units < 2:
             return None
         units = _between(self.unit_values, self.unit_rows)
+        if self.overlap is not None:
+            return units
         within = self._within() if self.num_checkpoints > 1 else units
         return replace(units, finetuning=within.units if within else None)
 
@@ -175,6 +201,10 @@ class Between:
         df = prior.df + self.df
         units = (prior.df * elsewhere + self.df * self.units) / df
         return replace(self, units=units, df=df, prior_df=prior.df)
+
+
+# Of draws of the splits with one checkpoint, or about these checkpoints: only draws vary.
+NO_UNITS = Between(0.0, 1.0, 0.0, finetuning=None, num_units=1)
 
 
 def _between(values: Float[np.ndarray, " units"], rows: Float[np.ndarray, "units n"]) -> Between:
@@ -217,17 +247,25 @@ class Variance:
 
     between: Between  # between units of seeds
     rows: float  # of the rows alone, without the interaction
-    num_rows: int
+    num_rows: float
     covers_pretraining: bool
+    of_draws: bool = False  # whether rows are, or include, draws of the splits
 
     @classmethod
     def crossed(
-        cls, between: Between, rows: Float[np.ndarray, " n"], *, covers_pretraining: bool
+        cls,
+        between: Between,
+        rows: Float[np.ndarray, " n"],
+        *,
+        covers_pretraining: bool,
+        overlap: float | None = None,
     ) -> "Variance":
         """Returns the variance of a mean, given the row means over units. The variances of ``rows``
-        and of ``between`` both contain the interaction, so it is subtracted once."""
-        alone = max(of_rows(rows) - between.interaction, 0.0)
-        return cls(between, alone, len(rows), covers_pretraining)
+        and of ``between`` both contain the interaction, so it is subtracted once. ``overlap`` is
+        that of the samples."""
+        correction = 1 + len(rows) * (overlap or 0.0)
+        alone = max(correction * of_rows(rows) - between.interaction, 0.0)
+        return cls(between, alone, len(rows), covers_pretraining, overlap is not None)
 
     @property
     def total(self) -> float:
@@ -274,7 +312,10 @@ class Variance:
 
     def twice(self, source: Source) -> "Variance | None":
         """Returns the variance for twice as many units of ``source``, or None if it is unknown or
-        the variance does not cover ``source``."""
+        the variance does not cover ``source``. With draws of the splits it is unknown, since what a
+        draw more brings is not part of ``rows``."""
+        if self.of_draws:
+            return None
         now = self.between
         if source == "test rows":
             units = now.units - now.interaction / 2

@@ -279,9 +279,9 @@ def labelled_rows(
         (task, str(budget)): len(
             distinct_draws(
                 budget,
-                tasks[task]["num_examples"]["train"],
                 pretrain_seeds=pretrain_seeds,
                 finetune_seeds=finetune.seeds,
+                about=tasks[task],
                 task=task,
             )
         )

@@ -1,7 +1,7 @@
 """Cells: the trials of one group, task, method and label budget, as one cell of a table."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -113,11 +113,12 @@ def cells(
     trials: Iterable[ScoredTrial],
     rows_of: Callable[[ScoredTrial], Float[np.ndarray, " n"]],
     *,
+    overlaps: Mapping[str, float | None],
     baselines: Collection[str],
     confidence: float,
 ) -> tuple[list[Cell], Moderation]:
     """Returns the cells of all groups and baselines, in the order of the trials, and the moderation
-    of their variances."""
+    of their variances. ``overlaps`` are those of the tasks' samples."""
     checkpoints: dict[str, Checkpoints] = {g.name: _checkpoints(g) for g in all_groups}
     members: dict[CellKey, list[ScoredTrial]] = defaultdict(list)
     for trial in trials:
@@ -126,8 +127,12 @@ def cells(
     for key, of_cell in members.items():
         seeds = tuple((trial.pretrain_seed, trial.finetune_seed) for trial in of_cell)
         values = np.array([trial.value for trial in of_cell])
+        has, overlap = checkpoints.get(key.run, "none"), overlaps[key.task]
+        if overlap is not None:
+            samples[key] = Sample.of_draws(seeds, values, has, overlap)
+            continue
         rows = np.stack([rows_of(trial) for trial in of_cell])
-        sample = Sample(seeds, values, rows, checkpoints.get(key.run, "none"))
+        sample = Sample(seeds, values, rows, has)
         samples[key] = sample.repeated() if is_external(of_cell[0]) else sample
     moderation = Moderation(samples, baselines=baselines, confidence=confidence)
     all_cells = [
@@ -146,11 +151,15 @@ def _checkpoints(group: Group) -> Checkpoints:
 def by_shared_seeds(some_cells: Sequence[Cell]) -> Float[np.ndarray, "cells seeds"]:
     """Returns the scores of each cell for the seeds that all cells have. They are pretraining seeds
     if the cells share several, because scores of pretraining seeds vary with both sources of
-    chance, and otherwise fine-tuning seeds."""
+    chance, and otherwise fine-tuning seeds. If these draw the splits, the scores are their means, a
+    single column: draws share rows, so their spread would promise too much."""
     samples = [per_pretrain_seed(cell.values) for cell in some_cells]
     shared = set.intersection(*map(set, samples))
-    if len(shared) < 2:
+    by_finetune_seed = len(shared) < 2
+    if by_finetune_seed:
         samples = [per_finetune_seed(cell.values) for cell in some_cells]
         shared = set.intersection(*map(set, samples))
     scores = [[sample[seed] for seed in sorted(shared)] for sample in samples]
-    return np.array(scores, dtype=float)
+    table = np.array(scores, dtype=float)
+    are_draws = some_cells[0].sample.overlap is not None and by_finetune_seed
+    return table.mean(axis=1, keepdims=True) if are_draws else table

@@ -11,7 +11,7 @@ FEW_ROWS = 1_000  # rows that a task uses, below which the draw of its splits ma
 
 def drawn_once(sources: Mapping[str, Settings], tasks: Mapping[str, Json]) -> dict[str, int]:
     """Returns the tasks that use fewer than FEW_ROWS rows (after ``num_train``, ...) and whose test
-    rows are drawn at random, with their numbers of rows.
+    rows are drawn at random, once, with their numbers of rows.
 
     ``sources`` are the settings of the tasks' sources, and ``tasks`` their ``task.json``.
     """
@@ -19,7 +19,9 @@ def drawn_once(sources: Mapping[str, Settings], tasks: Mapping[str, Json]) -> di
     return {
         task: number
         for task, number in rows.items()
-        if number < FEW_ROWS and _draws_test(sources[task], f"tasks.{task}.source")
+        if number < FEW_ROWS
+        and not tasks[task]["split_seeds"]
+        and _draws_test(sources[task], f"tasks.{task}.source")
     }
 
 

@@ -5,20 +5,22 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from stages.core import paths
+from stages.core.artifacts import Json
 from stages.core.keys import TrialKey
 from stages.core.params import Finetune, Params, Run
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.records import CLASSICAL, ScoredTrial, SkippedMethod, read
 from stages.evaluation.screening import screened_out
 from stages.findings.cells import is_external
-from stages.kinds._kind import distinct_draws
+from stages.kinds._kind import distinct_draws, distinct_splits
 
 
-def complete(params: Params, task: str, num_train: int) -> list[ScoredTrial]:
+def complete(params: Params, task: str, about: Json) -> list[ScoredTrial]:
     """Returns the trials of a task in the order of params.yaml.
 
     A method that is incompatible with a run has no trials with it, and a run that is screened out
-    has none at all. Raises ValueError unless the trials are exactly those that params.yaml lists.
+    has none at all. ``about`` is the task's task.json. Raises ValueError unless the trials are
+    exactly those that params.yaml lists.
     """
     where = paths.EVALUATED / task / "trials.csv"
     trials = {trial.key: trial for trial in read(where, ScoredTrial)}
@@ -28,12 +30,14 @@ def complete(params: Params, task: str, num_train: int) -> list[ScoredTrial]:
     for name, budget in product(fitted, params.finetune.label_budgets):
         draws = distinct_draws(
             budget,
-            num_train,
             pretrain_seeds=params.pretrain_seeds,
             finetune_seeds=params.finetune.seeds,
+            about=about,
             task=task,
         )
-        for pretrain_seed, finetune_seed in draws[:1] if is_external_by_name[name] else draws:
+        if is_external_by_name[name]:
+            draws = distinct_splits(draws, about)
+        for pretrain_seed, finetune_seed in draws:
             key = TrialKey(name, pretrain_seed, task, CLASSICAL, str(budget), finetune_seed)
             listed.append(key)
     if missing := [key for key in listed if key not in trials]:

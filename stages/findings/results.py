@@ -105,6 +105,7 @@ class Results:
             self.groups,
             self.trials,
             lambda trial: self.row_scores[trial.key],
+            overlaps={task: _overlap(about) for task, about in self.tasks.items()},
             baselines=self.params.baselines,
             confidence=self.confidence,
         )
@@ -249,7 +250,7 @@ def load(params: Params) -> Results:
     finetuning: dict[TrialKey, CostRecord] = {}
     tasks = records("task.json")
     for task, scored in tables("trials.csv", ScoredTrial).items():
-        trials += complete(params, task, tasks[task]["num_examples"]["train"])
+        trials += complete(params, task, tasks[task])
         by_row = np.load(present(paths.EVALUATED / task / "row_scores.npy"))
         row_scores |= {trial.key: rows for trial, rows in zip(scored, by_row, strict=True)}
         for run in params.runs:
@@ -295,6 +296,12 @@ def load(params: Params) -> Results:
     if untimed := [t.key for t in trials if t.run in params.runs and t.key not in finetuning]:
         raise ValueError(f"{paths.TIMINGS}: no cost of {words(untimed[0])}; run `dvc repro`")
     return results
+
+
+def _overlap(about: Json) -> float | None:
+    """Returns ``Sample.overlap`` of a task with this task.json."""
+    numbers = about["num_examples"]
+    return numbers["test"] / numbers["train"] if about["split_seeds"] else None
 
 
 def _discard_leftovers(tasks: Collection[str], runs: Collection[str]) -> None:

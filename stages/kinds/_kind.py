@@ -250,6 +250,12 @@ def most_rows(budgets: Iterable[int | str], rows: int, *, task: str) -> int:
     return max(rows_in_budget(budget, rows, task=task) for budget in budgets)
 
 
+def of_draw(rows: Iterable[Row], finetune_seed: int) -> list[Row]:
+    """Returns the rows of a split that a trial of this seed reads: all, unless each fine-tuning
+    seed draws the splits, and ``draws`` of a row has the seeds that drew it for this split."""
+    return [row for row in rows if finetune_seed in row.get("draws", (finetune_seed,))]
+
+
 def labelled_rows(
     rows: Sequence[Row],
     budget: int | str,
@@ -265,9 +271,11 @@ def labelled_rows(
     results as much as initial weights do), stratified if the kind is. The sample depends on the
     pair alone: all runs of one seed and all baselines have the same rows, and the rows of a smaller
     budget are a subset of those of a larger one. The budget ``all`` is every row, for every pair.
+    Where seeds draw the splits, only rows of the seed's draw count.
 
     Raises ValueError if there are fewer rows than the budget.
     """
+    rows = of_draw(rows, finetune_seed)
     number = rows_in_budget(budget, len(rows), task=task)
     rng = stream(pretrain_seed, "labelled rows", finetune_seed)
     if kind.stratified:
@@ -295,16 +303,24 @@ def stratified_order(labels: list[str], rng: np.random.Generator) -> list[int]:
 
 def distinct_draws(
     budget: int | str,
-    rows: int,
     *,
     pretrain_seeds: Sequence[int],
     finetune_seeds: Sequence[int],
+    about: Json,
     task: str,
 ) -> list[tuple[int, int]]:
     """Returns the pairs (pretraining seed, fine-tuning seed) whose ``labelled_rows`` differ: all
-    pairs, or only the first if the budget is every row of train.
+    pairs, or only ``distinct_splits`` if the budget is every row of train. ``about`` is the
+    task.json of the task.
 
     Raises the errors of ``labelled_rows``.
     """
-    pairs = list(product(pretrain_seeds, finetune_seeds))
-    return pairs if rows_in_budget(budget, rows, task=task) < rows else pairs[:1]
+    pairs, rows = list(product(pretrain_seeds, finetune_seeds)), about["num_examples"]["train"]
+    is_all = rows_in_budget(budget, rows, task=task) == rows
+    return distinct_splits(pairs, about) if is_all else pairs
+
+
+def distinct_splits(pairs: Sequence[tuple[int, int]], about: Json) -> list[tuple[int, int]]:
+    """Returns the first of ``pairs`` (pretraining seed, fine-tuning seed; by the first) for each
+    draw of the splits, according to the task's task.json."""
+    return [*pairs[: len(about["split_seeds"]) or 1]]

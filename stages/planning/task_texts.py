@@ -10,7 +10,7 @@ from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl
 from stages.core.keys import RunKey
 from stages.core.params import Params, Task
-from stages.kinds._kind import SPLITS
+from stages.kinds._kind import SPLITS, of_draw
 from stages.models._backbone import MODELS
 from stages.tasks._task import TASKS, Example
 from stages.tasks._task import Task as TaskComponent
@@ -93,7 +93,10 @@ def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool
     record = read_json(examples / "task.json")
     if record["task"]["name"] != params.tasks[task_key].task["name"]:
         raise ValueError(f"{examples}: prepared as another task")
-    rows = {split: read_jsonl(examples / f"{split}.jsonl") for split in SPLITS}
+    rows = {
+        split: of_draw(read_jsonl(examples / f"{split}.jsonl"), params.finetune.seeds[0])
+        for split in SPLITS
+    }
     task: TaskComponent = TASKS.build(
         record["task"],
         record["labels"],

@@ -15,6 +15,7 @@ LEAST_STEPS, USUAL_STEPS = 130, 260  # of pretraining
 MOST_EPOCHS = 4  # Muennighoff et al. 2023: four epochs of a corpus are nearly as good as new text
 MOST_SEEDS = 5
 FINETUNING_SEEDS = 3  # where a study has one pretraining seed
+SPLITS_DRAWN = 5  # of few rows; with fewer draws, intervals are wide
 FEW_LABELS, MANY_LABELS, MOST_LABELS = 100, 1000, 20_000
 FEW_PER_CLASS = 5
 START_S = 4.0  # of a stage's process
@@ -34,11 +35,14 @@ class Design:
     d_model: int = WIDTHS[0]
     published: bool = False  # whether a published checkpoint is among the candidates
     probed: Probed = "none"  # runs whose frozen states are compared as well
+    split_per_seed: bool = False  # whether fine-tuning seeds draw the splits, of few rows
 
     @property
     def finetuning_seeds(self) -> list[int]:
         """One seed where there are several pretraining seeds, since these draw labels, heads and
-        orders as well."""
+        orders as well; but not the splits."""
+        if self.split_per_seed:
+            return [*range(1, SPLITS_DRAWN + 1)]
         return [1] if self.pretraining_seeds > 1 else [*range(1, FINETUNING_SEEDS + 1)]
 
 
@@ -89,7 +93,13 @@ def label_budgets(num_train: int, num_labels: int) -> list[Budget]:
     return budgets
 
 
-def least(architectures: tuple[str, ...], budget: Budget, *, pretrains: bool) -> Design:
+def least(
+    architectures: tuple[str, ...],
+    budget: Budget,
+    *,
+    pretrains: bool,
+    split_per_seed: bool = False,
+) -> Design:
     """Returns the smallest study that compares anything."""
     return Design(
         architectures=architectures[:1],
@@ -97,6 +107,7 @@ def least(architectures: tuple[str, ...], budget: Budget, *, pretrains: bool) ->
         pretraining_seeds=1,
         pretraining_steps=LEAST_STEPS,
         budgets=(budget,),
+        split_per_seed=split_per_seed,
     )
 
 
@@ -117,6 +128,7 @@ def fitted(
     published: bool = False,
     can_be_probed: bool = False,
     must_pretrain: bool = False,
+    split_per_seed: bool = False,
 ) -> Design:
     """Returns the largest study that takes at most ``seconds``. The most informative parts are
     added first.
@@ -128,7 +140,7 @@ def fitted(
     unless the study ``must_pretrain`` on text that the user gave. With ``keep_budgets`` every study
     has all label budgets. If even the smallest study takes longer, it is returned.
     """
-    start = least(architectures, budgets[0], pretrains=pretrains)
+    start = least(architectures, budgets[0], pretrains=pretrains, split_per_seed=split_per_seed)
     design = replace(start, budgets=tuple(budgets)) if keep_budgets else start
     checkpoint = with_published(can_be_probed=can_be_probed) if published else {}
     if published and pretrains and not must_pretrain:

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from stages.evaluation.near_duplicates import near_duplicates
-from stages.findings.drawn_once import FEW_ROWS
 from stages.kinds._kind import SPLITS
 from stages.prepare_task import times_of
 from stages.proposal.examples import TOKENS_PER_WORD, Examples
-from stages.sources._columns import GROUP, SPLIT_SEED, TIME, draws_test
+from stages.sources._columns import GROUP, TIME
 
 SHOWN_LABELS = 8
 UNEVEN = 5  # times as many rows of the largest class as of the smallest
@@ -37,11 +36,6 @@ def facts(examples: Examples, max_tokens: int, *, given: set[str]) -> Iterator[s
         drawn = [split for split in SPLITS if split not in given]
         how = f"{' and '.join(drawn)} drawn from train" if drawn else "as the files have them"
     yield f"Rows: {counted} ({how})."
-    if draws_test(examples.source) and (total := sum(examples.num.values())) < FEW_ROWS:
-        yield (
-            f"With {total:,} rows it matters which of them are test: `{SPLIT_SEED}: 1` in the "
-            "task's source makes another draw, for a study of its own."
-        )
     yield from _labels(examples)
     yield from _lengths(examples, max_tokens)
     yield from _swallowed(examples)

@@ -12,17 +12,26 @@ import numpy as np
 from stages.core.artifacts import Json
 from stages.core.params import NAME, Task
 from stages.core.text_files import NotUtf8Error, encoding_of
+from stages.findings.drawn_once import FEW_ROWS
 from stages.findings.overlap import WITH_LONG_TEXTS
 from stages.kinds._cells import EmptyCellError, short
 from stages.kinds._column import structured
 from stages.kinds._kind import KINDS, SPLITS, Split, settings_of
 from stages.kinds._labels import LABEL_CASE, NO_LABEL_SIGNS
 from stages.kinds.tagging import listed
-from stages.prepare_task import check_labels, sampled
+from stages.prepare_task import check_labels, draws_of, sampled
 from stages.proposal.candidates import Candidate
 from stages.proposal.columns import Guess, guess, note_times, profile
 from stages.proposal.corpus import choose_corpus
-from stages.proposal.design import Budget, Pace, fitted, label_budgets, least, with_published
+from stages.proposal.design import (
+    SPLITS_DRAWN,
+    Budget,
+    Pace,
+    fitted,
+    label_budgets,
+    least,
+    with_published,
+)
 from stages.proposal.examples import Examples, read_examples, tag_settings, with_columns
 from stages.proposal.exports import SPACY, refuse_exports
 from stages.proposal.facts import facts
@@ -30,7 +39,7 @@ from stages.proposal.files import files_of, source_of
 from stages.proposal.flags import Flags, flag_of, roles_of
 from stages.proposal.public import about_published, fetch_candidate, fitting
 from stages.proposal.study import MOST_TAGS_PROBED, Study, architectures_of, entries, written
-from stages.sources._columns import EMPTY_CELLS, GROUP, NONE, TIME
+from stages.sources._columns import EMPTY_CELLS, GROUP, NONE, TIME, draws_test
 from stages.sources._formats import format_of
 from stages.sources.files import PARALLEL
 
@@ -83,7 +92,8 @@ def propose(
     text = choose_corpus(examples, guessed.kind, corpus, name, notes)
     budgets = flags.budgets or label_budgets(examples.num["train"], len(examples.labels))
     architectures = architectures_of(guessed.kind)
-    smallest = least(architectures, budgets[0], pretrains=text.pretrains)
+    draws = _draws_anew(examples, task, num, flags, notes)
+    smallest = least(architectures, budgets[0], pretrains=text.pretrains, split_per_seed=draws)
     study = Study(
         name=name,
         kind=guessed.kind,
@@ -117,6 +127,7 @@ def propose(
         published=is_there,
         can_be_probed=study.can_be_probed,
         must_pretrain=corpus is not None,
+        split_per_seed=draws,
     )
     if study.published is not None and is_there:
         kept = tuple(budgets) if flags.budgets else smallest.budgets
@@ -311,6 +322,32 @@ def _check(examples: Examples, task: Json, num: dict[Split, int | Literal["all"]
         raise ValueError(f"{examples.source['path']}: no row of train has a label")
     kind.check_labels(sorted(examples.labels), task)
     kind.facts([example.row for example in chosen["train"]])
+
+
+def _draws_anew(
+    examples: Examples,
+    task: Json,
+    num: dict[Split, int | Literal["all"]],
+    flags: Flags,
+    notes: list[str],
+) -> bool:
+    """Returns whether each fine-tuning seed draws the splits, of few rows without groups or splits
+    of their own, and adds to ``notes`` why it does, or why it cannot."""
+    rows, source = sum(examples.num.values()), examples.source
+    if rows >= FEW_ROWS or GROUP in source or not draws_test(source):
+        return False
+    numbers = {f"num_{split}": num[split] for split in SPLITS}
+    numbers |= {"min_rows_per_class": flags.min_rows, "seed": 1}
+    seeds = [*range(1, SPLITS_DRAWN + 1)]
+    entry = Task.model_validate({"task": task, "source": source, "split_seeds": seeds} | numbers)
+    few = f"{rows:,} rows are few: scores depend on which of them are drawn for train and test"
+    try:
+        draws_of(entry, examples.kind, where="data")
+    except ValueError as error:
+        notes.append(f"{few}. They are drawn once, since not every draw can be used: {error}.")
+        return False
+    notes.append(f"{few}, so each of {SPLITS_DRAWN} seeds draws them anew (split_per_seed).")
+    return True
 
 
 def _name_of(data: Path) -> str:

@@ -132,6 +132,8 @@ def entries(study: Study) -> Json:
     }
     if study.min_rows_per_class > 1:
         sections["tasks"][study.name]["min_rows_per_class"] = study.min_rows_per_class
+    if design.split_per_seed:
+        sections["tasks"][study.name]["split_per_seed"] = True
     if corpus.algorithm == "unigram":
         del sections["tokenizers"][corpus.algorithm]["algorithm"]
     if not design.pretrains:
@@ -204,6 +206,8 @@ def _comments(study: Study) -> dict[str, str]:
     if (checkpoint := _published(study)) is not None:
         comments[f"pretrain.runs.{checkpoint.key}"] = f"{checkpoint.hub_name}, as published"
         comments["finetune.methods.full.runs"] = "a large pretrained model needs a lower rate"
+    if study.design.split_per_seed:
+        comments["finetune.seeds"] = "each draws train, validation and test anew"
     if not study.design.pretrains:
         why = "time" if study.corpus.pretrains else "text"
         comments["pretrain.runs"] = f"from scratch, since there is no {why} to pretrain"

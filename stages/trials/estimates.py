@@ -15,7 +15,7 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from stages.core.artifacts import Json, read_json, read_jsonl, write_json
+from stages.core.artifacts import Json, read_json, write_json
 from stages.core.keys import RunKey
 from stages.core.params import Compute, Finetune, InitialWeights
 from stages.core.seeding import stream
@@ -96,9 +96,9 @@ def _stored(file: Path) -> Estimated | None:
 
 
 def _labelled(finetune: Finetune, setup: TrialSetup) -> list[Row]:
-    rows = read_jsonl(setup.examples / "train.jsonl")
-    most = most_rows(finetune.label_budgets, len(rows), task=setup.task_name)
     seed = finetune.seeds[0]
+    rows = setup.rows("train", seed=seed)
+    most = most_rows(finetune.label_budgets, len(rows), task=setup.task_name)
     return labelled_rows(
         rows,
         min(most, MOST_ROWS),

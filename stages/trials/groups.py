@@ -11,6 +11,7 @@ import torch
 from tqdm import tqdm
 
 from stages.core import paths
+from stages.core.artifacts import read_json
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import Compute, Finetune
 from stages.core.plans import FinetunePlan
@@ -208,14 +209,24 @@ def _run_group(job: _Job) -> list[Outcome]:
     device = resolve(plan.compute, threads=plan.compute.trial_threads)
     if device.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    runner = TrialRunner(plan, device, keys=[*job.addresses])
     outcomes = list[Outcome]()
-    for key, address in job.addresses.items():
-        state = Resumable(address, address, scratch=UNFINISHED / key.task)
-        with store.unfinished() as folder:
-            outcome = runner.run(key, folder, state)
-            _keep(plan.finetune, key, outcome, next(folder.iterdir(), None), job.weights)
-            store.save(address, outcome, folder)
-        state.clear()
-        outcomes.append(outcome)
+    for keys in _by_draw([*job.addresses]):
+        runner = TrialRunner(plan, device, keys=keys)
+        for key in keys:
+            address = job.addresses[key]
+            state = Resumable(address, address, scratch=UNFINISHED / key.task)
+            with store.unfinished() as folder:
+                outcome = runner.run(key, folder, state)
+                _keep(plan.finetune, key, outcome, next(folder.iterdir(), None), job.weights)
+                store.save(address, outcome, folder)
+            state.clear()
+            outcomes.append(outcome)
     return outcomes
+
+
+def _by_draw(keys: list[TrialKey]) -> list[list[TrialKey]]:
+    """Returns the trials of a task by the draw of the splits that they read."""
+    if not read_json(paths.examples(keys[0].task) / "task.json")["split_seeds"]:
+        return [keys]
+    seeds = dict.fromkeys(key.finetune_seed for key in keys)
+    return [[key for key in keys if key.finetune_seed == seed] for seed in seeds]

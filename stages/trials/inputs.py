@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from stages.core.artifacts import read_jsonl
 from stages.core.keys import RunKey
 from stages.core.params import Finetune
 from stages.evaluation.records import InputRecord
@@ -39,7 +38,7 @@ def _records(
     variants = [variant for key in methods for variant in setup.variants(finetune, key)]
     read_at = " or ".join(dict.fromkeys(setup.of(variant).task.read_at for variant in variants))
     for split in SPLITS:
-        rows = read_jsonl(setup.examples / f"{split}.jsonl")
+        rows = setup.rows(split, seed=finetune.seeds[0])
         if split == "train":
             rows = rows[: most_rows(budgets, len(rows), task=task)]
         yield input_record(checkpoint, split, read_at, setup.task.encode(rows))
@@ -49,9 +48,9 @@ def _of_prompt(finetune: Finetune, checkpoint: RunKey, task: str, method: str) -
     """Returns the record of the prompts of the first fine-tuning seed and the largest label budget.
     In a prompt, shots are cut first, and then the text."""
     setup = TrialSetup(checkpoint, task, max_tokens=finetune.max_tokens)
-    rows = {split: read_jsonl(setup.examples / f"{split}.jsonl") for split in SPLITS}
-    most = most_rows(finetune.label_budgets, len(rows["train"]), task=task)
     seed = finetune.seeds[0]
+    rows = {split: setup.rows(split, seed=seed) for split in SPLITS}
+    most = most_rows(finetune.label_budgets, len(rows["train"]), task=task)
     predictor = setup.predictor(
         method_of(finetune, method),
         setup.labelled(rows["train"], str(most), seed=seed),

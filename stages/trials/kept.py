@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from stages.core import paths
-from stages.core.artifacts import Json, read_jsonl, sha256
+from stages.core.artifacts import Json, sha256
 from stages.core.components import Settings
 from stages.core.keys import TrialKey
 from stages.core.params import InitialWeights
@@ -185,7 +185,7 @@ def predictor(trial: KeptTrial, setup: TrialSetup) -> Predictor:
     method = _method(trial)
     if not method.prompts:
         return setup.task
-    rows = read_jsonl(setup.examples / "train.jsonl")
+    rows = setup.rows("train", seed=trial.finetune_seed)
     labelled = setup.labelled(rows, trial.label_budget, seed=trial.finetune_seed)
     return setup.predictor(method, labelled, seed=trial.finetune_seed, where=_where(trial))
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from stages.core.artifacts import read_json, read_jsonl
+from stages.core.artifacts import read_json
 from stages.core.keys import TrialKey
 from stages.core.params import Adaptation, Finetune
 from stages.core.plans import FinetunePlan
@@ -105,8 +105,8 @@ class _Start:
 
 
 class TrialRunner:
-    """Runs the trials ``keys``, all of one checkpoint, task and method. Each trial tries all
-    variants and keeps the one that is best on validation."""
+    """Runs the trials ``keys``, all of one checkpoint, task, method and draw of the splits. Each
+    trial tries all variants and keeps the one that is best on validation."""
 
     def __init__(self, plan: FinetunePlan, device: Device, *, keys: Sequence[TrialKey]) -> None:
         self.finetune, self.compute, self.device = plan.finetune, plan.compute, device
@@ -120,7 +120,7 @@ class TrialRunner:
         )
         self.metric = self.setup.task_record["metric"]
         self.account = read_json(self.setup.pretrained / "metrics.json")
-        self.rows = {s: read_jsonl(self.setup.examples / f"{s}.jsonl") for s in SPLITS}
+        self.rows = {s: self.setup.rows(s, seed=first.finetune_seed) for s in SPLITS}
         # The rows that any of the trials uses: a frozen backbone computes their states once.
         needed = {row["id"] for key in keys for row in self._labelled(key)}
         self._rows_needed = [row for row in self.rows["train"] if row["id"] in needed]

@@ -8,11 +8,11 @@ from pathlib import Path
 from torch import nn
 
 from stages.core import paths
-from stages.core.artifacts import Json, read_json
+from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.keys import RunKey
 from stages.core.params import NONE, Finetune
 from stages.core.seeding import derive, stream, torch_stream
-from stages.kinds._kind import labelled_rows
+from stages.kinds._kind import Split, labelled_rows, of_draw
 from stages.kinds._text_form import label_words
 from stages.methods._method import Method, Predictor, PromptMethod, Row
 from stages.models._backbone import MODELS, Backbone, draw_weights, outline
@@ -134,6 +134,10 @@ class TrialSetup:
             yield
         except ValueError as error:
             raise ValueError(f"tasks.{self.task_name}.task.{error}") from None
+
+    def rows(self, split: Split, *, seed: int) -> list[Row]:
+        """Returns the rows of a split that a trial of this fine-tuning seed reads."""
+        return of_draw(read_jsonl(self.examples / f"{split}.jsonl"), seed)
 
     def labelled(self, rows: Sequence[Row], budget: str, *, seed: int) -> list[Row]:
         """Returns the ``rows`` of train that a trial with this label budget and fine-tuning seed

@@ -1,12 +1,14 @@
 """Faults of corpora, tokenizers, tasks and settings of fine-tuning."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stages.core.artifacts import Json
-from tests.smoke import DELETED, Fault, faults_of, paths_of, smoke_with
+from stages.kinds._kind import SPLITS
+from tests.smoke import DELETED, Fault, faults_of, paths_of, short_smoke_with, smoke_with
 
 
 @pytest.mark.parametrize(
@@ -121,3 +123,34 @@ def test_faults_of_draws_of_the_same_rows_refuse_a_second_one(tmp_path: Path) ->
     assert fault.path == "tasks.section.source.split_seed"
     assert "tag has the same rows in another draw" in fault.message
     assert faults({"source": source | {"split_seed": 2, "path": str(tmp_path)}}) == []
+
+
+def test_task_faults_of_seeds_that_draw_the_splits(tmp_path: Path) -> None:
+    header, rows = "text,label,day,fold", range(300)
+    lines = [f"Text {i}.,{i % 2},2020-01-{1 + i % 28:02},{SPLITS[i % 3]}" for i in rows]
+    (tmp_path / "reviews.csv").write_text("\n".join([header, *lines]))
+    own = {"name": "files", "path": str(tmp_path / "reviews.csv")}
+
+    def faults(source: Json, seeds: Sequence[int] = (1, 2, 3), **more: Json) -> list[Fault]:
+        entry = {"task": {"name": "classification"}, "source": source, "split_per_seed": True}
+        tasks = {"section": entry, **more}
+        study = short_smoke_with(
+            {"tasks": tasks, "baselines": ["tfidf"], "finetune.seeds": [*seeds]}
+        )
+        return faults_of(study | {"samples": {f"num_{split}": "all" for split in SPLITS}})
+
+    assert faults(own) == []
+    files = {"path": str(tmp_path), "train": "reviews.csv", "test": "reviews.csv"}
+    docs = {"name": "installed_docs", "path": "requirements.lock", "packages": ["pandas"]}
+    for source, seeds, words in (
+        (own, [1], "finetune.seeds lists one seed"),
+        (own | {"time": "day"}, [1, 2], "test rows are given or drawn by time"),
+        (own | {"split": "fold"}, [1, 2], "test rows are given or drawn by time"),
+        (own | {"split_seed": 3}, [1, 2], "leave out source.split_seed"),
+        (docs | {"annotation": "sections"}, [1, 2], "only the sources files and hub"),
+    ):
+        (fault,) = faults(source, seeds)
+        assert fault.path == "tasks.section.split_per_seed" and words in fault.message
+    assert "tasks.section.split_per_seed" in {f.path for f in faults(own | files)}
+    (fault,) = faults(own, again={"task": {"name": "classification"}, "source": own})
+    assert "section has the same rows in another draw" in fault.message

@@ -29,10 +29,17 @@ HUB: Json = {"name": "hub", "path": "requirements.lock", "dataset": "a/b"}
 )
 def test_drawn_once_has_tasks_of_few_rows_with_a_random_test(source: Json, is_drawn: bool) -> None:
     def rows(train: int) -> dict[str, Json]:
-        return {"own": {"num_examples": {"train": train, "validation": 100, "test": 100}}}
+        return {
+            "own": {
+                "num_examples": {"train": train, "validation": 100, "test": 100},
+                "split_seeds": [],
+            }
+        }
 
     assert drawn_once({"own": source}, rows(799)) == ({"own": FEW_ROWS - 1} if is_drawn else {})
     assert drawn_once({"own": source}, rows(800)) == {}
+    redrawn = {"own": rows(799)["own"] | {"split_seeds": [1, 2, 3]}}
+    assert drawn_once({"own": source}, redrawn) == {}
 
 
 def test_caveats_tell_what_intervals_do_not_cover_of_splits(results: Results) -> None:
@@ -41,7 +48,16 @@ def test_caveats_tell_what_intervals_do_not_cover_of_splits(results: Results) ->
     (task, about), *_ = results.tasks.items()
     few = about | {"num_examples": {"train": 300, "validation": 40, "test": 50}}
     timed = about | {"times": {"train": ["2019", "2021"], "test": ["2022", "2023"]}}
-    (said,) = [t for t in caveats(replace(results, tasks={task: few})) if "drawn once" in t]
-    assert f"`{task}` 390" in said and "1/J + test rows / train rows" in said
-    (said,) = [t for t in caveats(replace(results, tasks={task: timed})) if "latest" in t]
+    (said,) = [
+        t for t in caveats(replace(results, tasks=results.tasks | {task: few})) if "drawn once" in t
+    ]
+    assert f"`{task}` 390" in said and "split_per_seed" in said
+    redrawn = few | {"split_seeds": [1, 2, 3]}
+    texts = caveats(replace(results, tasks=results.tasks | {task: redrawn}))
+    assert not any("drawn once" in text for text in texts)
+    (said,) = [text for text in texts if "drew train" in text]
+    assert f"`{task}` 3" in said and "1/J + test rows / train rows" in said
+    (said,) = [
+        t for t in caveats(replace(results, tasks=results.tasks | {task: timed})) if "latest" in t
+    ]
     assert f"`{task}` are the latest, from 2022 to 2023" in said

@@ -83,7 +83,12 @@ def study(
                 rows[id(trials[-1])] = value + hard - hard.mean()
     groups = [group for group in results.groups if group.name in curves]
     of_study, moderation = cells(
-        groups, trials, lambda t: rows[id(t)], baselines=baselines, confidence=0.95
+        groups,
+        trials,
+        lambda t: rows[id(t)],
+        overlaps={"tag": None},
+        baselines=baselines,
+        confidence=0.95,
     )
     budgets = [*map(str, BUDGETS)]
     return Scores(["tag"], ["full"], budgets, groups, list(baselines), of_study), moderation

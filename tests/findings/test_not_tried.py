@@ -30,14 +30,20 @@ def test_not_tried_scales_the_times_of_the_study(results: Results) -> None:
 
 
 def test_not_tried_proposes_no_more_labels_than_there_are(results: Results) -> None:
-    few = {task: {"num_examples": {"train": 399}, "kind": "tagging"} for task in results.tasks}
+    few = {
+        task: {"num_examples": {"train": 399}, "kind": "tagging", "split_seeds": []}
+        for task in results.tasks
+    }
     omitted = omitted_of(replace(results, tasks=few))
     assert omitted[Untried.LABELS].setting == ("100", "200")
 
 
 def test_not_tried_proposes_labels_that_every_task_has(results: Results) -> None:
     """With a budget of all rows, one task may have fewer than another."""
-    few = {task: {"num_examples": {"train": 150}, "kind": "tagging"} for task in results.tasks}
+    few = {
+        task: {"num_examples": {"train": 150}, "kind": "tagging", "split_seeds": []}
+        for task in results.tasks
+    }
     omitted = omitted_of(replace(results, tasks=few))
     assert omitted[Untried.LABELS].setting == ("75", "200")
 

@@ -102,11 +102,28 @@ def test_labelled_rows_refuse_more_labels_than_rows() -> None:
 @pytest.mark.parametrize(("budget", "number"), [(5, 6), ("5", 6), (6, 1), ("all", 1)])
 def test_distinct_draws_of_every_row_are_one(budget, number) -> None:
     seeds = {"pretrain_seeds": [1, 2], "finetune_seeds": [1, 2, 3]}
-    pairs = distinct_draws(budget, 6, **seeds, task="own")
+    about = {"num_examples": {"train": 6}, "split_seeds": []}
+    pairs = distinct_draws(budget, **seeds, about=about, task="own")
     assert len(pairs) == number == len({*pairs}) and pairs[0] == (1, 1)
     every = product(seeds["pretrain_seeds"], seeds["finetune_seeds"])
     samples = {frozenset(ids(drawn(tagged(6), budget, pair=pair))) for pair in every}
     assert (len(samples) > 1) == (number > 1)
+
+
+def test_distinct_draws_of_every_row_are_one_for_each_draw_of_the_splits() -> None:
+    seeds = {"pretrain_seeds": [1, 2], "finetune_seeds": [1, 2, 3]}
+    about = {"num_examples": {"train": 6}, "split_seeds": [1, 2, 3]}
+    pairs = distinct_draws("all", **seeds, about=about, task="own")
+    assert pairs == [(1, 1), (1, 2), (1, 3)]
+    assert len(distinct_draws(5, **seeds, about=about, task="own")) == 6
+
+
+def test_labelled_rows_are_of_the_draw_of_their_seed() -> None:
+    rows: list[Row] = [{**row, "draws": [1] if i % 2 else [2]} for i, row in enumerate(tagged(20))]
+    assert ids(drawn(rows, "all", pair=(7, 1))) == ids(rows[1::2])
+    assert ids(drawn(rows, 5, pair=(7, 2))) < ids(rows[::2])
+    with pytest.raises(ValueError, match="11 labels, but tasks.own has 10"):
+        drawn(rows, 11, pair=(7, 1))
 
 
 @given(st.lists(st.sampled_from(LABELS), min_size=1, max_size=60), st.integers(0, 3))

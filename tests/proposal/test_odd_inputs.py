@@ -24,7 +24,7 @@ import pytest
 from stages.core import paths
 from stages.core.artifacts import Json, read_jsonl
 from stages.core.study_file import load
-from stages.kinds._kind import SPLITS
+from stages.kinds._kind import SPLITS, of_draw
 from tests.labelled_files import objects, prepare, proposed, table, texts
 
 NUM = 60
@@ -1507,7 +1507,8 @@ def test_propose_and_prepare_task_read_odd_inputs_alike(name: str) -> None:
     Path("params.yaml").write_text(proposal.text)
     prepare(load(Path("params.yaml")), "a")
     rows = [read_jsonl(paths.examples("a") / f"{split}.jsonl") for split in SPLITS]
-    assert sum(map(len, rows)) == expected.num
+    seed = proposal.study.design.finetuning_seeds[0]
+    assert sum(len(of_draw(part, seed)) for part in rows) == expected.num
     record = json.loads((paths.examples("a") / "task.json").read_text())
     assert expected.labels is None or {*record["labels"]} == expected.labels
 

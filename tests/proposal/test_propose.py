@@ -1,7 +1,7 @@
 """The study of files of every format, which has no fault."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from stages.checking.faults import find_faults
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl
-from stages.core.params import Params
+from stages.core.params import Params, Task
 from stages.core.study_file import load
 from stages.kinds._kind import KINDS
 from stages.proposal.corpus import vocabulary_of
@@ -68,16 +68,6 @@ def test_propose_draws_splits_by_a_group() -> None:
     assert not list(find_faults(params))
     with pytest.raises(ValueError, match="no column 'author'"):
         proposed("reviews.csv", group="author")
-
-
-@pytest.mark.parametrize(("num", "is_told"), [(60, True), (1000, False)])
-def test_propose_names_the_seed_of_the_draw_where_rows_are_few(num: int, is_told: bool) -> None:
-    put("reviews.csv", table([("review", "stars"), *texts(num)]))
-    assert any("`split_seed: 1`" in note for note in proposed("reviews.csv").notes) is is_told
-    Path("given").mkdir()
-    for start, name in enumerate(("train", "dev", "test")):
-        put(f"given/{name}.csv", table([("review", "stars"), *texts(num)[20 * start :][:20]]))
-    assert not any("split_seed" in note for note in proposed("given").notes)
 
 
 def test_propose_draws_splits_by_time_and_says_that_it_could() -> None:
@@ -346,7 +336,7 @@ def test_propose_holds_out_the_test_rows_of_labelled_texts_as_a_corpus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("stages.proposal.corpus.ENOUGH_WORDS", 100)
-    put("a.csv", classified(";"))
+    put("a.csv", table([("review", "stars"), *texts(1_000)], ";"))
     params = study_of(proposed("a.csv"))
     assert params.tasks["a"].source["delimiter"] == "semicolon"
     (corpus,) = params.corpora.values()
@@ -356,4 +346,32 @@ def test_propose_holds_out_the_test_rows_of_labelled_texts_as_a_corpus(
     test = {row["text"] for row in read_jsonl(paths.examples(key) / "test.jsonl")}
     documents = [*SOURCES.build(corpus.source, where="corpora.labelled_texts").documents()]
     held_out = {" ".join(d.sentences) for d in documents if d.split == "test"}
-    assert len(documents) == NUM and test and held_out == test
+    assert len(documents) == 1_000 and test and held_out == test
+
+
+def test_propose_draws_the_splits_of_few_rows_with_each_seed() -> None:
+    """But not of 1,000 rows, nor where splits are drawn by groups or by time, nor where a seed
+    draws no row of a label to learn from."""
+
+    def drawn(
+        rows: Sequence[Sequence[object]], group: str | None = None, time: str | None = None
+    ) -> tuple[Task, list[int], str]:
+        put("a.csv", table([("review", "stars", "author", "day"), *rows]))
+        columns = {"text": "review", "label": "stars"}
+        proposal = proposed("a.csv", task="classification", columns=columns, group=group, time=time)
+        params = study_of(proposal)
+        return params.tasks["a"], params.finetune.seeds, " ".join(proposal.notes)
+
+    def rows(num: int) -> list[tuple[str, ...]]:
+        each = enumerate(texts(num))
+        return [(*row, f"author {i % 40}", f"2020-01-{1 + i % 28:02}") for i, row in each]
+
+    task, seeds, notes = drawn(rows(NUM))
+    assert task.split_seeds == seeds == [1, 2, 3, 4, 5]
+    assert "60 rows are few" in notes and "each of 5 seeds draws them anew" in notes
+    for num, group, time in ((1_000, None, None), (NUM, "author", None), (NUM, None, "day")):
+        task, _, notes = drawn(rows(num), group, time)
+        assert task.split_seeds is None and "rows are few:" not in notes
+    task, _, notes = drawn([*rows(NUM), ("an odd opera 1", "odd", "author 1", "2020-02-01")])
+    assert task.split_seeds is None and "no example of train has the label 'odd'" in notes
+    assert "(split_per_seed: in the splits of seed" in notes

@@ -86,10 +86,17 @@ def _splits(results: Results) -> Iterator[str]:
             f"Few rows in use, and their splits were drawn once ({rows}): the intervals cover the "
             "drawing of test rows, but every trial learns from this one train split or a sample "
             "of it. Another draw of the splits gives other scores and perhaps another order of "
-            "runs. `split_seed` of a source of files or of the hub makes another draw, in a study "
-            "of its own. Draws share rows, so they are not independent: the variance of the mean "
-            "of J draws is about (1/J + test rows / train rows) times the variance between draws, "
-            "not 1/J times (Nadeau and Bengio 2003)."
+            "runs. With `split_per_seed: true` of a task of files or of the hub each fine-tuning "
+            "seed makes a draw, and the intervals cover it."
+        )
+    drawn = {task: len(about["split_seeds"]) for task, about in results.tasks.items()}
+    if any(drawn.values()):
+        draws = ", ".join(f"`{task}` {number}" for task, number in drawn.items() if number)
+        yield (
+            f"Each fine-tuning seed drew train, validation and test anew (draws: {draws}). Scores "
+            "are means over the draws, and intervals cover the draw. Draws share rows, so the "
+            "variance of the mean of J draws is taken to be (1/J + test rows / train rows) times "
+            "the variance between draws, not 1/J times (Nadeau and Bengio 2003)."
         )
     for task, about in results.tasks.items():
         if times := about.get("times"):
