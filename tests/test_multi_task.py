@@ -64,7 +64,7 @@ def write_task(task: str, name: str, labels: list[str], metrics: list[str], targ
     write_jsonl(Path("data/tasks", task, "test_labels.jsonl"), gold)
     metric, other = metrics
     record = {"task": {"name": name}, "kind": name, "labels": labels}
-    record |= {"metric": metric, "other_metric": other}
+    record |= {"metric": metric, "other_metric": other, "split_seeds": []}
     write_json(examples / "task.json", record)
     records.write(Path("data/baselines", task, "trials.csv"), records.TrialRecord, [])
     predictions = Path("data/baselines", task, "predictions.csv.gz")

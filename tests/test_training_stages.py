@@ -120,6 +120,7 @@ def write_task(
         "task": {"name": kind} | settings,
         "kind": kind,
         "labels": ["B-CODE", "O"] if kind == "tagging" else names,
+        "split_seeds": [],
         "metric": metrics[0],
         "other_metric": metrics[1],
     }
