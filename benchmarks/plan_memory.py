@@ -1,4 +1,4 @@
-"""The memory that `make plan` estimates for each training beside the peak of its process.
+"""Compares the memory that `make plan` estimates for each training with the peak of its process.
 
 Run by hand in a project whose study has run; it prints a row of the table in plan.md.
 

@@ -77,6 +77,9 @@ def score(metric: str, gold: list, predicted: list) -> float:
     if metric == "macro_f1":
         labels = sorted(set(gold))
         return float(f1_score(gold, predicted, labels=labels, average="macro", zero_division=0))
+    if metric.startswith("f1_of_"):
+        of_label = metric.removeprefix("f1_of_")
+        return float(f1_score(gold, predicted, labels=[of_label], average="macro"))
     if metric == "word_accuracy":
         gold, predicted = sum(gold, []), sum(predicted, [])
     return float(accuracy_score(gold, predicted))

@@ -24,9 +24,10 @@ def main(plan: TaskPlan, key: str) -> str:
     """Writes ``examples/{train,validation,test}.jsonl``, ``examples/task.json``,
     ``test_labels.jsonl`` and ``test_originals.jsonl``.
 
-    If each fine-tuning seed draws the splits, a file has the rows that any of them drew, ``draws``
-    of a row has these seeds, and ``num_examples`` are those of the smallest draw. Labels and facts
-    are of all draws, since all trials of a task have one head; other numbers are of the first draw.
+    If each fine-tuning seed draws the splits, a file has the rows that any seed drew, with these
+    seeds in the column ``draws``, and ``num_examples`` counts the smallest draw of each split.
+    Labels and facts cover all draws, since the heads of all trials have the same labels; other
+    numbers describe the first draw.
 
     The rows of test in ``examples`` have no labels. ``test_originals.jsonl`` has the original
     inputs of test rows that the source changed; corpora are searched for them.

@@ -43,7 +43,7 @@ def main() -> None:
             print(export(trial.checkpoint, trial, options.out, force=options.force))
             return
         if options.format == "onnx":
-            raise ValueError("--format onnx: exports a trial, whose head gives labels; add --task")
+            raise ValueError("--format onnx exports a trial, not a checkpoint; add --task")
         if any((options.method, options.label_budget, options.finetune_seed is not None)):
             raise ValueError(
                 "--method, --label-budget and --finetune-seed belong to a trial; add --task"

@@ -63,9 +63,9 @@ class Sample:
         checkpoints: Checkpoints,
         overlap: float,
     ) -> "Sample":
-        """Returns the sample of trials whose fine-tuning seeds draw the splits. A column of
-        ``rows`` is a draw: a row has the value of its trial, times the number of draws, in one
-        column, so that the mean of a row is the value, as it is with test rows."""
+        """Returns the sample of trials whose fine-tuning seeds draw the splits. Columns of ``rows``
+        are draws. A trial has its value times the number of draws in the column of its draw and 0
+        in the others, so that the mean of its row is its value, as with test rows."""
         draws = sorted({seed for _, seed in keys})
         is_of_draw = np.array([[seed == draw for draw in draws] for _, seed in keys])
         return cls(keys, values, len(draws) * values[:, None] * is_of_draw, checkpoints, overlap)
@@ -203,7 +203,7 @@ class Between:
         return replace(self, units=units, df=df, prior_df=prior.df)
 
 
-# Of draws of the splits with one checkpoint, or about these checkpoints: only draws vary.
+# With draws of the splits and one checkpoint, or about given checkpoints, only draws vary.
 NO_UNITS = Between(0.0, 1.0, 0.0, finetuning=None, num_units=1)
 
 

@@ -131,7 +131,8 @@ def export_onnx(trial: TrialKey, out: Path, *, force: bool = False) -> str:
 
 
 def _check_trial(kept: KeptTrial, setup: TrialSetup) -> None:
-    """Raises ValueError for a trial that has no head, or none that ONNX can have here."""
+    """Raises ValueError for a trial without a head, or with a task or architecture that cannot be
+    exported to ONNX."""
     task = setup.task_record["task"]["name"]
     if kept.text_to_text or task not in ANSWERS:
         what = "answers that are written as text" if kept.text_to_text else task
@@ -182,8 +183,8 @@ def _save_tokenizer(setup: TrialSetup, folder: Path) -> None:
 def _measured(
     kept: KeptTrial, setup: TrialSetup, forms: dict[str, tuple[ModelWithHead, int]]
 ) -> tuple[list[Json], str]:
-    """Returns what was measured of each form on the test rows of the study, and the same as a text.
-    A form is a model and its size in bytes."""
+    """Returns the measurements of each form on the study's test rows, and a text with a table of
+    them. A form is a model and its size in bytes."""
     rows, metric = read_jsonl(setup.examples / "test.jsonl"), setup.task_record["metric"]
     labels = {row["id"]: row for row in read_jsonl(paths.test_labels(kept.task))}
     gold = [setup.task.kind.answer(labels[row["id"]]) for row in rows]

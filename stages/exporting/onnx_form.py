@@ -106,8 +106,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _cummax(x: Any, dim: int) -> Any:
-    """Torch's cummax of the beginnings of documents, [B T] and at least 0, as operators of ONNX,
-    which has none for it. Its second result, the indices, is not used."""
+    """Computes torch's cummax of the beginnings of documents ([B T], at least 0) with other
+    operators, since ONNX has no cummax. The second result, the indices, is not used."""
     length = opset18.Shape(x, start=1)
     ones = opset18.Expand(opset18.Constant(value_ints=[1]), opset18.Concat(length, length, axis=0))
     earlier = opset18.Unsqueeze(x, opset18.Constant(value_ints=[1])) * opset18.Trilu(ones, upper=0)
@@ -116,8 +116,8 @@ def _cummax(x: Any, dim: int) -> Any:
 
 
 def _traceable(model: ModelWithHead) -> ModelWithHead:
-    """Returns a copy of the model whose public checkpoint takes rows for one document each, where
-    it would otherwise look at the numbers of a batch, which a trace cannot."""
+    """Returns a copy of the model whose public checkpoint assumes one document per row. Otherwise
+    it would branch on the values of a batch, which a trace cannot do."""
     model = copy.deepcopy(model)
     for hub in (module for module in model.modules() if isinstance(module, Hub)):
         hub.forward = lambda batch, hub=hub: hub._states(  # type: ignore[method-assign]
@@ -127,8 +127,8 @@ def _traceable(model: ModelWithHead) -> ModelWithHead:
 
 
 def quantize(path: Path, out: Path) -> None:
-    """Writes a model of ``path`` with 8-bit weights of matrix products and of embeddings; it rounds
-    the inputs of products to 8 bits when it runs.
+    """Writes the model in ``path`` to ``out`` with 8-bit weights in matrix products and embeddings.
+    When the model runs, it also rounds the inputs of products to 8 bits.
 
     Weights are unsigned: products of unsigned and signed numbers overflow on processors without
     VNNI (documentation of ONNX Runtime, "Quantize ONNX models").

@@ -127,12 +127,12 @@ def cells(
     for key, of_cell in members.items():
         seeds = tuple((trial.pretrain_seed, trial.finetune_seed) for trial in of_cell)
         values = np.array([trial.value for trial in of_cell])
-        has, overlap = checkpoints.get(key.run, "none"), overlaps[key.task]
+        checkpoints_of_run, overlap = checkpoints.get(key.run, "none"), overlaps[key.task]
         if overlap is not None:
-            samples[key] = Sample.of_draws(seeds, values, has, overlap)
+            samples[key] = Sample.of_draws(seeds, values, checkpoints_of_run, overlap)
             continue
         rows = np.stack([rows_of(trial) for trial in of_cell])
-        sample = Sample(seeds, values, rows, has)
+        sample = Sample(seeds, values, rows, checkpoints_of_run)
         samples[key] = sample.repeated() if is_external(of_cell[0]) else sample
     moderation = Moderation(samples, baselines=baselines, confidence=confidence)
     all_cells = [

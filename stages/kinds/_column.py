@@ -28,11 +28,11 @@ DAY = (
     r"\d{1,4}(?P<sign>[-/.])\d{1,2}(?P=sign)\d{1,4}([T ][\d:.,+ -]*([AaPp][Mm]|Z)?)?"
     r"|(?=.{8,35}$)(.*\d:\d\d(:\d\d)?\b.*\d|\w{3,9}\.? \d{1,2},? \d{4}|\d{1,2}\.? \w{3,9}\.? \d{4})"
 )
-# Addresses, days, paths, mail addresses and random ids are neither texts nor classes, even where
-# they recur.
 # A number with a unit, a currency or a scale: 45 %, €1.50, 3.5k, 7.5/10.
 AMOUNT = r"[^\w\s]{0,2}\s?(?:[A-Z]{3}\s)?\d[\d.,' ]*\s?(%|k|[A-Z]{3}|[$€£¥]|/\d+)?"
 INFINITE = r"[+-]?(?i:inf(inity)?)$"
+# Addresses, days, paths, mail addresses and random ids are neither texts nor classes, even where
+# they recur.
 MARK = (
     rf"(https?://|www\.)\S+|{DAY}|\S+@\S+\.\w+|([A-Za-z]:\\|~?/|\.{{1,2}}/).*|\S*/\S+\.\w{{2,4}}"
     r"|\{?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\}?|(?=.*\d)[0-9a-f]{16,}"

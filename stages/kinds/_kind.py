@@ -251,8 +251,9 @@ def most_rows(budgets: Iterable[int | str], rows: int, *, task: str) -> int:
 
 
 def of_draw(rows: Iterable[Row], finetune_seed: int) -> list[Row]:
-    """Returns the rows of a split that a trial of this seed reads: all, unless each fine-tuning
-    seed draws the splits, and ``draws`` of a row has the seeds that drew it for this split."""
+    """Returns the rows of a split that trials with this seed read. If each fine-tuning seed draws
+    the splits, ``draws`` of a row lists the seeds that drew it for this split; else all rows are
+    returned."""
     return [row for row in rows if finetune_seed in row.get("draws", (finetune_seed,))]
 
 

@@ -66,9 +66,9 @@ def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
 
 
 def folded_label(label: str) -> str:
-    """Returns a key that is equal for labels that differ in case, in Latin accents, in the form of
-    characters, in marks around or signs between words, or in the spelling of a number alone. Truth
-    values are the numbers 0 and 1."""
+    """Returns a key that is equal for labels that differ only in case, Latin accents, the form of
+    characters, marks around words, signs between words, or the spelling of a number. Truth values
+    are the numbers 0 and 1."""
     shown = "".join(c for c in html.unescape(label) if unicodedata.category(c) != "Cf")
     plain = unicodedata.normalize("NFKD", shown.translate(_QUOTES).casefold())
     text = unicodedata.normalize("NFC", re.sub("[\u0300-\u036f\ufe0e\ufe0f]", "", plain))

@@ -140,7 +140,7 @@ class Stack(nn.Module):
             mask = attention_mask(document_ids, read, causal=self.causal, visible=visible)
             if self.relative is not None:
                 mask = self.relative(mask)
-            kind = "cuda" if x.is_cuda else "cpu"  # a model without weights has another kind
+            kind = "cuda" if x.is_cuda else "cpu"  # "meta" has no autocast
             if torch.is_autocast_enabled(kind):
                 mask = additive(mask, torch.get_autocast_dtype(kind))  # once for all blocks
         memory_mask = None

@@ -101,8 +101,9 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
     odd = (c for c in free.values() if c.are_structures and words_of_name(c.name) & STRUCTURED)
     if (column := next(odd, None)) and not PREDICTED & flags.columns.keys():
         raise _unclear(
-            f"{place}: {column.name} holds structures, which are not read; write columns (of spans "
-            "words and tags, in a conll file), or name another column: --label NAME, --target NAME",
+            f"{place}: {column.name} holds structures, which are not read; write plain columns "
+            "(for spans: words and tags in a conll file), or name another column: --label NAME, "
+            "--target NAME",
             columns,
         )
     kind = KINDS[flags.task or _kind(free, columns, flags, place)]

@@ -71,8 +71,8 @@ def _labels(examples: Examples) -> Iterator[str]:
         }
         if split in examples.source and len(given) == 1 < len(labels):
             yield (
-                f"Every row of {split} has the label {next(iter(given))}. If it stands for none, "
-                "leave its file out (--train FILE)."
+                f"Every row of {split} has the label {next(iter(given))}. If it is a placeholder, "
+                "leave this file out (--train FILE)."
             )
     if examples.kind.stratified and labels[0][1] >= UNEVEN * labels[-1][1]:
         yield (

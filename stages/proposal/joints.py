@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from stages.kinds._column import TEXT_WORDS
 
 SEPARATORS = ("|", ";", ",")  # between the labels of a cell; the last is the source's default
-# Signs that separate labels wherever they are: of lines, of Stack Overflow's <a><b>, of paths, and
-# of doccano's a#b.
+# Signs that always separate labels: line breaks, tabs, and those in <a><b> (Stack Overflow), in
+# paths, and in a#b (doccano).
 ALWAYS = ("\n", "\t", "><", ">>", "->", ">", "::", "#")
 # Other signs that may separate labels in a cell. A sign does so if at least this share of the parts
 # recurs in several cells; otherwise it belongs to a name.

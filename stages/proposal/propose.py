@@ -81,9 +81,10 @@ def propose(
         task["long_texts"] = "head_tail"
         notes.append(
             f"{examples.share_cut(max_tokens):.0%} of the texts are cut: long_texts is head_tail, "
-            "by which half of what is read is a text's beginning and half its end, in the same "
-            "time. `long_texts: windows` reads all of each text, for labels that any part may "
-            "decide; twice max_tokens are three or four windows, each as slow as a text."
+            "so half of the tokens read are from the beginning of a long text and half from its "
+            "end, which takes no more time. `long_texts: windows` reads each text as a whole, for "
+            "labels that any part may decide; a text of twice max_tokens has three or four "
+            "windows, and each takes as long as a short text."
         )
     num = _numbers(examples, flags)
     _check(examples, task, num)
@@ -331,8 +332,8 @@ def _draws_anew(
     flags: Flags,
     notes: list[str],
 ) -> bool:
-    """Returns whether each fine-tuning seed draws the splits, of few rows without groups or splits
-    of their own, and adds to ``notes`` why it does, or why it cannot."""
+    """Returns whether each fine-tuning seed should draw the splits: if rows are few, have no groups
+    and no given splits, and every draw can be used. Adds the reason to ``notes``."""
     rows, source = sum(examples.num.values()), examples.source
     if rows >= FEW_ROWS or GROUP in source or not draws_test(source):
         return False

@@ -115,8 +115,8 @@ def starts_of(batch: Batch) -> dict[str, Any]:
 
 
 def _with_prefixes_apart(batch: Batch) -> Int[Tensor, "B T"] | None:
-    """Returns document ids that differ for the visible tokens of a document and its others; None if
-    no tokens are visible, or some that do not begin a document."""
+    """Returns document ids in which the visible prefix of a document has an id of its own; None if
+    the batch has no ``visible``, or if visible tokens do not begin a document."""
     ids, visible = batch.document_ids, batch.visible
     if visible is None:
         return None
@@ -156,10 +156,9 @@ def label_places(labels: Int[Tensor, "B T"]) -> Int[Tensor, "2 K"]:
 
 @contextmanager
 def in_few_widths(longest: int) -> Iterator[None]:
-    """Inside, ``pad`` makes widths multiples of WIDTH, or ``longest`` where that is shorter, so
-    that batches for a GPU have few shapes: for each new shape memory is allocated again, and
-    compiled code may be compiled again. ``longest`` is the number of tokens that a model is known
-    to have positions for."""
+    """Makes ``pad`` round widths up to multiples of WIDTH, but not above ``longest``, so that
+    batches for a GPU have few shapes. Each new shape allocates memory again, and may compile code
+    again. ``longest`` is a number of tokens that the model has positions for."""
     token = _longest.set(longest)
     try:
         yield

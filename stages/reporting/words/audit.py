@@ -211,7 +211,9 @@ def _labelled_rows(check: Check) -> str:
 
 
 def _cut_texts(check: Check) -> str:
-    answer = f"At most {check.numbers['most']:.1%} of a split's rows are too long and were cut"
+    answer = (
+        f"At most {check.numbers['most']:.1%} of a split's rows were cut because they are too long"
+    )
     more = "a larger `finetune.max_tokens` reads more of them"
     ends = ", ".join(check.numbers["endless"])
     end = f"`long_texts: head_tail` reads their end, too, and `windows` all of them: {ends}"
@@ -431,7 +433,7 @@ WORDS: Mapping[
         _each(lambda c: f"{c.a.group} against {c.b.group} on {c.task}, {c.method}"),
     ),
     Subject.MISSING: (
-        "Is every pair of runs compared that differs in one thing?",
+        "Is every pair of runs that differs in one thing compared?",
         "",
         _missing,
         _each(_not_compared),

@@ -86,8 +86,8 @@ def _splits(results: Results) -> Iterator[str]:
             f"Few rows in use, and their splits were drawn once ({rows}): the intervals cover the "
             "drawing of test rows, but every trial learns from this one train split or a sample "
             "of it. Another draw of the splits gives other scores and perhaps another order of "
-            "runs. With `split_per_seed: true` of a task of files or of the hub each fine-tuning "
-            "seed makes a draw, and the intervals cover it."
+            "runs. With `split_per_seed: true` of a task that reads `files` or `hub`, each "
+            "fine-tuning seed makes a draw, and the intervals cover the draw."
         )
     drawn = {task: len(about["split_seeds"]) for task, about in results.tasks.items()}
     if any(drawn.values()):
