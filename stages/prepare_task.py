@@ -26,8 +26,9 @@ def main(plan: TaskPlan, key: str) -> str:
 
     If each fine-tuning seed draws the splits, a file has the rows that any seed drew, with these
     seeds in the column ``draws``, and ``num_examples`` counts the smallest draw of each split.
-    Labels and facts cover all draws, since the heads of all trials have the same labels; other
-    numbers describe the first draw.
+    Labels are those of all draws, since the heads of all trials have the same labels. Facts, such
+    as the mean of the targets, are of the rows that are train in every draw, so that they know no
+    test row. Other numbers describe the first draw.
 
     The rows of test in ``examples`` have no labels. ``test_originals.jsonl`` has the original
     inputs of test rows that the source changed; corpora are searched for them.
@@ -45,8 +46,13 @@ def main(plan: TaskPlan, key: str) -> str:
     labels = sorted(count_labels(examples["train"], kind))
     with below(f"{where}.task"):
         kind.check_labels(labels, settings)
+    in_all = [
+        example.row
+        for example, column in zip(examples["train"], seeds_of["train"], strict=True)
+        if len(column.get("draws", draws)) == len(draws)
+    ]
     with below(f"{where}.source"):
-        facts = kind.facts([e.row for e in examples["train"]])
+        facts = kind.facts(in_all)
     numbers = {split: min(len(each.examples[split]) for each in draws) for split in SPLITS}
     metric, other_metric = kind.compared_by(settings)
 
@@ -160,8 +166,10 @@ def _united(
             for example in draw[split]:
                 seeds_of[example.id].append(seed)
         by_id = {e.id: e for draw in draws for e in draw[split]}
-        examples[split] = [by_id[id] for id in seeds_of]
-        columns[split] = [{"draws": seeds} for seeds in seeds_of.values()]
+        # In an order that does not depend on the other seeds, since trials draw rows by position.
+        ids = sorted(by_id)
+        examples[split] = [by_id[id] for id in ids]
+        columns[split] = [{"draws": seeds_of[id]} for id in ids]
     return examples, columns
 
 

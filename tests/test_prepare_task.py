@@ -19,7 +19,7 @@ from stages.core.code import code_hash
 from stages.core.params import Task
 from stages.core.plans import TaskPlan
 from stages.core.study_file import load
-from stages.kinds._kind import KINDS, SPLITS
+from stages.kinds._kind import KINDS, SPLITS, of_draw
 from stages.prepare_task import sharing, without_duplicates
 from stages.reporting.words.tables import task_rows
 from stages.sources._source import SOURCES, Labelled
@@ -328,6 +328,9 @@ def test_prepare_task_writes_the_draw_of_each_seed() -> None:
     assert made.about["num_examples"] == {s: min(size[s] for size in sizes) for s in SPLITS}
     assert {row["id"] for row in made.labels} == {row["id"] for row in made.test}
     assert not any("label" in row for row in made.test)
+    # In an order that does not depend on the other seeds.
+    fewer = prepare(num_validation="all", split_seeds=[3, 2]).train
+    assert [r["id"] for r in of_draw(fewer, 2)] == [r["id"] for r in of_draw(made.train, 2)]
 
 
 def test_prepare_task_names_the_seed_whose_splits_have_too_few_rows() -> None:

@@ -116,3 +116,10 @@ def test_predict_uses_the_trial_of_a_draw(study: Project) -> None:
         chosen += ["--label-budget", "all", "--finetune-seed", "2"]
         command = ["python", "-m", "stages.commands.predict", run, "loudness", "new.csv", *chosen]
         assert '"label": ' in study.run(*command)
+
+
+def test_onnx_is_measured_on_the_test_rows_of_the_draw(study: Project) -> None:
+    chosen = ["--task", "loudness", "--method", "full", "--label-budget", "16"]
+    chosen += ["--finetune-seed", "2", "--format", "onnx", "--out", "onnx"]
+    said = study.run("python", "-m", "stages.commands.export", "encoder_mlm", *chosen)
+    assert f"On the {len(ids(study, 'test', 2))} test" in " ".join(said.split())

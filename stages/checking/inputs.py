@@ -49,6 +49,11 @@ def task_faults(params: Params, task: Task, where: str) -> Iterator[str]:
     yield from fault_of(lambda: _check_task(params, task.task, f"{where}.task"))
     if task.split_seeds:
         yield from fault_of(lambda: _check_draws(task, where))
+        if params.finetune.screen:
+            yield (
+                f"{where}.split_per_seed: not with finetune.screen, whose estimates read rows of "
+                "one draw that other draws test on"
+            )
     for budget in params.finetune.label_budgets:
         if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
             yield f"finetune.label_budgets: {budget} is more than {where}.num_train"

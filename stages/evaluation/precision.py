@@ -35,6 +35,8 @@ def narrowing(
     trials of a checkpoint) and ``finetuning`` are the costs. ``shown`` formats a cost, and ``per``
     names its unit: "per hour".
     """
+    # A contrast whose seeds draw the splits has no such number.
+    undecided = [row for row in undecided if any(row[f"narrower_{e}"] for e in SOURCES.values())]
     if not undecided:
         return []
     tuned = sum(_number(row[finetuning]) for row in trials)

@@ -101,7 +101,7 @@ def export_onnx(trial: TrialKey, out: Path, *, force: bool = False) -> str:
         )
     with replacing(out) as folder:
         folder.mkdir()
-        some = (read_jsonl(setup.examples / "test.jsonl") * 2)[:SAMPLE_ROWS]
+        some = (setup.rows("test", seed=kept.finetune_seed) * 2)[:SAMPLE_ROWS]
         batch = setup.task.collate(setup.task.encode(some), rngs=[])
         has_prefix = setup.task.has_prefix
         onnx_form.save(model, batch, folder / MODEL, has_prefix=has_prefix)
@@ -185,7 +185,8 @@ def _measured(
 ) -> tuple[list[Json], str]:
     """Returns the measurements of each form on the study's test rows, and a text with a table of
     them. A form is a model and its size in bytes."""
-    rows, metric = read_jsonl(setup.examples / "test.jsonl"), setup.task_record["metric"]
+    rows = setup.rows("test", seed=kept.finetune_seed)
+    metric = setup.task_record["metric"]
     labels = {row["id"]: row for row in read_jsonl(paths.test_labels(kept.task))}
     gold = [setup.task.kind.answer(labels[row["id"]]) for row in rows]
     examples, device = setup.task.encode(rows), device_for(kept, "cpu")

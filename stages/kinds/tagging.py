@@ -37,6 +37,8 @@ def listed(cell: Any, column: str) -> Any:
     cell = unprinted(cell)
     if not isinstance(cell, str):
         return cell
+    if (text := cell.strip())[:1] + text[-1:] == "[]":
+        return [item.strip() for item in text[1:-1].split(",")]  # [DET, NOUN]
     return (cell.replace(",", " ") if column == "tags" and " " not in cell else cell).split()
 
 

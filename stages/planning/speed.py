@@ -105,18 +105,22 @@ def operations(cost: Pretraining | Finetuning) -> int:
 
 
 def put_side_by_side(costs: Sequence[Finetuning], at_once: int) -> None:
-    """Scales the times of the trials of one stage, one after the other, to the time of the stage.
-
-    Each process takes the next group of trials when it has finished one, the longest first, and the
-    stage takes as long as its last process.
-    """
+    """Scales the times of the trials of one stage, one after the other, to the time of the
+    stage."""
     groups = [share * (cost.seconds or 0.0) for cost in costs for share in cost.shares]
-    ends = [0.0] * at_once
-    for seconds in sorted(groups, reverse=True):
-        heapq.heapreplace(ends, ends[0] + seconds)
+    together = makespan(groups, at_once)
     alone = sum(cost.seconds or 0.0 for cost in costs)
     for cost in costs:
-        cost.seconds = (cost.seconds or 0.0) * max(ends) / alone if alone else 0.0
+        cost.seconds = (cost.seconds or 0.0) * together / alone if alone else 0.0
+
+
+def makespan(seconds: Iterable[float], at_once: int) -> float:
+    """Returns how long trainings of these ``seconds`` take in ``at_once`` processes. Each process
+    takes the next one when it has finished one, the longest first."""
+    ends = [0.0] * at_once
+    for each in sorted(seconds, reverse=True):
+        heapq.heapreplace(ends, ends[0] + each)
+    return max(ends)
 
 
 # Earlier trainings --------------------------------------------------------------------------------
@@ -207,8 +211,8 @@ class Calibration:
     study's own training loop and compute settings. A public checkpoint is assumed to be as fast as
     the study's reference or, if that is public, its first run that is not public."""
 
-    def __init__(self, study: Params, finetune: Iterable[Finetuning]) -> None:
-        self._study = study
+    def __init__(self, study: Params, finetune: Iterable[Finetuning], *, jobs: int = 1) -> None:
+        self._study, self._jobs = study, jobs  # trainings run at once in as many jobs
         lengths = [cost.text_tokens for cost in finetune if cost.text_tokens]
         self._length = max(round(fmean(lengths)), 1) if lengths else 1
         self._speeds = dict[Kind, _Speed | None]()
@@ -237,10 +241,10 @@ class Calibration:
         compute, tokenizers = study.compute, study.tokenizers
         if isinstance(cost, Pretraining):
             parts = (run, study.runs.get(run.parent), tokenizers, compute)
-            return min(in_processes(compute, _pretraining_speed, *parts, copies=1))
+            return min(in_processes(compute, _pretraining_speed, *parts, copies=self._jobs))
         entry = study.finetune.methods[cost.method]
         parts = (run, entry, tokenizers[run.tokenizer], compute, self._length)
-        copies = side_by_side(compute)
+        copies = self._jobs * side_by_side(compute)
         return min(in_processes(compute, _finetuning_speed, *parts, copies=copies))
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from stages.core.artifacts import Json
 from stages.core.params import HUB
+from stages.planning.speed import makespan
 
 Budget = int | Literal["all"]
 Probed = Literal["none", "published", "all"]
@@ -56,29 +57,26 @@ class Pace:
 
     def seconds(self, design: Design) -> float:
         """Returns the seconds of the whole study."""
-        pretrained = len(design.architectures) * design.pretraining_seeds
-        runs = pretrained * (1 + design.pretrains)
-        pretraining = finetuning = 0.0
-        for architecture in design.architectures:
-            of_budgets = sum(self.trials_s[architecture, b] for b in design.budgets)
-            trained = design.pretraining_seeds * (1 + design.pretrains)
-            finetuning += trained * len(design.finetuning_seeds) * of_budgets
-            if design.pretrains:
-                steps = design.pretraining_seeds * design.pretraining_steps
-                pretraining += steps * self.step_s[architecture]
         # Measured at the first width; operations grow with its square, at most.
         wider = (design.d_model / WIDTHS[0]) ** 2
-        pretraining /= min(self.jobs, pretrained)
-        finetuning /= min(self.jobs, runs * len(design.finetuning_seeds) * len(design.budgets))
-        own = wider * (pretraining + (1 + PROBE * (design.probed == "all")) * finetuning)
-        published = 0.0
+        seeds, starts = design.pretraining_seeds, 1 + design.pretrains
+        pretrainings, trials = list[float](), list[float]()
+        for architecture in design.architectures:
+            if design.pretrains:
+                one = wider * design.pretraining_steps * self.step_s[architecture]
+                pretrainings += [one] * seeds
+            methods = 1 + PROBE * (design.probed == "all")
+            for budget in design.budgets:
+                one = wider * methods * self.trials_s[architecture, budget]
+                trials += [one] * (seeds * starts * len(design.finetuning_seeds))
         if design.published:
-            of_budgets = sum(self.trials_s[HUB, b] for b in design.budgets)
-            trials = design.pretraining_seeds * len(design.finetuning_seeds)
             methods = 1 + PROBE * (design.probed != "none")
-            at_once = min(self.jobs, trials * len(design.budgets))
-            published = START_S + methods * trials * of_budgets / at_once
-        return FIXED_S + runs * START_S + own + published
+            for budget in design.budgets:
+                one = methods * self.trials_s[HUB, budget]
+                trials += [one] * (seeds * len(design.finetuning_seeds))
+        runs = len(design.architectures) * seeds * starts + design.published
+        trained = makespan(pretrainings, self.jobs) + makespan(trials, self.jobs)
+        return FIXED_S + runs * START_S + trained
 
 
 def label_budgets(num_train: int, num_labels: int) -> list[Budget]:

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from stages.kinds._column import TEXT_WORDS
 
 SEPARATORS = ("|", ";", ",")  # between the labels of a cell; the last is the source's default
-# Signs that always separate labels: line breaks, tabs, and those in <a><b> (Stack Overflow), in
-# paths, and in a#b (doccano).
-ALWAYS = ("\n", "\t", "><", ">>", "->", ">", "::", "#")
+# Signs that always separate labels: line breaks, tabs, and those in <a><b> (Stack Overflow) and in
+# paths.
+ALWAYS = ("\n", "\t", "><", ">>", "->", ">")
+# Signs that separate labels (a#b of doccano), but not where commas may: C#, Java; std::map, set.
+UNLESS_COMMAS = ("::", "#")
 # Other signs that may separate labels in a cell. A sign does so if at least this share of the parts
 # recurs in several cells; otherwise it belongs to a name.
 JOINTS = {"/": 0.5, "+": 0.5, "&": 0.5, " and ": 0.5, " ": 1.0}
 JOINTS |= dict.fromkeys((":", "_", "-"), None)  # separate only labels that also occur alone
-JOINTS = dict.fromkeys(ALWAYS, 0.0) | JOINTS
+JOINTS = dict.fromkeys(ALWAYS, 0.0) | JOINTS | dict.fromkeys(UNLESS_COMMAS, 0.0)
 
 
 def separator_of(values: Sequence[str]) -> str | None:
@@ -34,7 +36,7 @@ def joint_of(values: Sequence[str]) -> str | None:
         cells = [parts_of(value, joint) for value in values]
         joined = [parts for parts in cells if len(parts) > 1]
         alone = {parts[0] for parts in cells if len(parts) == 1}
-        if joined and joint in ALWAYS:
+        if joined and joint in (*ALWAYS, *UNLESS_COMMAS):
             return joint
         if not joined or any(len({*parts}) < len(parts) for parts in joined):
             continue

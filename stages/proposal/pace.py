@@ -26,7 +26,8 @@ def measured(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
     costs_by_budget = {budget: finetunings(_at(study, budget)) for budget in budgets}
     trained = pretrainings(study, {key: run.seeds for key, run in study.runs.items()})
     first = costs_by_budget[budgets[0]][0]
-    calibration = Calibration(study, costs_by_budget[budgets[0]])
+    jobs = most_jobs(study.compute, study.distributed)
+    calibration = Calibration(study, costs_by_budget[budgets[0]], jobs=jobs)
 
     step_pace = _seconds_per_operation(calibration, trained[0])
     step_s = {
@@ -40,7 +41,6 @@ def measured(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
         for cost in costs
         if cost.method == first.method
     }
-    jobs = most_jobs(study.compute, study.distributed)
     return Pace(step_s=step_s, trials_s=trials_s, jobs=jobs)
 
 

@@ -342,8 +342,11 @@ def _draws_anew(
     seeds = [*range(1, SPLITS_DRAWN + 1)]
     entry = Task.model_validate({"task": task, "source": source, "split_seeds": seeds} | numbers)
     few = f"{rows:,} rows are few: scores depend on which of them are drawn for train and test"
+    largest = max((int(budget) for budget in flags.budgets if budget != "all"), default=0)
     try:
-        draws_of(entry, examples.kind, where="data")
+        drawn = draws_of(entry, examples.kind, where="data")
+        if (fewest := min(len(draw.examples["train"]) for draw in drawn)) < largest:
+            raise ValueError(f"one has {fewest} train rows, fewer than --label-budgets {largest}")
     except ValueError as error:
         notes.append(f"{few}. They are drawn once, since not every draw can be used: {error}.")
         return False

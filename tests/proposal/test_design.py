@@ -120,3 +120,13 @@ def test_fitted_keeps_budgets_that_a_flag_names() -> None:
 )
 def test_label_budgets(rows: int, labels: int, budgets: list) -> None:
     assert label_budgets(rows, labels) == budgets
+
+
+def test_seconds_of_several_jobs_are_those_of_trainings_that_cannot_be_divided() -> None:
+    """By hand: of six trainings of 12 s and six of 36 s, the longest first, four jobs have 72 s."""
+    one = replace(pace(0.0, 12.0), jobs=1)
+    study = replace(design(0.0), pretrains=False, pretraining_seeds=3, budgets=(1000, "all"))
+    study = replace(study, architectures=ARCHITECTURES)
+    taken = {jobs: replace(one, jobs=jobs).seconds(study) for jobs in (1, 4, 100)}
+    assert taken[1] - taken[4] == pytest.approx(6 * (12 + 36) - 72)
+    assert taken[1] - taken[100] == pytest.approx(6 * (12 + 36) - 36)
