@@ -83,12 +83,12 @@ def test_difference_has_the_variance_of_overlapping_draws(study: Project) -> Non
     """By hand: the resampled t test of Nadeau and Bengio, with one pretraining seed."""
     scores = defaultdict(dict)
     for row in table(study, "reports/trials.csv"):
-        if (row["task"], row["method"], row["label_budget"]) == ("loudness", "full", "all"):
+        if (row["task"], row["method"], row["label_budget"]) == ("loudness", "full", "16"):
             scores[row["run"]][row["finetune_seed"]] = float(row["value"])
     (row,) = (
         r
         for r in table(study, "reports/contrasts.csv")
-        if (r["task"], r["method"], r["label_budget"]) == ("loudness", "full", "all")
+        if (r["task"], r["method"], r["label_budget"]) == ("loudness", "full", "16")
     )
     a, b = scores[row["run_a"]], scores[row["run_b"]]
     differences = np.array([a[seed] - b[seed] for seed in a])

@@ -121,6 +121,7 @@ def write_task(
         "kind": kind,
         "labels": ["B-CODE", "O"] if kind == "tagging" else names,
         "split_seeds": [],
+        "num_examples": dict(zip(SPLITS, numbers, strict=True)),
         "metric": metrics[0],
         "other_metric": metrics[1],
     }

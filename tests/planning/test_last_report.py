@@ -42,8 +42,8 @@ def test_narrower_intervals_have_the_costs_and_gains_of_the_last_report(
     assert reported_study() == "mine"
     (line,) = narrower_intervals("mine")
     assert "2 contrasts with a verdict are not significant" in line
-    assert "pretraining seeds by 30% for 60 min;" in line
-    assert "fine-tuning seeds by 5% for 10 min;" in line and "e+" not in line
+    assert "pretraining seeds by 30%, for 60 min;" in line
+    assert "fine-tuning seeds by 5%, for 10 min;" in line and "e+" not in line
     assert "test rows by 10%" in line
     assert narrower_intervals("another") == []  # whose report is still to come
     write_report(DECIDED)
