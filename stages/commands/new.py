@@ -25,7 +25,7 @@ from stages.core.training_environment import training_environment
 from stages.kinds._kind import SPLITS
 from stages.kinds._tags import Scheme
 from stages.kinds.regression import Decimal
-from stages.proposal.design import Budget
+from stages.proposal.design import SPLITS_DRAWN, Budget
 from stages.proposal.flags import GATHERED, KINDS_OF_STUDIES, ROLES, WORDS, Flags, flag_of
 from stages.proposal.propose import Proposal, minutes, propose
 from stages.sources._formats import DELIMITERS, FORMATS
@@ -153,9 +153,14 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
     lines = [f"{data} was taken for {study.kind}.", "", *map(_item, proposal.notes)]
     lines += ["", "The first rows as they are read:", *map(_item, proposal.rows)]
     pretrained = "pretrained and from scratch" if design.pretrains else "from scratch"
-    seeds = max(design.pretraining_seeds, len(design.finetuning_seeds))
+    seeds = f"{max(design.pretraining_seeds, len(design.finetuning_seeds))} seeds"
+    if design.split_per_seed:
+        several = "s" if design.pretraining_seeds > 1 else ""
+        seeds = (
+            f"{design.pretraining_seeds} pretraining seed{several}, {SPLITS_DRAWN} draws of splits"
+        )
     what = (
-        f"{' and '.join(design.architectures)}, {pretrained}, with {seeds} seeds, on "
+        f"{' and '.join(design.architectures)}, {pretrained}, with {seeds}, on "
         f"{' and '.join(map(str, design.budgets))} labels, and classical baselines"
     )
     if design.published and study.published is not None:
