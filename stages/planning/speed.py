@@ -118,8 +118,8 @@ def makespan(seconds: Iterable[float], at_once: int) -> float:
     """Returns how long trainings of these ``seconds`` take in ``at_once`` processes. Each process
     takes the next one when it has finished one, the longest first."""
     ends = [0.0] * at_once
-    for each in sorted(seconds, reverse=True):
-        heapq.heapreplace(ends, ends[0] + each)
+    for taken in sorted(seconds, reverse=True):
+        heapq.heapreplace(ends, ends[0] + taken)
     return max(ends)
 
 
