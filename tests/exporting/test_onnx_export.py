@@ -202,7 +202,7 @@ def test_command_refuses_what_has_no_onnx_model(write_run, monkeypatch, capsys) 
     onnx = ("run", "--format", "onnx", "--out", "out")
     write_task(write_run("bilstm", {}), "classification", labelled("classification"))
     assert command(monkeypatch, *onnx) == 2
-    assert "--format onnx: exports a trial" in capsys.readouterr().err
+    assert "--format onnx exports a trial" in capsys.readouterr().err
     assert command(monkeypatch, *onnx, "--task", "task") == 2
     assert "run: a bilstm cannot be exported to ONNX" in capsys.readouterr().err
     assert not Path("out").exists()

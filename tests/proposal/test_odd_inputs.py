@@ -425,7 +425,7 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
             partial(paths_of, sign),
             Refused([f"several labels separated by {sign.strip()!r}", "--task classification"]),
         )
-        for sign in (" > ", ">", " >> ", "->", "::")
+        for sign in (" > ", ">", " >> ", "->")
     },
     "a path as a class": (
         "a.csv",
