@@ -33,13 +33,13 @@ def main() -> None:
         key = (trial.run, trial.method, trial.task)
         if trial.memory_bytes is not None and key in peaks:
             ratios[" ".join(key)] = trial.memory_bytes / peaks[key]
-    found = pd.Series(ratios)
-    within = found.between(1 / BOUND, BOUND).sum()
+    by_training = pd.Series(ratios)
+    within = by_training.between(1 / BOUND, BOUND).sum()
     print(
-        f"| {estimate.params.study} | {len(found)} | {within} | {found.min():.2f} "
-        f"| {found.median():.2f} | {found.max():.2f} |"
+        f"| {estimate.params.study} | {len(by_training)} | {within} | {by_training.min():.2f} "
+        f"| {by_training.median():.2f} | {by_training.max():.2f} |"
     )
-    for key, ratio in found[~found.between(1 / BOUND, BOUND)].items():
+    for key, ratio in by_training[~by_training.between(1 / BOUND, BOUND)].items():
         print(f"{key}: {ratio:.2f}", file=sys.stderr)
 
 

@@ -34,10 +34,8 @@ def main(plan: BaselinePlan, task: str) -> str:
     """
     examples = Examples.read(paths.examples(task))
     examples = replace(examples, kind=kind_of_source(examples.kind, plan.reading))
-    about, test = (
-        read_json(paths.examples(task) / "task.json"),
-        read_jsonl(paths.examples(task) / "test.jsonl"),
-    )
+    about = read_json(paths.examples(task) / "task.json")
+    test = read_jsonl(paths.examples(task) / "test.jsonl")
     trials: list[TrialRecord] = []
     predictions: list[PredictionRecord] = []
     keys = [*_trials(plan, about, task)]

@@ -76,6 +76,15 @@ def unprinted(cell: Any) -> Any:
     return cell if structure is None else structure
 
 
+def structured(cell: Any) -> Any:
+    """Returns the list or the mapping that a text spells, also a list without quotation marks;
+    any other cell as it is."""
+    read = unprinted(cell)
+    if isinstance(read, str) and (text := read.strip())[:1] + text[-1:] == "[]":
+        return [item.strip() for item in text[1:-1].split(",")]  # [joy, fear]
+    return read
+
+
 def _printed(text: str) -> Any:
     """Returns a printed value of Python; numpy prints ``['a' 'b']`` and ``array([1])``."""
     text = re.sub(r",\s*dtype=[^)]*(?=\))", "", text)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas
 
-from stages.kinds._cells import unprinted
+from stages.kinds._cells import structured
 from stages.kinds._kind import split_named
 from stages.kinds._labels import is_missing, label_of
 from stages.kinds.regression import decimal_of, number_of
@@ -226,14 +226,6 @@ def _chosen(cell: object) -> object:
 
 def is_empty(cell: object) -> bool:
     return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
-
-
-def structured(cell: object) -> object:
-    """Returns the list or the mapping that a text spells; any other cell as it is."""
-    read = unprinted(cell)
-    if isinstance(read, str) and (text := read.strip())[:1] + text[-1:] == "[]":
-        return [item.strip() for item in text[1:-1].split(",")]  # [joy, fear]
-    return read
 
 
 def _shown(cell: object) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
-from stages.kinds._cells import unprinted
+from stages.kinds._cells import structured
 from stages.kinds._kind import Kind, Row
 from stages.kinds._tags import OUTSIDE, Form, Scheme, to_bio
 from stages.kinds._text_form import TextForm
@@ -34,11 +34,9 @@ class _AsText(TextForm):
 
 def listed(cell: Any, column: str) -> Any:
     """Returns the words or the tags of a text as a list; tags may have commas between them."""
-    cell = unprinted(cell)
+    cell = structured(cell)
     if not isinstance(cell, str):
         return cell
-    if (text := cell.strip())[:1] + text[-1:] == "[]":
-        return [item.strip() for item in text[1:-1].split(",")]  # [DET, NOUN]
     return (cell.replace(",", " ") if column == "tags" and " " not in cell else cell).split()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.core.text_files import text_lines
-from stages.kinds._column import structured
+from stages.kinds._cells import structured
 
 CONLL = "spans by character offsets are not read; write a word and its tag on each line (conll)"
 SPACY = f"spaCy; {CONLL}: spacy.training.offsets_to_biluo_tags"

@@ -14,8 +14,7 @@ from stages.core.params import NAME, Task
 from stages.core.text_files import NotUtf8Error, encoding_of
 from stages.findings.drawn_once import FEW_ROWS
 from stages.findings.overlap import WITH_LONG_TEXTS
-from stages.kinds._cells import EmptyCellError, short
-from stages.kinds._column import structured
+from stages.kinds._cells import EmptyCellError, short, structured
 from stages.kinds._kind import KINDS, SPLITS, Split, settings_of
 from stages.kinds._labels import LABEL_CASE, NO_LABEL_SIGNS
 from stages.kinds.tagging import listed

@@ -43,7 +43,7 @@ def shown(reported: Path) -> str:
 
 @pytest.mark.slow
 def test_summary_has_no_line_of_spaces(shown: str) -> None:
-    """As of a baseline, which has no price and often no cheaper choice."""
+    """A baseline has no price, and often no cheaper choice."""
     assert "a classical baseline" in shown and not re.search(r"\n  +\n  Use it", shown)
 
 

@@ -123,7 +123,7 @@ def test_label_budgets(rows: int, labels: int, budgets: list) -> None:
 
 
 def test_seconds_of_several_jobs_are_those_of_trainings_that_cannot_be_divided() -> None:
-    """By hand: of six trainings of 12 s and six of 36 s, the longest first, four jobs have 72 s."""
+    """Six trainings of 12 s and six of 36 s, the longest first, take four jobs 72 s."""
     one = replace(pace(0.0, 12.0), jobs=1)
     study = replace(design(0.0), pretrains=False, pretraining_seeds=3, budgets=(1000, "all"))
     study = replace(study, architectures=ARCHITECTURES)

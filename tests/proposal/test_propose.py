@@ -278,9 +278,9 @@ def test_propose_reads_the_end_of_texts_where_many_are_cut(num_long: int, reads_
     assert params.finetune.max_tokens == (256 if reads_ends else 32)
     ends = params.tasks["mails"].task.get("long_texts")
     assert ends == ("head_tail" if reads_ends else None)
-    told = [note for note in proposal.notes if "long_texts is head_tail" in note]
-    assert len(told) == reads_ends
-    assert all("`long_texts: windows` reads each text" in note for note in told)
+    notes = [note for note in proposal.notes if "long_texts is head_tail" in note]
+    assert len(notes) == reads_ends
+    assert all("`long_texts: windows` reads each text" in note for note in notes)
     assert not list(find_faults(params))
 
 
