@@ -155,10 +155,9 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
     pretrained = "pretrained and from scratch" if design.pretrains else "from scratch"
     seeds = f"{max(design.pretraining_seeds, len(design.finetuning_seeds))} seeds"
     if design.split_per_seed:
-        several = "s" if design.pretraining_seeds > 1 else ""
-        seeds = (
-            f"{design.pretraining_seeds} pretraining seed{several}, {SPLITS_DRAWN} draws of splits"
-        )
+        number = design.pretraining_seeds
+        pretraining = f"{number} pretraining seed{'s' if number > 1 else ''}"
+        seeds = f"{pretraining} and {SPLITS_DRAWN} draws of the splits"
     what = (
         f"{' and '.join(design.architectures)}, {pretrained}, with {seeds}, on "
         f"{' and '.join(map(str, design.budgets))} labels, and classical baselines"

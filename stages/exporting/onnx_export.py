@@ -142,7 +142,7 @@ def _check_trial(kept: KeptTrial, setup: TrialSetup) -> None:
     if METHODS.build(kept.component, where=f"finetune.methods.{kept.method}.method").prompts:
         raise ValueError(f"finetune.methods.{kept.method}: has no head, so no ONNX model")
     if setup.run_record["architecture"] == "bilstm":
-        raise ValueError(f"{kept.run}: a bilstm cannot be exported to ONNX: its steps are no graph")
+        raise ValueError(f"{kept.run}: a bilstm cannot be exported to ONNX: its steps vary by text")
 
 
 def _save_tokenizer(setup: TrialSetup, folder: Path) -> None:
