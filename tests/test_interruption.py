@@ -142,10 +142,9 @@ def test_signal_saves_the_training(
     """SIGTERM of DVC alone, and Ctrl-C, which reaches the stage too."""
     states = endless.folder / ".scratch/pretrain/encoder_mlm"
     shutil.rmtree(states, ignore_errors=True)
-    with pretraining(endless, CHECKPOINT_SECONDS="2") as (dvc, stage):
+    with pretraining(endless, CHECKPOINT_SECONDS="6") as (dvc, stage):
         until(lambda: any(states.glob("1/[!.]*.safetensors")))
-        shutil.rmtree(states)  # the next one would be saved after two seconds
-        sent = time.monotonic()
+        shutil.rmtree(states)  # without a signal, the next one is saved six seconds later
         send(dvc.pid, number)
-        assert ends(stage) and time.monotonic() - sent < 2
+        assert ends(stage)
     assert any(states.glob("1/[!.]*.safetensors"))

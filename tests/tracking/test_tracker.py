@@ -73,7 +73,7 @@ def test_tracker_leaves_a_short_training_to_reconcile(params: Params) -> None:
     began = time.monotonic()
     with tracker(delay_s=60) as live:
         live.log(1, {"loss": 3.0})
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 30
     assert client().get_experiment_by_name("smoke") is None
 
 
