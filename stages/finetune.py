@@ -7,7 +7,7 @@ fine-tuned, chosen by an estimate.
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stages.core import paths
@@ -36,7 +36,10 @@ def main(plan: FinetunePlan, task: str) -> str:
     checkpoints = [RunKey(run, seed) for run in plan.runs for seed in plan.runs[run].seeds]
     skipped = {run: skipped_methods(plan, run, task) for run in plan.runs}
     methods = {run: _without(plan.finetune.methods, skipped[run]) for run in plan.runs}
-    readings = [_Reading(plan, key, task, methods[key.run]) for key in checkpoints]
+    readings = [
+        _Reading(plan, weights, task, methods[weights[0].run])
+        for weights in _of_equal_weights(plan, checkpoints)
+    ]
     # Without a screen, texts are read after the trials: read before in the same process, they would
     # count as memory of the trials.
     texts = _texts_read(plan, readings) if plan.finetune.screen else {}
@@ -97,14 +100,23 @@ def _without(methods: Iterable[str], skipped: Iterable[records.SkippedMethod]) -
     return [method for method in methods if method not in left_out]
 
 
+def _of_equal_weights(plan: FinetunePlan, checkpoints: Iterable[RunKey]) -> list[list[RunKey]]:
+    """Returns the checkpoints in groups: all seeds of a run that stays as it was published, and
+    every other checkpoint by itself."""
+    groups = dict[object, list[RunKey]]()
+    for key in checkpoints:
+        groups.setdefault(key.run if plan.runs[key.run].as_published else key, []).append(key)
+    return [*groups.values()]
+
+
 @dataclass(frozen=True)
 class _Reading:
-    """A checkpoint, and the task whose texts it reads."""
+    """Checkpoints with equal weights, and the task whose texts they read."""
 
     plan: FinetunePlan
-    checkpoint: RunKey
+    checkpoints: list[RunKey]
     task: str
-    methods: list[str]  # compatible with the checkpoint and the task
+    methods: list[str]  # compatible with the checkpoints and the task
 
 
 @dataclass(frozen=True)
@@ -117,21 +129,31 @@ class _Texts:
     estimated: Estimated
 
 
-def _texts(reading: _Reading) -> _Texts:
-    plan, checkpoint, task = reading.plan, reading.checkpoint, reading.task
+def _texts(reading: _Reading) -> list[_Texts]:
+    """Returns the texts of each checkpoint. What depends on the weights alone is computed once."""
+    plan, (first, *_), task = reading.plan, reading.checkpoints, reading.task
     finetune, compute = plan.finetune, plan.compute
-    setup = TrialSetup(checkpoint, task, max_tokens=finetune.max_tokens)
+    setup = TrialSetup(first, task, max_tokens=finetune.max_tokens)
     device = resolve(compute, threads=compute.trial_threads)
-    bits = text_bits(setup, plan.runs[checkpoint.run], device)
-    inputs = input_records(finetune, checkpoint, task, reading.methods)
+    bits = text_bits(setup, plan.runs[first.run], device)
     estimates = Estimated([], 0.0)
     if reading.methods:
-        estimates = estimated(finetune, compute, checkpoint, task)
-    return _Texts(inputs, [] if bits is None else [bits], estimates)
+        estimates = estimated(finetune, compute, first, task)
+    return [
+        _Texts(
+            input_records(finetune, key, task, reading.methods),
+            [] if bits is None else [replace(bits, **key._asdict())],
+            replace(
+                estimates,
+                records=[replace(record, **key._asdict()) for record in estimates.records],
+            ),
+        )
+        for key in reading.checkpoints
+    ]
 
 
 def _texts_read(plan: FinetunePlan, readings: Sequence[_Reading]) -> dict[RunKey, _Texts]:
-    """Returns what ``_texts`` returns for each checkpoint, in the order of ``readings``."""
+    """Returns what ``_texts`` returns for each checkpoint."""
     store.check_writable()
     texts = dict[RunKey, _Texts]()
     at_once, late_imports = side_by_side(plan.compute), ("sklearn.covariance",)  # of an estimate
@@ -139,8 +161,8 @@ def _texts_read(plan: FinetunePlan, readings: Sequence[_Reading]) -> dict[RunKey
     for reading, result in done:
         if isinstance(result, ValueError):
             raise result
-        texts[reading.checkpoint] = result
-    return {reading.checkpoint: texts[reading.checkpoint] for reading in readings}
+        texts |= zip(reading.checkpoints, result, strict=True)
+    return texts
 
 
 def _left_out(plan: FinetunePlan, task: str, texts: Mapping[RunKey, _Texts]) -> set[str]:

@@ -263,3 +263,20 @@ def test_screen_fine_tunes_the_best_by_the_estimate_and_nothing_twice(
     whole, new = trained(params)
     assert (len(whole[out]), new) == (2, 2)
     assert trained(screened) == (trials, 0)
+
+
+def test_seeds_of_a_published_checkpoint_share_its_estimates(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    params = at(write_study(tmp_path, lr=1e-3), 1e-3)
+    public = params.runs["public"].model_copy(update={"seeds": [1, 2]})
+    params = params.model_copy(update={"runs": params.runs | {"public": public}})
+    write_inputs(params)
+    for run in params.runs:
+        pretrain_run(params, run)
+    fine_tune(params)
+    values = {seed: list[float | None]() for seed in public.seeds}
+    for row in records.read(FOLDER.parent / "public/estimates.csv", EstimateRecord):
+        values[row.pretrain_seed].append(row.value)
+    assert values[1] == values[2] != []
+    others = [key for key in params.checkpoints if key.run != "public"]
+    assert len([*(store.root() / "estimates").iterdir()]) == len(others) + 1
