@@ -39,20 +39,23 @@ def main(plan: BaselinePlan, task: str) -> str:
     trials: list[TrialRecord] = []
     predictions: list[PredictionRecord] = []
     keys = [*_trials(plan, about, task)]
-    external: dict[str, Baseline] = {}
+    external: dict[tuple[str, int], tuple[Baseline, list[str]]] = {}  # by run and draw
     with replacing(paths.BASELINES / task) as folder:
         folder.mkdir()
         for key in tqdm(keys, desc=f"baselines on {task}", disable=None):
             component = plan.baselines[key.run]
-            baseline = external.get(key.run) or fit(component, key, examples)
             rows = of_draw(test, key.finetune_seed)
-            with below(f"baselines.{key.run}"):
-                answers = baseline.predict(rows)
+            if again := external.get((key.run, key.finetune_seed)):
+                baseline, answers = again
+            else:
+                baseline = fit(component, key, examples)
+                with below(f"baselines.{key.run}"):
+                    answers = baseline.predict(rows)
             if baseline.num_tries:
                 kept = path_of(key).relative_to(paths.BASELINES / task)
                 save(baseline, component, key, examples, folder / kept)
             else:
-                external[key.run] = baseline
+                external[key.run, key.finetune_seed] = baseline, answers
             trials.append(_record(key, str(component["name"]), num_tries=baseline.num_tries))
             predictions += [
                 PredictionRecord(

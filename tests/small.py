@@ -30,6 +30,14 @@ TRANSFORMERS = tuple(
 )
 
 
+_FOLDERS = tempfile.TemporaryDirectory()  # removed when Python ends
+
+
+def new_folder() -> Path:
+    """Returns an empty folder that lasts until Python ends."""
+    return Path(tempfile.mkdtemp(dir=_FOLDERS.name))
+
+
 @cache
 def documents() -> list[list[str]]:
     """Topics of the language reference, as lists of their non-empty lines.
@@ -43,7 +51,7 @@ def documents() -> list[list[str]]:
 
 @cache
 def small_tokenizer() -> Tokenizer:
-    path = Path(tempfile.mkdtemp()) / tokenizer.FILE
+    path = new_folder() / tokenizer.FILE
     lines = (line for document in documents() for line in document)
     tokenizer.train(lines, path, algorithm="unigram", vocab_size=VOCAB_SIZE, threads=1)
     return Tokenizer(path)

@@ -2,7 +2,6 @@
 published type, learnt from the text of ``tests.small``."""
 
 import json
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from tokenizers import (
     trainers,
 )
 
-from tests.small import documents
+from tests.small import documents, new_folder
 
 VOCAB_SIZE = 500
 MAX_POSITIONS = 64
@@ -155,7 +154,7 @@ def checkpoint(name: str, **settings: Any) -> Path:
     config = getattr(transformers, f"{family.config}Config")(
         vocab_size=len(tokenizer) + 4, **ids, **(family.settings | settings)
     )
-    folder = Path(tempfile.mkdtemp()) / name
+    folder = new_folder() / name
     torch.manual_seed(0)
     body = family.config.removesuffix("Text")
     getattr(transformers, f"{body}{family.model}")(config).save_pretrained(folder)

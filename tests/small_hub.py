@@ -1,7 +1,6 @@
 """Small checkpoints as they lie on the hub: made by ``transformers``, their tokenizers learnt from
 the text of ``tests.small``."""
 
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 import transformers
 
 from stages.text.published import content_of
-from tests.small import documents, small_tokenizer
+from tests.small import documents, new_folder, small_tokenizer
 
 VOCAB_SIZE = 500
 MAX_POSITIONS = 64
@@ -68,7 +67,7 @@ def settings_of(family: str, pad_id: int | None) -> dict[str, Any]:
 @cache
 def checkpoint(family: str) -> Path:
     """A folder with config.json, model.safetensors and the tokenizer's files."""
-    folder = Path(tempfile.mkdtemp()) / family
+    folder = new_folder() / family
     model, head, tokenizer_name = CLASSES[family]
     tokenizer = tokenizer_of(tokenizer_name)
     config = getattr(transformers, f"{model}Config")(

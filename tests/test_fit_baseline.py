@@ -96,6 +96,19 @@ def test_fit_baseline_learns_from_the_rows_of_trials_with_the_same_seeds(
     assert len({*map(tuple, learnt[:-1])}) > 3 and learnt[-1] == [row["id"] for row in train]
 
 
+def test_fit_baseline_looks_predictions_up_once_for_all_label_budgets(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = "".join(f"a {word},tool\n" for words in WORDS.values() for word in words)
+    Path("predictions.csv").write_text(f"text,prediction\n{rows}not in test,fruit\n")
+    predictions = fitted(
+        "type", baselines={"llm": {"name": "predictions", "path": "predictions.csv"}}
+    )
+    assert [trial.label_budget for trial in trials("type")] == ["4", "all"]
+    assert {row.prediction for row in predictions} == {"tool"} and len(predictions) == 2 * 8
+    assert capsys.readouterr().err.count("ignored, since test does not have these inputs: 1") == 1
+
+
 def test_fit_baseline_writes_the_same_bytes_twice() -> None:
     fitted("type")
     before = files_of(paths.BASELINES / "type")

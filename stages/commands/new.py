@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     add("--group", metavar="NAME", help="the column whose equal values are in one split: a user")
     add("--time", metavar="NAME", help="the column of times: train is earliest, test latest")
     add("--time-format", metavar="FORMAT", help="the form of these times, such as %%d/%%m/%%Y")
+    add("--split-seed", type=int, default=0, help="another seed makes another draw of the splits")
     add("--first-choice", choices=("0", "1", "A"), help="what the first choice is called")
     for split in SPLITS:
         add(f"--{split}", metavar="FILE", action="append", default=[], help="in the folder DATA")
@@ -133,6 +134,7 @@ def flags_of(arguments: argparse.Namespace) -> Flags:
         group=arguments.group,
         time=arguments.time,
         time_format=arguments.time_format,
+        split_seed=arguments.split_seed,
         first_choice=arguments.first_choice,
         splits={split: names for split in SPLITS if (names := getattr(arguments, split))},
         max_tokens=arguments.max_tokens,

@@ -15,10 +15,10 @@ from stages.core.components import Settings
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import PATH, read_yaml
 from stages.core.terminal_table import TableRow, print_table
-from stages.evaluation.metrics import merit
+from stages.evaluation.metrics import cut, merit
 from stages.evaluation.records import CLASSICAL, read_texts
 from stages.planning.last_report import reported_study
-from stages.reporting.formats import DASH, cut, shown
+from stages.reporting.formats import DASH, shown
 from stages.reporting.words.answer import predict_command, price
 
 PIPED_WIDTH = 200

@@ -1,7 +1,7 @@
 """Show the study in MLflow: bring it up to date with the files, then serve it to the browser.
 
 It serves until Ctrl-C, SIGTERM or the end of its terminal, and leaves no server behind. Exit
-status: 0 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, else that of the server.
+status: 0 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, 2 if the server ends by itself.
 """
 
 import os
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from typing import NoReturn
 
 from stages.commands._parser import parser_of
 from stages.core.ending import die_with_parent, end_by_signals
@@ -45,7 +46,7 @@ def main() -> None:
     print(_listed(f"http://127.0.0.1:{port}", pages), "Served until Ctrl-C.", sep="\n", flush=True)
     server = f"mlflow ui --host 127.0.0.1 --port {port} --workers 1 --uvicorn-opts"
     # A line for each request would scroll the links away.
-    raise SystemExit(serve([sys.executable, "-m", *server.split(), "--log-level warning"]))
+    serve([sys.executable, "-m", *server.split(), "--log-level warning"])
 
 
 def exit_of(number: int) -> SystemExit:
@@ -71,10 +72,10 @@ def _listed(address: str, pages: Mapping[str, str]) -> str:
     return "\n".join(["The study in MLflow:", *lines])
 
 
-def serve(command: list[str]) -> int:
-    """Runs a server until it ends. If this process ends first, stops the server and its children.
+def serve(command: list[str]) -> NoReturn:
+    """Runs a server until this process ends, and then stops the server and its children.
 
-    Returns the server's exit status.
+    Raises ValueError if the server ends first.
     """
     # The server's background jobs evaluate with language models, which is not used here.
     settings = os.environ | {
@@ -90,9 +91,11 @@ def serve(command: list[str]) -> int:
         preexec_fn=partial(die_with_parent, os.getpid()),
     )
     try:
-        return server.wait()
+        status = server.wait()
     finally:
         _end(server)
+    # MLflow's own status is 0 even where its server could not start.
+    raise ValueError(f"the server of MLflow has ended by itself (status {status}); see above why")
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:

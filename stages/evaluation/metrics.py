@@ -24,6 +24,12 @@ SCALES = {  # for the shared metrics that are not proportions
     "bits_per_byte": Scale("bits per byte", factor=1, decimals=3, lower_is_better=True),
     "word_perplexity": Scale("", factor=1, decimals=1, lower_is_better=True),
 }
+# The smallest and largest value of metrics that are not shares, before multiplication by ``factor``
+LIMITS = {
+    **dict.fromkeys(("matthews", "pearson", "spearman"), (-1.0, 1.0)),
+    **dict.fromkeys(("bits_per_byte", "word_perplexity"), (0.0, math.inf)),
+}
+Ends = tuple[float, float]
 
 
 def metric_of(name: str) -> Metric:
@@ -50,6 +56,25 @@ def _of_kinds() -> dict[str, Metric]:
 
 def scale_of(metric: str) -> Scale:
     return metric_of(metric).scale
+
+
+def limits(metric: str, *, difference: bool = False) -> Ends:
+    """Returns the ends of the metric's scale, or of the differences of two of its values."""
+    shares = (0.0, 1.0) if scale_of(metric) == POINTS else (-math.inf, math.inf)
+    least, largest = LIMITS.get(metric, shares)
+    return (least - largest, largest - least) if difference else (least, largest)
+
+
+def cut(low: float, high: float, metric: str, *, difference: bool = False) -> Ends:
+    """Returns the ends of an interval, cut off at the ends of the metric's scale.
+
+    A t interval ignores the ends of the scale: from two seeds it may reach from -88 to 151 points.
+    The true value lies on the scale, so the cut does not change the interval's coverage.
+    """
+    least, largest = limits(metric, difference=difference)
+    if not least <= (low + high) / 2 <= largest:  # a component's own metric, no share
+        return low, high
+    return max(low, least), min(high, largest)
 
 
 def merit(metric: str, value: float) -> float:

@@ -3,7 +3,7 @@
 import html
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -23,6 +23,11 @@ MAYBE_MISSING |= {"undefined", "unlabeled", "unlabelled"}
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 _QUOTES = dict.fromkeys(map(ord, "\u2018\u2019\u201a\u2032"), "'")
 _QUOTES |= dict.fromkeys(map(ord, "\u201c\u201d\u201e\u00ab\u00bb\u2033"), '"')
+# Letters of a script, and the Latin letters that look like them.
+_LOOK_ALIKE = {
+    "CYRILLIC": ("АВЕКМНОРСТУХІЈЅаеорсухіјѕ", "ABEKMHOPCTYXIJSaeopcyxijs"),
+    "GREEK": ("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαινορ", "ABEZHIKMNOPTYXaivop"),
+}
 _NUMBER = re.compile(r"([+-]?\d+)(?:[.,]0*)?")
 _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 
@@ -65,12 +70,29 @@ def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
     return signs
 
 
+def in_one_script(text: str) -> str:
+    """Returns a text of equal length. In each word that mixes Latin with Cyrillic or Greek letters,
+    the letters of the rarer script are those of the other that look like them, if there are any."""
+
+    def of_word(word: re.Match[str]) -> str:
+        changed = word[0]
+        scripts = Counter(unicodedata.name(c, "").split(" ")[0] for c in changed)
+        for script, (own, latin) in _LOOK_ALIKE.items():
+            if scripts["LATIN"] and scripts[script]:
+                is_latin = scripts["LATIN"] >= scripts[script]
+                table = str.maketrans(own, latin) if is_latin else str.maketrans(latin, own)
+                changed = changed.translate(table)
+        return changed
+
+    return text if text.isascii() else re.sub(r"[^\W\d_]+", of_word, text)
+
+
 def folded_label(label: str) -> str:
     """Returns a key that is equal for labels that differ only in case, Latin accents, the form of
-    characters, marks around words, signs between words, or the spelling of a number. Truth values
-    are the numbers 0 and 1."""
+    characters, look-alike letters of another script, marks around words, signs between words, or
+    the spelling of a number. Truth values are the numbers 0 and 1."""
     shown = "".join(c for c in html.unescape(label) if unicodedata.category(c) != "Cf")
-    plain = unicodedata.normalize("NFKD", shown.translate(_QUOTES).casefold())
+    plain = unicodedata.normalize("NFKD", in_one_script(shown).translate(_QUOTES).casefold())
     text = unicodedata.normalize("NFC", re.sub("[\u0300-\u036f\ufe0e\ufe0f]", "", plain))
     text = re.sub(r"(?<=\w)[\s_\u2010-\u2015-]+(?=\w)", " ", text.strip("\"'` "))
     text = " ".join(re.sub(r"(?<=\w)[.:;!,]+$", "", text).split()) or label
@@ -108,10 +130,19 @@ def check_unclear(counts: Mapping[str, int], settings: Mapping[str, Any]) -> Non
         )
     if settings.get(LABEL_CASE, ASK) == ASK and (groups := alike(counts)):
         shown = "; ".join(
-            " and ".join(f"{label!r} ({counts[label]:,} rows)" for label in group)
+            " and ".join(
+                f"{label!r} ({counts[label]:,} rows{_odd_letter(label)})" for label in group
+            )
             for group in groups
         )
         raise ValueError(
             f"{LABEL_CASE}: labels that look alike: {shown}; `{LABEL_CASE}: fold` makes them one "
             f"class, `{LABEL_CASE}: keep` keeps them apart (--label-case of make new)"
         )
+
+
+def _odd_letter(label: str) -> str:
+    """Returns which letter of a label only looks like one of the label's script, for a message."""
+    pairs = zip(label, in_one_script(label), strict=True)
+    odd = [unicodedata.name(letter) for letter, usual in pairs if letter != usual]
+    return f" with {odd[0]}" if odd else ""

@@ -26,8 +26,8 @@ def _is_one(sign: Any, place: str) -> bool:
     Raises EmptyCellError for an empty cell and -1, and ValueError for other signs.
     """
     text = label_of(sign, place).lower()
-    if text in ("0", "1", "true", "false", "yes", "no"):
-        return text in ("1", "true", "yes")
+    if text in ("0", "1", "true", "false", "t", "f", "yes", "no", "y", "n"):
+        return text in ("1", "true", "t", "yes", "y")
     if text == "-1" or is_missing(text):
         raise EmptyCellError(f"{place} is {text}, which says nothing of the label")
     raise ValueError(f"{place} must be 0 or 1, not {short(sign)}")

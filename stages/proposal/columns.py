@@ -23,6 +23,7 @@ from stages.kinds._column import (
     words_of_name,
 )
 from stages.kinds._kind import KINDS, Kind
+from stages.kinds.regression import number_of
 from stages.proposal.flags import KINDS_OF_STUDIES, Flags, flag_of, roles_of
 from stages.proposal.joints import SEPARATORS, joint_of, parts_of, separator_of
 from stages.sources._columns import GROUP, NONE, TIME, TIME_FORMAT
@@ -274,6 +275,12 @@ def _refuse_amounts(some: Iterable[Column], columns: Columns, place: str) -> Non
 def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
     name, kinds, between = target.name, "", ""
     has_joint = not target.are_lists and joint_of(target.texts) is not None
+    if broken := [item for item in target.items if number_of(item) % 1 > 0]:
+        raise _unclear(
+            f"{place}: {name} has lists with decimals such as {broken[0]}, perhaps probabilities "
+            "of classes; write the likeliest class, or 0 and 1 for each of several labels",
+            columns,
+        )
     if target.are_lists or target.values.str.fullmatch(HOT).all():
         if {*target.lengths} == {0, 1}:
             kinds = "multi_label"  # or a class, which some rows lack
@@ -488,4 +495,9 @@ def _note(kind: str, names: Names, target: Column, columns: Columns, notes: list
         notes.append(
             f"{target.name} has {target.distinct} different whole numbers: taken as classes; as a "
             "scale: --task regression."
+        )
+    if kind == "regression" and target.distinct <= MOST_RATINGS:
+        notes.append(
+            f"{target.name} has {target.distinct} different numbers: taken as a scale; as classes: "
+            "--task classification."
         )

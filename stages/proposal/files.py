@@ -10,10 +10,12 @@ from pathlib import Path
 
 from stages.core.artifacts import Json
 from stages.core.text_files import is_comment, repeats_header, sep_line, text_lines
+from stages.kinds._column import LABELS, READ
 from stages.kinds._kind import SPLITS, Split, split_named
 from stages.kinds.regression import number_of
 from stages.proposal.exports import refuse_lines
 from stages.proposal.flags import Flags
+from stages.sources._columns import SPLIT_SEED
 from stages.sources._file import SourceFile
 from stages.sources._formats import DELIMITERS, FORMATS, Delimiter, format_of, read
 from stages.sources._source import SOURCES
@@ -45,6 +47,8 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
         settings: Json = {"name": "files", "path": path.as_posix()}
     if flags.format != "auto":
         settings["format"] = flags.format
+    if flags.split_seed:
+        settings[SPLIT_SEED] = flags.split_seed
     if settings.get("format") == PARALLEL:
         if not {"text", "target"} <= flags.columns.keys():
             names = ", ".join(sorted(file.name for file in path.iterdir())[:6])
@@ -242,6 +246,7 @@ def _why_no_header(header: list[str], rows: list[list[str]]) -> str:
     is_title = len(header) != 2 and len([*filter(None, header)]) == 1
     if is_title and any(row[1:] and all(row[:2]) for row in rows):
         return f"the first line has only {header[0]!r}, which may be a title above them (delete it)"
+    has_text = any(name.strip().lower() in READ for name in header)
     for place, name in enumerate(header):
         cells = {row[place].strip() for row in rows if place < len(row)} - {""}
         if len(name) > LONG_LETTERS or len(name.split()) > LONG_WORDS:
@@ -250,7 +255,8 @@ def _why_no_header(header: list[str], rows: list[list[str]]) -> str:
             return f"the first line does not name column {place + 1}"
         if name.strip() and not math.isnan(number_of(name)):
             return f"the first line has a number ({name!r})"
-        if name.strip() in cells:
+        is_label = has_text and name.strip().lower() in LABELS  # y, above y and n
+        if name.strip() in cells and not is_label:
             return f"{name!r} of the first line is also in a row below"
     return ""
 

@@ -52,6 +52,7 @@ class Flags:
     group: str | None = None  # the column whose equal values are drawn into one split
     time: str | None = None  # the column in whose order splits are drawn
     time_format: str | None = None  # of its cells
+    split_seed: int = 0  # another makes another draw of the splits
     first_choice: Literal["0", "1", "A"] | None = None
     splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files of the folder
     max_tokens: int | None = None

@@ -38,7 +38,7 @@ from stages.proposal.files import files_of, source_of
 from stages.proposal.flags import Flags, flag_of, roles_of
 from stages.proposal.public import about_published, fetch_candidate, fitting
 from stages.proposal.study import MOST_TAGS_PROBED, Study, architectures_of, entries, written
-from stages.sources._columns import EMPTY_CELLS, GROUP, NONE, TIME, draws_test
+from stages.sources._columns import EMPTY_CELLS, GROUP, NONE, SPLIT_SEED, TIME, draws_test
 from stages.sources._formats import format_of
 from stages.sources.files import PARALLEL
 
@@ -332,9 +332,9 @@ def _draws_anew(
     notes: list[str],
 ) -> bool:
     """Returns whether each fine-tuning seed should draw the splits: if rows are few, have no groups
-    and no given splits, and every draw can be used. Adds the reason to ``notes``."""
+    and no given seed or splits, and every draw can be used. Adds the reason to ``notes``."""
     rows, source = sum(examples.num.values()), examples.source
-    if rows >= FEW_ROWS or GROUP in source or not draws_test(source):
+    if rows >= FEW_ROWS or {GROUP, SPLIT_SEED} & source.keys() or not draws_test(source):
         return False
     numbers = {f"num_{split}": num[split] for split in SPLITS}
     numbers |= {"min_rows_per_class": flags.min_rows, "seed": 1}

@@ -1,29 +1,18 @@
 """Numbers, scores and intervals as files, tables, sentences and figures show them.
 
-A t interval ignores the ends of a metric's scale: from two seeds it may reach from -88 to 151
-points. The true value lies on the scale, so cutting the interval off at the ends of the scale does
-not change its coverage. An interval that still covers more than the share ``MOST`` of the scale
+An interval that covers more than the share ``MOST`` of a metric's scale, once it is ``cut`` there,
 says next to nothing, and sentences say so. Files of numbers have the ends as the t distribution
 gives them, except scores.csv.
 """
 
-import math
-
-from stages.evaluation.metrics import scale_of
+from stages.evaluation.metrics import Ends, cut, limits, scale_of
 from stages.evaluation.statistics import Interval
-from stages.kinds._metric import POINTS
 
 UNKNOWN = "unknown"
 DASH = "\N{EN DASH}"  # in a table, for a value that is unknown or does not exist
 MINUS = "\N{MINUS SIGN}"
-# The smallest and largest value of metrics that are not shares, before multiplication by ``factor``
-LIMITS = {
-    **dict.fromkeys(("matthews", "pearson", "spearman"), (-1.0, 1.0)),
-    **dict.fromkeys(("bits_per_byte", "word_perplexity"), (0.0, math.inf)),
-}
 MOST = 0.5  # share of a scale; a wider interval is called LITTLE
 LITTLE = "which says next to nothing"
-Ends = tuple[float, float]
 
 
 def formatted(value: float | None, form: str) -> str:
@@ -134,14 +123,6 @@ def ends(found: Interval, metric: str, *, difference: bool = False) -> Ends | No
     return cut(found.low, found.high, metric, difference=difference)
 
 
-def cut(low: float, high: float, metric: str, *, difference: bool = False) -> Ends:
-    """Returns the ends of an interval, cut off at the ends of the metric's scale."""
-    least, largest = _limits(metric, difference=difference)
-    if not least <= (low + high) / 2 <= largest:  # a component's own metric, no share
-        return low, high
-    return max(low, least), min(high, largest)
-
-
 def interval(found: Interval, metric: str) -> str:
     """The interval of a mean score: ``52.2 to 59.7``; "" if there is none."""
     if (sides := ends(found, metric)) is None:
@@ -179,11 +160,5 @@ def in_parentheses(text: str) -> str:
 
 
 def _little(low: float, high: float, metric: str, *, difference: bool) -> str:
-    least, largest = _limits(metric, difference=difference)
+    least, largest = limits(metric, difference=difference)
     return f", {LITTLE}" if high - low > MOST * (largest - least) else ""
-
-
-def _limits(metric: str, *, difference: bool) -> Ends:
-    shares = (0.0, 1.0) if scale_of(metric) == POINTS else (-math.inf, math.inf)
-    least, largest = LIMITS.get(metric, shares)
-    return (least - largest, largest - least) if difference else (least, largest)

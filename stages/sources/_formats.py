@@ -27,6 +27,7 @@ from stages.core.text_files import (
     sep_line,
     text_lines,
 )
+from stages.kinds._cells import short
 
 FORMATS = ("txt", "csv", "tsv", "jsonl", "json", "conll", "conllu", "parquet")
 Format = Literal[
@@ -309,12 +310,29 @@ def _plain(cell: Any) -> Any:
 # JSON ----------------------------------------------------------------------------------------
 
 
+def _without_repeats(pairs: list[tuple[str, Any]]) -> Json:
+    """Returns a JSON object. Raises KeyError for a key that it has twice, of which Python would
+    keep the last value."""
+    cells = dict(pairs)
+    if len(cells) < len(pairs):
+        keys = [key for key, _ in pairs]
+        key = next(key for key in keys if keys.count(key) > 1)
+        values = " and ".join(short(value) for name, value in pairs if name == key)
+        raise KeyError(f"the key {key!r} is there more than once, with {values}; keep one")
+    return cells
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_without_repeats)
+
+
 def _json_lines(lines: Lines) -> Iterator[Record]:
     for number, line in lines:
         if line.strip():
             place = f"line {number}"
             try:
-                cells = json.loads(line)
+                cells = _JSON.decode(line)
+            except KeyError as error:
+                raise Fault(place, error.args[0]) from None
             except json.JSONDecodeError as error:
                 whole = "; is it one JSON text? `format: json`" if line.strip() in "[{" else ""
                 advice = advice_on(line.replace("\\", ""))
@@ -328,7 +346,9 @@ def _json(lines: Lines) -> Iterator[Record]:
     SQuAD's form, which may also be a list of SQuAD's articles or contexts."""
     numbered = [*lines]
     try:
-        whole = json.loads("".join(line for _, line in numbered))
+        whole = _JSON.decode("".join(line for _, line in numbered))
+    except KeyError as error:
+        raise Fault("in an object", error.args[0]) from None
     except json.JSONDecodeError as error:
         has_lines = sum(bool(line.strip()) for _, line in numbered) > 1
         line = numbered[0][1].strip()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
 from stages.core.keys import CellKey, TrialKey
-from stages.evaluation.metrics import scale_of
+from stages.evaluation.metrics import cut, scale_of
 from stages.evaluation.records import read_texts
 from stages.tracking.records import Row, cell_of, grouped, trial_of
 
@@ -34,7 +34,8 @@ class Printed:
 
     def answers(self, cell: CellKey, trials: list[Row]) -> dict[str, float]:
         """Returns the score of a cell, its gain over the same model from scratch, and their
-        intervals; empty if the report has not seen exactly these ``trials`` of the cell."""
+        intervals, cut off at the ends of the metric's scale as on the page. Returns nothing if the
+        report has not seen exactly these ``trials`` of the cell."""
         printed = self._of(cell)
         seen, own = _values(self.trials.get(cell, [])), _values(trials)
         is_current = seen.keys() == own.keys() and all(
@@ -42,14 +43,17 @@ class Printed:
         )
         if not printed or not is_current:
             return {}
-        answers = {"score": printed["mean"]}
-        answers |= {f"score_{end}": printed[end] for end in ("low", "high") if end in printed}
+        answers, metric = {"score": printed["mean"]}, trials[0]["metric"]
+        if "low" in printed:
+            low, high = cut(printed["low"], printed["high"], metric)
+            answers |= {"score_low": low, "score_high": high}
         for contrast in self.gains.get(cell, [])[:1]:
-            lower_is_better = scale_of(trials[0]["metric"]).lower_is_better
-            sign, low, high = (-1, "high", "low") if lower_is_better else (1, "low", "high")
-            for end, column in (("", "effect"), ("_low", low), ("_high", high)):
-                if contrast[column]:
-                    answers[f"gain_over_scratch{end}"] = sign * float(contrast[column])
+            sign = -1 if scale_of(metric).lower_is_better else 1
+            answers["gain_over_scratch"] = sign * float(contrast["effect"])
+            if contrast["low"]:
+                ends = cut(float(contrast["low"]), float(contrast["high"]), metric, difference=True)
+                low, high = sorted(sign * end for end in ends)
+                answers |= {"gain_over_scratch_low": low, "gain_over_scratch_high": high}
         return answers
 
     def seeds(self, cell: CellKey) -> str:

@@ -46,11 +46,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subproces
     about |= {"settings": {"seed": 1}, "fingerprint": "a"}
     (run / "run.json").write_text(json.dumps(about))
     (run / "metrics.json").write_text("{}")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-
-    command = [*UI, "--port", str(port)]
+    port = free_port()
+    command = [*UI, "--port", port]
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -86,14 +83,25 @@ def test_ui_shows_the_runs_in_a_browser(
     assert "Views:" in cells  # the line with a link to each view
 
 
-def test_ui_refuses_a_port_in_use(server: tuple[subprocess.Popen, str]) -> None:
-    process, address = server
-    port = address.split("/")[2].partition(":")[2]
-    folder = Path(f"/proc/{process.pid}/cwd").resolve()
-    done = subprocess.run(
-        [*UI, "--port", port], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True
-    )
+def test_ui_refuses_a_port_in_use(folder: Path) -> None:
+    (folder / "mlflow.db").touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = [*UI, "--port", str(taken.getsockname()[1])]
+        done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("error: --port: ")
+
+
+def test_ui_says_that_its_server_has_ended(folder: Path) -> None:
+    (folder / "mlflow.db").touch()
+    broken = ENVIRONMENT | {"UVICORN_LIFESPAN": "none"}  # no value of uvicorn's --lifespan
+    done = subprocess.run(
+        [*UI, "--port", free_port()], cwd=folder, env=broken, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "--lifespan" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(
+        "error: the server of MLflow has ended by itself"
+    )
 
 
 def test_ui_ends_its_server_at_sigterm(server: tuple[subprocess.Popen, str]) -> None:
@@ -119,7 +127,7 @@ import sys
 from stages.commands import ui
 ui.STOP_S = 0.5
 ui.end_by_signals(ui.exit_of)
-raise SystemExit(ui.serve([sys.executable, "-c", sys.argv[1]]))
+ui.serve([sys.executable, "-c", sys.argv[1]])
 """
 
 
@@ -144,6 +152,12 @@ def test_ui_ends_at_a_signal_before_it_serves(folder: Path) -> None:
     slow += "from stages.commands import ui; ui.recorded = lambda params: [1]; ui.main()"
     done = subprocess.run([sys.executable, "-c", slow], cwd=folder, env=ENVIRONMENT)
     assert done.returncode == 128 + signal.SIGTERM
+
+
+def free_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
 
 
 def is_running(pid: int) -> bool:

@@ -25,9 +25,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stages.evaluation.metrics import scale_of
+from stages.evaluation.metrics import cut, scale_of
 from stages.findings.verdicts import Verdict
-from stages.reporting.formats import cut
 from stages.reporting.words.names import ABOUT_CHECKPOINTS, OF_CHECKPOINTS
 from tests.docs.pages import FENCE, ROOT
 from tests.docs.tables import Value, is_written, numbers

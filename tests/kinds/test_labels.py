@@ -4,7 +4,7 @@ import pytest
 
 from stages.kinds._cells import EmptyCellError, structure_of
 from stages.kinds._kind import KINDS
-from stages.kinds._labels import alike, check_unclear, label_of, signs_of_none
+from stages.kinds._labels import alike, check_unclear, label_of, read_label, signs_of_none
 from stages.kinds.classification import LabelledText
 from stages.kinds.multi_label import TextWithLabels
 from stages.kinds.regression import RatedText, decimal_of
@@ -48,6 +48,18 @@ def test_alike_groups_labels_by_case_form_and_truth() -> None:
     assert alike(["ｇood", "good", "no", "ＮＯ"]) == [["ｇood", "good"], ["no", "ＮＯ"]]
     assert alike(["True", "1", "0"]) == [["True", "1"]]
     assert alike(["True", "False", "NA", "EU"]) == []
+
+
+def test_alike_groups_labels_by_letters_that_look_alike() -> None:
+    """A Cyrillic `а` in a Latin word, a Latin `c` in a Russian one, a Greek `Α`."""
+    latin, russian = ["spam", "sp\u0430m"], ["спам", "cпам"]
+    assert alike([*latin, *russian, "ΑI", "AI"]) == [latin, russian, ["ΑI", "AI"]]
+    assert alike(["mm", "μm", "IT-отдел", "отдел", "Δt", "оса", "oca"]) == []
+    with pytest.raises(
+        ValueError, match=r"'spam' \(9 rows\) and 'sp\u0430m' \(1 rows with CYRILLIC SM"
+    ):
+        check_unclear({"spam": 9, "sp\u0430m": 1}, {})
+    assert read_label("sp\u0430m", "line 1: label", "ask", "fold") == "spam"
 
 
 def test_check_unclear_is_content_with_a_setting() -> None:

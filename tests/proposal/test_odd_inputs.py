@@ -674,6 +674,36 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         ),
         Read("multi_label", {"labels": ["joy", "fear", "odd"]}, labels={"joy", "fear", "odd"}),
     ),
+    "columns of Y and N": (
+        "a.csv",
+        lambda: csv_of(
+            text=text,
+            joy=lambda i: "NY"[i % 2],
+            fear=lambda i: "ny"[i % 3 == 0],
+            odd=lambda i: "FT"[i % 5 == 0],
+        ),
+        Read("multi_label", {"labels": ["joy", "fear", "odd"]}, labels={"joy", "fear", "odd"}),
+    ),
+    "a column y of y and n": (
+        "a.csv",
+        lambda: csv_of(review=text, y=lambda i: "ny"[i % 2]),
+        Read("classification", {"label": "y"}, labels={"y", "n"}),
+    ),
+    "T and F": (
+        "a.csv",
+        lambda: csv_of(review=text, fine=lambda i: "FT"[i % 2]),
+        Read("classification", {"label": "fine"}, labels={"T", "F"}),
+    ),
+    "probabilities of classes": (
+        "a.jsonl",
+        lambda: jsonl_of(text=text, label=lambda i: [i % 4 / 4, 1 - i % 4 / 4]),
+        Refused(["lists with decimals such as 0.25", "the likeliest class"]),
+    ),
+    "numbers of sections": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: ("1.1", "1.10", "2.3")[i % 3]),
+        Read("regression", says="as classes: --task classification"),
+    ),
     "two columns of 0 and 1": (
         "a.csv",
         lambda: csv_of(text=text, joy=lambda i: i % 2, fear=lambda i: int(i % 3 == 0)),
@@ -753,6 +783,13 @@ ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
         "a.csv",
         lambda: csv_of(text=text, label=variants),
         Refused(["'GOOD' (10 rows) and 'good' (20 rows)", "label_case: fold"]),
+    ),
+    "letters of two scripts": (
+        "a.csv",
+        lambda: csv_of(
+            text=text, label=lambda i: "s\u0440am" if i % 20 == 1 else ("spam", "no")[i % 2]
+        ),
+        Refused(["--label-case", "with CYRILLIC SMALL LETTER ER"]),
     ),
     "case, folded": (
         "a.csv",

@@ -70,6 +70,20 @@ def test_propose_draws_splits_by_a_group() -> None:
         proposed("reviews.csv", group="author")
 
 
+def test_propose_draws_splits_by_a_seed() -> None:
+    put("reviews.csv", classified())
+    params = study_of(proposed("reviews.csv", split_seed=3))
+    assert params.tasks["reviews"].source["split_seed"] == 3
+    assert params.tasks["reviews"].split_seeds is None  # as 60 rows have otherwise
+    prepare(params, "reviews")
+    assert not list(find_faults(params))
+    put("folder/train.csv", classified())
+    put("folder/dev.csv", classified().replace("year", "age"))
+    put("folder/test.csv", classified().replace("year", "day"))
+    with pytest.raises(ValueError, match="split_seed: train, validation and test are given"):
+        proposed("folder", split_seed=3)
+
+
 def test_propose_draws_splits_by_time_and_says_that_it_could() -> None:
     days = [f"{i % 28 + 1:02}/03/20{i // 2 % 20 + 1:02}" for i in range(NUM)]
     rows = [(*row, day) for row, day in zip(texts(), days, strict=True)]

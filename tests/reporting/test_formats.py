@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from stages.evaluation.metrics import LIMITS, cut
 from stages.evaluation.statistics import Interval, difference
 from stages.evaluation.variance import Sample
 from stages.kinds._kind import KINDS
 from stages.kinds._metric import POINTS, Metric
 from stages.reporting.formats import (
     DASH,
-    LIMITS,
     LITTLE,
     MINUS,
     compact,
-    cut,
     difference_with_interval,
     ends,
     energy,

@@ -531,6 +531,16 @@ def test_splits_keep_questions_about_a_context_and_pairs_of_a_premise_together(k
         ("a.csv.gz", b"", "a.csv.gz line 1: the file is empty"),
         ("a.jsonl", '{"text": "x"}\n', "a.jsonl line 1: no column 'label'; there are: text"),
         ("a.jsonl", '\n{"text": \n', "a.jsonl line 2: not JSON: "),
+        (
+            "a.jsonl",
+            '\n{"label": 1, "label": 0}',
+            "a.jsonl line 2: the key 'label' is there more tha",
+        ),
+        (
+            "a.json",
+            '[{"a": {"b": "x", "b": "y"}}]',
+            "object: the key 'b' is there more than once, with",
+        ),
         ("a.jsonl", '{"text": ["x"], "label": 1}', "line 1: text must be a text, not ['x']"),
         ("a.jsonl", '{"text": "x", "label": NaN}', "a.jsonl line 1: label is empty"),
         ("a.jsonl", '{"text": "x", "label": null}', "a.jsonl line 1: label is empty"),

@@ -54,6 +54,17 @@ def test_answers_have_gains_above_0_where_a_lower_score_is_better() -> None:
 
 
 @pytest.mark.usefixtures("report")
+def test_answers_have_no_interval_beyond_the_scale() -> None:
+    scores = Path("reports/metrics.json")
+    scores.write_text(scores.read_text().replace("0.4", "-0.3").replace("0.6", "1.3"))
+    gains = Path("reports/contrasts.csv")
+    gains.write_text(gains.read_text().replace("0.1", "-1.2").replace("0.4", "1.6"))
+    answers = Printed.read().answers(CELL, trials(1, 2))
+    assert (answers["score_low"], answers["score_high"]) == (0, 1)
+    assert (answers["gain_over_scratch_low"], answers["gain_over_scratch_high"]) == (-1, 1)
+
+
+@pytest.mark.usefixtures("report")
 def test_answers_are_empty_for_other_trials_than_the_report_has_seen() -> None:
     printed = Printed.read()
     assert printed.answers(CELL, trials(1)) == {}  # one of them is trained anew

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from stages.evaluation.metrics import scale_of
+from stages.evaluation.metrics import cut, scale_of
 from stages.findings.labels_needed import Crossing, LabelsNeeded, Reach
-from stages.reporting.formats import DASH, cut, in_parentheses, percent, with_unit
+from stages.reporting.formats import DASH, in_parentheses, percent, with_unit
 from stages.reporting.words.appendix import Appendix
 from stages.reporting.words.names import best_baseline
 
