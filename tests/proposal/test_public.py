@@ -9,8 +9,8 @@ import pytest
 from stages.checking.faults import find_faults
 from stages.core.params import PackagedCheckpoint, Run
 from stages.core.study_file import load
-from stages.proposal.candidates import ALL_MINILM, Candidate
 from stages.proposal.propose import Proposal
+from stages.proposal.public import ALL_MINILM, Candidate
 from stages.proposal.study import PUBLISHED_LR
 from tests.labelled_files import classified, proposed
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
