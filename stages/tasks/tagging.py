@@ -1,7 +1,7 @@
 """Tagging: a label for each word of a sentence."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +14,6 @@ from stages.models._backbone import Backbone
 from stages.models._heads import LinearHead, ModelWithHead, at_least_float32
 from stages.tasks._task import Example, Task, balanced, cross_entropy, label_weights
 from stages.text.batch import IGNORE_INDEX, Batch, pad
-from stages.text.tokenizer import TaskTokenizer
 
 
 class Tagging(Task):
@@ -37,16 +36,13 @@ class Tagging(Task):
 
     def __init__(
         self,
-        labels: list[str],
-        tokenizer: TaskTokenizer,
-        max_tokens: int,
-        *,
+        *from_code: Any,
         label_subwords: Literal["auto", "first", "last", "all"] = "auto",
         dropout: float = 0.1,
         metric: Literal["entity_f1", "word_accuracy"] = "entity_f1",
         class_weights: Literal["none", "balanced"] = "none",
     ) -> None:
-        super().__init__(labels, tokenizer, max_tokens)
+        super().__init__(*from_code)
         self.label_subwords = label_subwords
         self.dropout, self.class_weights = dropout, class_weights
 
