@@ -296,7 +296,7 @@ def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
             return "regression"
         kinds = "regression" if target.distinct > MOST_RATINGS or target.decimal == "comma" else ""
     elif (joint := joint_of(target.texts)) is not None:
-        kinds, sign = "multi_label", separator_of(target.texts, joint)
+        kinds, sign = "multi_label", separator_of(target.texts, joint) or joint
         example = max(target.texts, key=lambda value: len(parts_of(value, sign)))
         between = f" separated by {sign!r}, such as {example!r}"
     else:

@@ -80,15 +80,15 @@ def refused(*words: str, **flags: Any) -> Refused:
     return Refused(words, flags)
 
 
-def csv(expected: Read | Refused, sign: str = ",", **columns: Make) -> Odd:
+def csv(expected: Read | Refused, sign: str = ",", **columns: Any) -> Odd:
     return Odd("a.csv", csv_of(sign, **columns), expected)
 
 
-def tsv(expected: Read | Refused, **columns: Make) -> Odd:
+def tsv(expected: Read | Refused, **columns: Any) -> Odd:
     return Odd("a.tsv", csv_of("\t", **columns), expected)
 
 
-def jsonl(expected: Read | Refused, **columns: Make) -> Odd:
+def jsonl(expected: Read | Refused, **columns: Any) -> Odd:
     return Odd("a.jsonl", jsonl_of(**columns), expected)
 
 
@@ -96,16 +96,16 @@ def conll(expected: Read | Refused, tags: str, sign: str = " ", more: str = "") 
     return Odd("a.conll", conll_of(tags, sign, more), expected)
 
 
-def beside_texts(expected: Read | Refused, sign: str = ",", **columns: Make) -> Odd:
+def beside_texts(expected: Read | Refused, sign: str = ",", **columns: Any) -> Odd:
     """A csv file with these columns beside the texts."""
     return csv(expected, sign, text=text, **columns)
 
 
-def labelled(expected: Read | Refused, label: Make, **columns: Make) -> Odd:
+def labelled(expected: Read | Refused, label: Make, **columns: Any) -> Odd:
     return beside_texts(expected, label=label, **columns)
 
 
-def asked(expected: Read | Refused, **columns: Make) -> Odd:
+def asked(expected: Read | Refused, **columns: Any) -> Odd:
     return csv(expected, context=context, question=lambda i: f"What is the number {i}?", **columns)
 
 
@@ -115,7 +115,7 @@ def cell(make: Make, i: int) -> object:
     return make(i)
 
 
-def csv_of(sign: str = ",", **columns: Make) -> str:
+def csv_of(sign: str = ",", **columns: Any) -> str:
     rows = [[_quoted(cell(make, i), sign) for make in columns.values()] for i in range(NUM)]
     return table([[*columns], *rows], sign)
 
@@ -125,7 +125,7 @@ def _quoted(cell: object, sign: str) -> str:
     return '"' + text.replace('"', '""') + '"' if {sign, *'"\n\t'} & {*text} else text
 
 
-def jsonl_of(**columns: Make) -> str:
+def jsonl_of(**columns: Any) -> str:
     return objects([{name: cell(make, i) for name, make in columns.items()} for i in range(NUM)])
 
 
@@ -167,6 +167,7 @@ BIO = "B-PER B-LOC I-LOC O O B-LOC"
 SPAN_TAGS = ("O", "B-PER", "B-LOC", "I-LOC")
 SPANS = spans(*SPAN_TAGS)
 SEVERAL: Json = {"task": "multi_label"}
+COMMA: Json = {"decimal": "comma"}
 ONE_LABEL: Json = {"task": "classification"}
 QUESTION = {"text": "film", "answer_start": 0}
 
@@ -639,7 +640,7 @@ ODD = {
     ),
     **{
         f"the number {spelt(1)}": scores_of(
-            read("regression", **({"decimal": "comma"} if "," in spelt(1)[-3:] else {})), spelt
+            read("regression", **(COMMA if "," in spelt(1)[-3:] else {})), spelt
         )
         for spelt in (
             lambda i: f"{i + 1} 234,5",
