@@ -109,6 +109,15 @@ def asked(expected: Read | Refused, **columns: Any) -> Odd:
     return csv(expected, context=context, question=lambda i: f"What is the number {i}?", **columns)
 
 
+def listed(expected: Read | Refused, make: Callable[[int], object]) -> Odd:
+    return Odd("a.json", json.dumps([make(i) for i in range(NUM)]), expected)
+
+
+def mostly(usual: Make, rare: object) -> Make:
+    """Another cell in each tenth row, from the first on."""
+    return lambda i: cell(usual, i) if i % 10 else rare
+
+
 def cell(make: Make, i: int) -> object:
     if isinstance(make, str | tuple):
         return make if isinstance(make, str) else make[i % len(make)]
@@ -444,9 +453,13 @@ ODD = {
     ),
     **{
         f"lists as {shown(MOODS[0])}": beside_texts(
-            sets("joy", "fear", "anger"), labels=tuple(map(shown, MOODS))
+            sets("joy", "fear", "anger", labels="moods"), moods=tuple(map(shown, MOODS))
         )
         for shown in (
+            str,
+            json.dumps,
+            lambda moods: f"[{', '.join(moods)}]",
+            lambda moods: str(tuple(moods)),
             lambda moods: f"frozenset({{{str(moods)[1:-1]}}})" if moods else "frozenset()",
             lambda moods: f"{{{str(moods)[1:-1]}}}" if moods else "set()",
             lambda moods: f"Index({moods}, dtype='object')",
@@ -496,17 +509,9 @@ ODD = {
         text=lambda i: text(i).split(),
         label=side,
     ),
-    "list as text": beside_texts(sets("joy", "fear", "anger"), labels=MOODS),
-    "json list as text": beside_texts(
-        sets("joy", "fear", "anger", labels="moods"), moods=tuple(map(json.dumps, MOODS))
-    ),
-    "list without marks": beside_texts(
-        sets("joy", "fear", "anger", labels="moods"), moods=lambda i: f"[{', '.join(MOODS[i % 5])}]"
-    ),
     "numpy list": beside_texts(
         sets("0", "1", labels="moods"), moods=lambda i: f"[{' '.join(map(str, range(i % 3)))}]"
     ),
-    "tuples": beside_texts(sets("joy", "fear", "anger"), moods=tuple(map(tuple, MOODS))),
     "sets": beside_texts(
         sets("joy", "fear", "anger"), moods=lambda i: "{'joy', 'fear'}" if i % 2 else "{'anger'}"
     ),
@@ -554,30 +559,26 @@ ODD = {
     ),
     "-1 of hidden labels": labelled(
         classes("0", "1", "2", num=54, says="'-1' (6 rows)", no_label=["-1"]),
-        lambda i: -1 if i % 10 == 0 else i % 3,
+        mostly((0, 1, 2), -1),
     ),
-    "-1 beside 0 and 1": labelled(
-        refused("--no-label", "'-1' (6 rows)"), lambda i: -1 if i % 10 == 0 else i % 2
-    ),
-    "-1 as a class": labelled(
-        classes("-1", "0", "1", flags={"no_label": []}), lambda i: -1 if i % 10 == 0 else i % 2
-    ),
+    "-1 beside 0 and 1": labelled(refused("--no-label", "'-1' (6 rows)"), mostly((0, 1), -1)),
+    "-1 as a class": labelled(classes("-1", "0", "1", flags={"no_label": []}), mostly((0, 1), -1)),
     "-1 and 1": labelled(classes("-1", "1"), lambda i: 2 * (i % 2) - 1),
-    "nan": labelled(
-        classes("good", "bad", num=54, no_label=["nan"]), lambda i: side(i) if i % 10 else "nan"
-    ),
     r"\N": tsv(
         classes("good", "bad", num=54, no_label=[r"\N"]),
         text=text,
-        label=lambda i: side(i) if i % 10 else r"\N",
+        label=mostly(side, r"\N"),
     ),
-    "null": labelled(
-        classes("good", "bad", num=54, no_label=["NULL"]), lambda i: side(i) if i % 10 else "NULL"
-    ),
-    "a dash": labelled(refused("--no-label", "'-' (6 rows)"), lambda i: side(i) if i % 10 else "-"),
+    **{
+        f"{sign} for no label": labelled(
+            classes("good", "bad", num=54, no_label=[sign]), mostly(side, sign)
+        )
+        for sign in ("nan", "NULL")
+    },
+    "a dash": labelled(refused("--no-label", "'-' (6 rows)"), mostly(side, "-")),
     "a dash that is none": labelled(
         classes("good", "bad", num=54, flags={"no_label": ["-"]}),
-        lambda i: side(i) if i % 10 else "-",
+        mostly(side, "-"),
     ),
     "NA is a class": labelled(classes("NA", "EU"), ("NA", "EU")),
     "1 and 1.0": jsonl(classes("0", "1"), text=text, label=(1, "1", 1.0, 0)),
@@ -865,10 +866,9 @@ ODD = {
         text=lambda i: text(i) + "\ud83d" * (i == 4),
         label=side,
     ),
-    "half a pair in a list": Odd(
-        "a.json",
-        json.dumps([{"text": text(i) + "\udc00" * (i == 4), "label": side(i)} for i in range(NUM)]),
+    "half a pair in a list": listed(
         refused("a.json object 5", "surrogate"),
+        lambda i: {"text": text(i) + "\udc00" * (i == 4), "label": side(i)},
     ),
     "half a pair in bytes": Odd(
         "a.csv",
@@ -1008,23 +1008,16 @@ ODD = {
         relations=lambda i: [],
         entities=lambda i: [{"id": i, "label": "PER", "start_offset": 0, "end_offset": 4}],
     ),
-    "label studio": Odd(
-        "a.json",
-        json.dumps(
-            [
-                {"id": i, "data": {"text": text(i)}, "annotations": [{"result": []}]}
-                for i in range(NUM)
-            ]
-        ),
-        refused("Label Studio", "JSON-MIN"),
-    ),
     **{
-        f"{key} of label studio": Odd(
-            "a.json",
-            json.dumps([{"id": i, "data": {"text": text(i)}, key: []} for i in range(NUM)]),
+        f"{key} of label studio": listed(
             refused("Label Studio", "JSON-MIN"),
+            lambda i, key=key, value=value: {"id": i, "data": {"text": text(i)}, key: value},
         )
-        for key in ("completions", "predictions")
+        for key, value in (
+            ("annotations", [{"result": []}]),
+            ("completions", []),
+            ("predictions", []),
+        )
     },
     "no label at all": jsonl(
         refused("no row of train has a label", columns={"labels": "topics"}),
@@ -1046,32 +1039,18 @@ ODD = {
         _input_hash=int,
         _task_hash=int,
     ),
-    "spacy": Odd(
-        "a.json",
-        json.dumps([[text(i), {"entities": [[0, 4, "PER"]]}] for i in range(NUM)]),
-        refused("spaCy", "conll"),
+    "spacy": listed(refused("spaCy", "conll"), lambda i: [text(i), {"entities": [[0, 4, "PER"]]}]),
+    "spacy's documents": listed(
+        refused("spaCy"), lambda i: {"id": i, "paragraphs": [{"raw": text(i), "sentences": []}]}
     ),
-    "spacy's documents": Odd(
-        "a.json",
-        json.dumps(
-            [{"id": i, "paragraphs": [{"raw": text(i), "sentences": []}]} for i in range(NUM)]
-        ),
-        refused("spaCy"),
-    ),
-    "argilla": Odd(
-        "a.json",
-        json.dumps(
-            [
-                {
-                    "id": str(i),
-                    "fields": {"text": text(i)},
-                    "responses": {"label": [{"value": side(i)}]},
-                    "suggestions": {},
-                }
-                for i in range(NUM)
-            ]
-        ),
+    "argilla": listed(
         refused("Argilla", "to_list"),
+        lambda i: {
+            "id": str(i),
+            "fields": {"text": text(i)},
+            "responses": {"label": [{"value": side(i)}]},
+            "suggestions": {},
+        },
     ),
     "decimals in parquet": Odd(
         "a.parquet",
