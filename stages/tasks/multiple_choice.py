@@ -38,7 +38,7 @@ class MultipleChoice(PooledTask):
         pooling: Literal["auto", "mean", "first", "last"] = "auto",
         dropout: float = 0.1,
     ) -> None:
-        super().__init__(*from_code, Reading(pooling=pooling, dropout=dropout))
+        super().__init__(*from_code, reading=Reading(pooling=pooling, dropout=dropout))
 
     def head(self, backbone: Backbone) -> PooledHead:
         pooling = super().head(backbone).pooling

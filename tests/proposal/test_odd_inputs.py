@@ -212,7 +212,7 @@ def questions(answer: str, start: str) -> Odd:
         answer: lambda i: [year] if is_list else year,
         start: lambda i: [contexts[i].index(year)] if is_list else contexts[i].index(year),
     }
-    return csv(read("span_qa", answers=[answer, start]), **columns)
+    return csv(read("span_qa", answers=[answer, start]), ",", **columns)
 
 
 def joined_labels(expected: Read | Refused, sign: str) -> Odd:
@@ -273,7 +273,7 @@ ODD = {
     ),
     **{
         f"{name} of ids is no text": csv(
-            classes(text="title"), **{name: make}, title=short_text, label=side
+            classes(text="title"), ",", **{name: make}, title=short_text, label=side
         )
         for name, make in {
             "key": lambda i: UUID(digest(i, 32)),
