@@ -24,9 +24,8 @@ import pytest
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_jsonl
-from stages.core.study_file import load
 from stages.kinds._kind import SPLITS, of_draw
-from tests.labelled_files import objects, prepare, proposed, table, texts
+from tests.labelled_files import objects, prepare, proposed, study_of, table, texts
 
 NUM = 60
 TEXTS = [text for text, _ in texts(NUM)]
@@ -1076,12 +1075,6 @@ CONVERTED = {
 }
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("requirements.lock").write_text("")
-
-
 def put(name: str) -> tuple[str, Read | Refused]:
     path, content, expected = ODD[name]
     Path(path).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -1099,8 +1092,7 @@ def test_propose_and_prepare_task_read_odd_inputs_alike(name: str) -> None:
     assert expected.settings.items() <= proposal.study.source.items()
     assert expected.says in " ".join(proposal.notes)
     assert len(proposal.rows) == 3 and all(": " in row for row in proposal.rows)
-    Path("params.yaml").write_text(proposal.text)
-    prepare(load(Path("params.yaml")), "a")
+    prepare(study_of(proposal), "a")
     rows = [read_jsonl(paths.examples("a") / f"{split}.jsonl") for split in SPLITS]
     seed = proposal.study.design.finetuning_seeds[0]
     assert sum(len(of_draw(part, seed)) for part in rows) == expected.num
@@ -1132,8 +1124,7 @@ def test_propose_refuses_lines_with_a_command_that_makes_them_readable(name: str
     names = ["label", "text"] if command[1] == "NEW.tsv" else None
     proposal = proposed(command[1], names=names)
     assert proposal.study.kind == expected.kind
-    Path("params.yaml").write_text(proposal.text)
-    prepare(load(Path("params.yaml")), "new")
+    prepare(study_of(proposal), "new")
     record = json.loads((paths.examples("new") / "task.json").read_text())
     labels = {label.removeprefix("__label__") for label in record["labels"]}
     assert labels == expected.labels
