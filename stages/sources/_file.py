@@ -137,21 +137,18 @@ class SourceFile:
     def _rows(self, parsed: Iterable[Record], kind: Kind) -> Iterator[tuple[Record, Json]]:
         """Yields records with their rows, without rows that the settings leave out."""
         for record in parsed:
-            row = self._row(record, kind)
+            try:
+                row = self.columns.row(record.cells, kind, f"{self.path} {record.place}")
+            except MissingColumnError as error:
+                if self.split != "train":
+                    hint = "leave out a file without labels, and its split is drawn from train"
+                elif self.format in ("csv", "tsv") and self.names is None:
+                    hint = "if its first line names none, give their names: `columns: [...]`"
+                else:
+                    raise
+                raise ValueError(f"{error}; {hint}") from None
             if row is not None:
                 yield record, row
-
-    def _row(self, record: Record, kind: Kind) -> Json | None:
-        try:
-            return self.columns.row(record.cells, kind, f"{self.path} {record.place}")
-        except MissingColumnError as error:
-            if self.split != "train":
-                hint = "leave out a file without labels, and its split is drawn from train"
-            elif self.format in ("csv", "tsv") and self.names is None:
-                hint = "if its first line names none, give their names: `columns: [...]`"
-            else:
-                raise
-            raise ValueError(f"{error}; {hint}") from None
 
     def _group_of(self, record: Record) -> str | None:
         return self.columns.group_of(record.cells, f"{self.path} {record.place}")

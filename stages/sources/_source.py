@@ -5,7 +5,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple
 
 from stages.core.artifacts import Json
 from stages.core.components import Components, Settings
@@ -106,15 +106,10 @@ class Source(ABC):
         """Returns the version of everything that was read, if there are versions."""
         return {}
 
-
-@runtime_checkable
-class Slow(Protocol):
-    """A source that takes long to read for the first time; results are stored."""
-
     def reading_s(self, read: set[str]) -> float:
-        """Returns the approximate seconds to read what is neither stored nor in ``read``, and adds
-        it to ``read``."""
-        ...
+        """Returns the approximate seconds to read for the first time what is neither stored nor in
+        ``read``, and adds it to ``read``. Most sources store nothing."""
+        return 0.0
 
 
 def check_split(item: Document | Labelled) -> None:

@@ -37,8 +37,10 @@ def encode_stored(
 ) -> Extent:
     """Encodes stored documents in ``document_order`` and writes them to ``folder``.
 
-    The files equal those that ``EncodedCorpus.save`` writes after ``encode``, but neither the text
-    nor the tokens are held in memory.
+    The files hold what ``encode`` returns, up to ``max_tokens`` in all: the document that reaches
+    ``max_tokens`` is cut there. Neither the text nor the tokens are held in memory. Without
+    ``running`` the sentences of a document are no running text, and each sentence is encoded as if
+    it were alone.
 
     Raises ValueError for a document without a sentence.
     """
