@@ -69,8 +69,7 @@ class Examples:
     def fitting_tokens(self) -> int:
         """Returns the smallest of LENGTHS that cuts at most MOST_CUT of the texts, else the
         largest."""
-        fitting = [n for n in LENGTHS if self.share_cut(n) <= MOST_CUT]
-        return fitting[0] if fitting else LENGTHS[-1]
+        return next((n for n in LENGTHS if self.share_cut(n) <= MOST_CUT), LENGTHS[-1])
 
 
 def _most(scripts: Counter[str]) -> str:

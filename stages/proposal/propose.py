@@ -145,10 +145,13 @@ def propose(
         more = ceil(pace.seconds(needed) / 60)
         notes.append(f"No model is pretrained here for want of time: `--minutes {more}` does.")
     study, takes = replace(study, design=design), pace.seconds(design)
-    written_study = written(study, _comments(data, notes, takes))
+    question = f"Which model should be fine-tuned on {data.name}? It takes about {minutes(takes)}."
+    comments = [question, "", "What the data were taken for:", *(f"- {note}" for note in notes)]
     rows = (example.row.items() for example in examples.by_split["train"][:SHOWN_ROWS])
     first = ["; ".join(f"{column}: {short(value)}" for column, value in row) for row in rows]
-    return Proposal(text=written_study, study=study, notes=notes, rows=first, seconds=takes)
+    return Proposal(
+        text=written(study, comments), study=study, notes=notes, rows=first, seconds=takes
+    )
 
 
 def _fetched(candidate: Candidate, flags: Flags, notes: list[str]) -> bool:
@@ -364,11 +367,6 @@ def _name_of(data: Path) -> str:
     stem = name.removesuffix(f".{format_of(data)}") if data.is_file() else name
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_")
     return name if re.fullmatch(NAME, name) else f"task_{name}".strip("_")
-
-
-def _comments(data: Path, notes: list[str], seconds: float) -> list[str]:
-    said = [f"Which model should be fine-tuned on {data.name}? It takes about {minutes(seconds)}."]
-    return [*said, "", "What the data were taken for:", *(f"- {line}" for line in notes)]
 
 
 def minutes(seconds: float) -> str:

@@ -60,12 +60,9 @@ class Tagging(Task):
 
     def states_read(self, backbone: Backbone) -> str:
         trained = ", trained on all" if self.label_subwords == "all" else ""
-        unread = ", the rest of which is not read" if self._misses_the_word else ""
+        misses_the_rest = self.is_causal and self._subword == "first"
+        unread = ", the rest of which is not read" if misses_the_rest else ""
         return f"{self._subword} subword of a word{unread}{trained}"
-
-    @property
-    def _misses_the_word(self) -> bool:
-        return self.is_causal and self._subword == "first"
 
     def head(self, backbone: Backbone) -> LinearHead:
         return LinearHead(backbone.d_model, len(self.labels), dropout=self.dropout)
