@@ -24,8 +24,8 @@ from stages.sources._source import (
     Document,
     Labelled,
     Part,
-    document_split,
     drawn_from_train,
+    folded_pieces,
     sentences_of,
 )
 from stages.sources._times import Cuts, Time
@@ -128,8 +128,7 @@ class SourceFile:
             elif self.unit == "file":
                 split = self._drawn_from_train(record, self.name)
             elif kind is TEXT:
-                seed = self.columns.split_seed
-                split = document_split(self.split_of(record), text, self.given, seed)
+                split = self._drawn_from_train(record, folded_pieces(text))
             else:
                 split = self._drawn_from_train(record, kind.split_key(row))
             yield Document(f"{self.name}:{record.key}", split, sentences_of(text))
@@ -162,7 +161,7 @@ class SourceFile:
         assert self.cuts is not None
         return self.cuts.split_of(time.value)
 
-    def _drawn_from_train(self, record: Record, key: str) -> Split:
+    def _drawn_from_train(self, record: Record, key: str | Iterable[str]) -> Split:
         return drawn_from_train(self.split_of(record), key, self.given, self.columns.split_seed)
 
     def split_of(self, record: Record) -> Split:
