@@ -46,7 +46,7 @@ def tokenizer(kind: type[Tokenizer], *, running: bool = True) -> Tokenizer:
     if kind is MarkedTokenizer:
         made.vocab_size = MarkedTokenizer.vocab_size
     if not running:  # each sentence is encoded as if it were alone
-        made.encode_running = made.encode
+        made.encode_running = lambda sentences: made.encode(sentences)
     return made
 
 
