@@ -96,8 +96,8 @@ def _choices(free: Columns) -> Names:
     texts = [column for column in others if column.is_text]
     premises = with_words(texts, {"premise", "ctx", "context"})
     text = _sole("text", texts if len(texts) == 1 else premises)
-    asked = [c for c in with_words(others, {"question"}) if c.are_strings]
-    return names | text | _sole("question", [c for c in asked if c.name not in text.values()])
+    strings = [c for c in with_words(others, {"question"}) if c.are_strings]
+    return names | text | _sole("question", [c for c in strings if c.name not in text.values()])
 
 
 def choices_of(free: Columns) -> list[str] | str:
