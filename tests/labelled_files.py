@@ -11,6 +11,7 @@ from stages import prepare_task
 from stages.core.artifacts import Json
 from stages.core.params import Params
 from stages.core.plans import TaskPlan
+from stages.core.study_file import load
 from stages.proposal.design import Budget, Pace
 from stages.proposal.flags import Flags
 from stages.proposal.propose import Proposal, propose
@@ -92,6 +93,13 @@ def proposed(
 ) -> Proposal:
     said = Flags(**flags)  # type: ignore[arg-type]
     return propose(Path(path), said, corpus=corpus, seconds=60 * minutes, measure=paced)
+
+
+def study_of(proposal: Proposal) -> Params:
+    """Returns the study that a proposal writes to ``params.yaml``, typed."""
+    path = Path("params.yaml")
+    path.write_text(proposal.text)
+    return load(path)
 
 
 def prepare(params: Params, task: str) -> None:

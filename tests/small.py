@@ -8,6 +8,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -60,6 +61,17 @@ def small_tokenizer() -> Tokenizer:
 @cache
 def small_corpus() -> EncodedCorpus:
     return encode(documents(), small_tokenizer())
+
+
+def saved(corpus: EncodedCorpus, folder: Path, max_tokens: int | None = None) -> EncodedCorpus:
+    """Writes the first tokens of a corpus, in the files that ``EncodedCorpus.load`` opens."""
+    tokens = corpus.tokens[:max_tokens]
+    starts = [s[s < len(tokens)] for s in (corpus.document_starts, corpus.sentence_starts)]
+    cut = EncodedCorpus(tokens, *starts)
+    folder.mkdir(parents=True)
+    for name, array in vars(cut).items():
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+    return cut
 
 
 def with_encoder_decoder(smoke: Params) -> Params:

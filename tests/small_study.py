@@ -12,7 +12,7 @@ from stages.core.params import Params
 from stages.core.plans import FinetunePlan, InputsPlan, PretrainPlan
 from stages.core.study_file import load
 from stages.text.corpus import encode
-from tests.small import documents, small_tokenizer
+from tests.small import documents, saved, small_tokenizer
 from tests.small_hub import checkpoint, revision_of
 from tests.smoke import plans, with_values, write_plans
 
@@ -65,7 +65,7 @@ def write_corpus() -> None:
     (model,) = small_tokenizer().files
     shutil.copyfile(model, tokenizer / model.name)
     for split, texts in {"train": documents()[8:], "validation": documents()[:8]}.items():
-        encode(texts, small_tokenizer()).save(folder / split)
+        saved(encode(texts, small_tokenizer()), folder / split)
     write_json(folder / "encoded.json", {"train_bytes": 1000, "train_tokens": 250})
 
 

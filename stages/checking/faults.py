@@ -1,22 +1,27 @@
 """Every fault of params.yaml, rule by rule."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from stages.checking.entries import name_of, unlisted
 from stages.checking.inputs import baseline_faults, corpus_faults, task_faults, tokenizer_faults
-from stages.checking.lengths import length_faults, target_lengths
 from stages.checking.methods import fit_faults
 from stages.checking.outlines import RunOutline, outline_runs
 from stages.checking.runs import run_faults
-from stages.checking.stated import told_once
 from stages.core.components import Settings
-from stages.core.params import Params, Run, Task
+from stages.core.params import NAME, Params, Run, Task
 from stages.evaluation.records import CLASSICAL
 from stages.matching.budget import matched_model, trains
+from stages.models._backbone import Backbone
 from stages.objectives._objective import OBJECTIVES
 from stages.sources._columns import SPLIT_SEED
+from stages.tasks._task import TASKS
 from stages.training.ranks import too_few_threads
+
+SETTING = re.compile(rf"\bpretrain\.(?:runs|continued)\.({NAME})\.(\w+)(?:\.(\w+))?")
+# Settings of a training that are refused only together with another one.
+TOGETHER = {"micro_batch_rows": "batch_rows", "num_validations": "num_steps"}
 
 
 def find_faults(params: Params) -> Iterator[str]:
@@ -29,7 +34,7 @@ def find_faults(params: Params) -> Iterator[str]:
         yield from task_faults(params, task, f"tasks.{key}")
     yield from _draw_faults(params.tasks)
     outlines = outline_runs(params.runs, params.tokenizers)
-    yield from told_once(params.runs, [*_faults_of_runs(params, outlines)])
+    yield from _told_once(params.runs, [*_faults_of_runs(params, outlines)])
     for key, baseline in params.baselines.items():
         yield from baseline_faults(params, baseline, f"baselines.{key}")
         if key in params.runs:
@@ -49,7 +54,7 @@ def _faults_of_runs(params: Params, outlines: Mapping[str, RunOutline]) -> Itera
         yield from run_faults(params, key, outlines)
     yield from _repetition_faults(params.runs)
     backbones = {key: o.backbone for key, o in outlines.items() if o.backbone is not None}
-    targets = target_lengths(params.tasks)
+    targets = _target_lengths(params.tasks)
     for key, backbone in backbones.items():
         where = f"{outlines[key].where}.model"
         yield from length_faults(backbone, params.finetune.max_tokens, targets, where)
@@ -115,3 +120,65 @@ def _budget_faults(params: Params, outlines: Mapping[str, RunOutline]) -> Iterat
                 matched_model(params, outlined.key, backbone)
             except ValueError as error:
                 yield f"{outlined.where}.model: cannot be matched in parameters: {error}"
+
+
+def _target_lengths(tasks: Mapping[str, Task]) -> dict[str, int]:
+    """Returns ``max_target_tokens`` of the valid tasks that write text, by their paths."""
+    lengths = {}
+    for key, task in tasks.items():
+        where = f"tasks.{key}.task"
+        try:
+            kind = TASKS.find(name_of(task.task), where=where)
+            settings = TASKS.settings(task.task, where=where)
+        except ValueError:  # reported by task_faults
+            continue
+        if kind.generates:
+            lengths[where] = settings["max_target_tokens"]
+    return lengths
+
+
+def length_faults(
+    backbone: Backbone, max_tokens: int, targets: Mapping[str, int], where: str
+) -> Iterator[str]:
+    """Yields a fault if inputs of ``finetune.max_tokens`` are too long for the model, alone or
+    together with the text that a task writes (``targets``)."""
+    if reason := backbone.too_long(max_tokens):
+        yield f"finetune.max_tokens: {reason} ({where})"
+        return
+    for task, length in targets.items() if backbone.can_generate else ():
+        if reason := backbone.too_long(max_tokens, max_target_tokens=length):
+            yield f"{task}.max_target_tokens: {reason} ({where})"
+
+
+def _told_once(runs: Mapping[str, Run], faults: Sequence[str]) -> Iterator[str]:
+    """Yields the faults of runs, with each fault of a shared setting once.
+
+    A fault of a setting that a run takes over from ``pretrain.training`` names that section. A
+    fault of a setting that it takes over from the reference is left out if the reference has the
+    same fault: then mending the reference mends the run.
+    """
+
+    def in_training(setting: re.Match[str]) -> str:
+        """Returns the path of a setting, in ``pretrain.training`` if that states it."""
+        name, section, key = setting.groups()
+        if section != "training" or key is None:
+            return setting[0]
+        by_the_run = runs[name].training.model_fields_set
+        is_own = key in by_the_run or TOGETHER.get(key) in by_the_run
+        return setting[0] if is_own else f"pretrain.training.{key}"
+
+    first, reference = next(iter(runs.items()))
+
+    def in_reference(setting: re.Match[str]) -> str:
+        """Returns the path of a setting, in the reference if the run takes it over."""
+        name, key, _ = setting.groups()
+        run = runs[name]
+        if key in run.model_fields_set or getattr(run, key) != getattr(reference, key):
+            return setting[0]
+        return setting[0].replace(run.where(name), reference.where(first), 1)
+
+    stated = dict.fromkeys(SETTING.sub(in_training, fault) for fault in faults)
+    for fault in stated:
+        shared = SETTING.sub(in_reference, fault)
+        if shared == fault or shared not in stated:
+            yield fault

@@ -12,7 +12,7 @@ from stages.core.params import Task as TaskEntry
 from stages.methods._method import METHODS, Method, SolvedMethod, TrainedMethod
 from stages.models._backbone import Backbone
 from stages.objectives._objective import OBJECTIVES
-from stages.tasks._task import TASKS, Task
+from stages.tasks._task import TASKS
 from stages.trials.compatibility import incompatibility
 from stages.trials.variants import readings
 
@@ -28,7 +28,9 @@ def fit_faults(
 ) -> Iterator[str]:
     """Yields the faults of combinations of runs, tasks and methods. ``backbones`` are the models of
     those ``runs`` that are valid and whose model is known."""
-    kinds = dict(_kinds(tasks))
+    names = {key: name_of(task.task) for key, task in tasks.items()}
+    valid = {key: name for key, name in names.items() if name in TASKS.names()}
+    kinds = {key: TASKS.find(name, where="") for key, name in valid.items()}
     methods: dict[str, Method] = {}
     for key, entry in finetune.methods.items():
         where = f"finetune.methods.{key}"
@@ -165,10 +167,3 @@ def _added_tokens_faults(
         return
     if reason := backbone.too_long(max_tokens, num_added_tokens=added):
         yield f"finetune.methods.{key}.method: {reason} (finetune.max_tokens, {model})"
-
-
-def _kinds(tasks: Mapping[str, TaskEntry]) -> Iterator[tuple[str, type[Task]]]:
-    """Yields the classes of the tasks whose names are valid."""
-    for key, task in tasks.items():
-        if name_of(task.task) in TASKS.names():
-            yield key, TASKS.find(name_of(task.task), where="")

@@ -62,9 +62,5 @@ def _settings_faults(schedule: Schedule, where: str) -> Iterator[str]:
 
 
 def _faults(schedule: Schedule, model: ModelWithHead, where: str) -> Iterator[str]:
-    def build() -> None:
-        OPTIMIZERS.build(
-            schedule.optimizer, model, schedule.weight_decay, torch.float32, where=where
-        )
-
-    yield from fault_of(build)
+    optimizer, decay = schedule.optimizer, schedule.weight_decay
+    return fault_of(lambda: OPTIMIZERS.build(optimizer, model, decay, torch.float32, where=where))

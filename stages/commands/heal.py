@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from stages.commands._parser import parser_of
-from stages.core.artifacts import Json, replacing
+from stages.core.artifacts import replacing
 from stages.core.process import exit_on_mistake
 
 LOCK, RWLOCK = Path("dvc.lock"), Path(".dvc/tmp/rwlock")
@@ -64,13 +64,13 @@ def heal_lock() -> None:
     if not LOCK.exists():
         return
     text = LOCK.read_text(encoding="utf-8")
-    if text.endswith("\n") and _is_whole(_parsed(text)):
+    if text.endswith("\n") and _is_whole(text):
         return
     # A kill cuts off the end: a part of the last line, and so perhaps of the last entry.
     lines = text[: text.rfind("\n") + 1]
     entries = [match.start() for match in re.finditer(r"^  [^ -]", lines, re.MULTILINE)]
     parts = (lines, lines[: entries[-1]] if entries else "")
-    kept = next((part for part in parts if _is_whole(_parsed(part))), None)
+    kept = next((part for part in parts if _is_whole(part)), None)
     if kept is None and len(entries) > 1:
         raise ValueError(f"{LOCK}: cannot be read; `git checkout {LOCK}`, then `dvc repro`")
     with replacing(LOCK) as path:
@@ -78,23 +78,15 @@ def heal_lock() -> None:
     print(f"Removed the end of {LOCK}, which a killed DVC left unfinished")
 
 
-def _parsed(text: str) -> Json | None:
-    """Returns the content of YAML, or None if the text is not YAML."""
-    from ruamel.yaml import YAML, YAMLError
-
-    try:
-        return YAML(typ="safe").load(text)
-    except YAMLError:
-        return None
-
-
-def _is_whole(lock: object) -> bool:
+def _is_whole(text: str) -> bool:
+    """Whether a text is a lock that DVC reads."""
     from dvc.schema import COMPILED_LOCKFILE_SCHEMA
+    from ruamel.yaml import YAML, YAMLError
     from voluptuous import Invalid
 
     try:
-        COMPILED_LOCKFILE_SCHEMA(lock)
-    except Invalid:
+        COMPILED_LOCKFILE_SCHEMA(YAML(typ="safe").load(text))
+    except (YAMLError, Invalid):
         return False
     return True
 

@@ -12,6 +12,7 @@ Without a network, or with `--no-published`, the study compares only models that
 
 import argparse
 import os
+from dataclasses import fields
 from pathlib import Path
 from textwrap import fill
 from typing import get_args
@@ -19,6 +20,7 @@ from typing import get_args
 from stages.checking.entries import file_errors
 from stages.commands._parser import parser_of
 from stages.commands._written_study import refuse_faults, refuse_loss, write
+from stages.core.artifacts import Json
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import PATH
 from stages.core.training_environment import training_environment
@@ -117,30 +119,17 @@ def flags_of(arguments: argparse.Namespace) -> Flags:
         budgets.append("all" if number == "all" else int(number))
     if arguments.max_tokens is not None and arguments.max_tokens < 8:
         raise ValueError(f"--max-tokens: must be at least 8, not {arguments.max_tokens}")
-    return Flags(
-        task=arguments.task,
-        columns=columns,
-        names=_names(arguments.columns),
-        header=arguments.header,
-        format=arguments.format,
-        delimiter=arguments.delimiter,
-        tag_scheme=arguments.tag_scheme,
-        tag_names=_names(arguments.tag_names),
-        no_label=_names(arguments.no_label),
-        label_case=arguments.label_case,
-        min_rows=arguments.min_rows_per_class,
-        decimal=arguments.decimal,
-        split=arguments.split,
-        group=arguments.group,
-        time=arguments.time,
-        time_format=arguments.time_format,
-        split_seed=arguments.split_seed,
-        first_choice=arguments.first_choice,
-        splits={split: names for split in SPLITS if (names := getattr(arguments, split))},
-        max_tokens=arguments.max_tokens,
-        published=arguments.published,
-        budgets=budgets,
-    )
+    read: Json = {
+        "columns": columns,
+        "names": _names(arguments.columns),
+        "tag_names": _names(arguments.tag_names),
+        "no_label": _names(arguments.no_label),
+        "min_rows": arguments.min_rows_per_class,
+        "splits": {split: names for split in SPLITS if (names := getattr(arguments, split))},
+        "budgets": budgets,
+    }
+    as_given = {f.name: getattr(arguments, f.name) for f in fields(Flags) if f.name not in read}
+    return Flags(**as_given, **read)
 
 
 def _names(listed: str | None) -> list[str] | None:

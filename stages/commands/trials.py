@@ -41,20 +41,17 @@ def _main(days: float | None, *, as_json: bool) -> None:
     if days is not None:
         removed = store.discard(entry for entry in entries if entry.unused_s >= days * DAY_S)
         entries = store.listed()
+    groups = _by_run_and_task(entries)
     if as_json:
-        rows = [_row(*key, group) for key, group in _by_run_and_task(entries).items()]
-        about = {"store": str(store.root()), "removed": len(removed), "trials": rows}
+        trials = [_row(*key, group) for key, group in groups.items()]
+        about = {"store": str(store.root()), "removed": len(removed), "trials": trials}
         print(json.dumps(about, indent=2))
         return
     if days is not None:
         print(f"Removed {len(removed)} trials, {_size(removed)}")
-    _show(entries)
-
-
-def _show(entries: Sequence[Listed]) -> None:
     rows = [
         TableRow(key, (str(len(group)), _size(group), f"{_unused_days(group):.1f} days"))
-        for key, group in _by_run_and_task(entries).items()
+        for key, group in groups.items()
     ]
     title = f"{store.root()}: {len(entries)} trials, {_size(entries)}"
     numbers = ("trials", "size", "unused for")

@@ -86,10 +86,6 @@ def _f1(counts: Float[np.ndarray, "*sets 3"]) -> Float[np.ndarray, "*sets"]:
     return np.divide(2 * counts[..., 2], total, out=np.zeros(total.shape), where=total > 0)
 
 
-def _micro_counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n 3"]:
-    return _counts(gold, predicted).sum(axis=1)
-
-
 def _macro_counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n K"]:
     """Returns the counts of labels that are an answer in some row, so that every run has the same
     denominator."""
@@ -110,7 +106,8 @@ def _value(sums: Sums, gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 # F1 as in scikit-learn's f1_score with average="micro" and "macro", the latter over labels that
 # occur in the answers. Not named "macro_f1", which is for rows with one label each.
-MICRO, MACRO = Sums(_micro_counts, _f1), Sums(_macro_counts, _macro_of_sums)
+MICRO = Sums(lambda gold, predicted: _counts(gold, predicted).sum(axis=1), _f1)
+MACRO = Sums(_macro_counts, _macro_of_sums)
 
 
 class TextWithLabels(Kind):

@@ -26,7 +26,7 @@ from stages.core.seeding import stream
 from stages.methods._method import METHODS, UntrainedMethod
 from stages.models._backbone import MODELS, Backbone, outline
 from stages.models._heads import ModelWithHead
-from stages.objectives._objective import OBJECTIVES, Objective, Terms
+from stages.objectives._objective import OBJECTIVES, Objective
 from stages.tasks._task import TASKS
 from stages.text.batch import Batch
 from stages.text.packing import Row
@@ -165,8 +165,11 @@ def _counted(run: Run, runs: Mapping[str, Run], tokenizers: Mapping[str, AnyEntr
             objective.learn_from(_outline(runs[run.parent], tokenizers), backbone)
         model = ModelWithHead(backbone, objective.head(backbone))
 
+    def loss(batch: Batch) -> Tensor:
+        return torch.stack([loss for _, loss in objective.loss(model, batch).values()]).sum()
+
     def flops(batch: Batch) -> int:
-        return of_outline(lambda: _sum(objective.loss(model, batch)))
+        return of_outline(lambda: loss(batch))
 
     def batch_of(length: int) -> Batch:
         return _batch(objective, vocabulary, rows=training.batch_rows, length=length)
@@ -179,10 +182,6 @@ def _counted(run: Run, runs: Mapping[str, Run], tokenizers: Mapping[str, AnyEntr
             short = batch_of(length)
             known.add([short], flops(short))
     return flops(batch)
-
-
-def _sum(terms: Terms) -> Tensor:
-    return torch.stack([loss for _, loss in terms.values()]).sum()
 
 
 def _batch(objective: Objective, vocabulary: Vocabulary, *, rows: int, length: int) -> Batch:

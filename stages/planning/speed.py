@@ -34,7 +34,7 @@ from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead
 from stages.planning.finetuning_costs import Finetuning
 from stages.planning.pretraining_costs import Pretraining, objective_of, random_batch
-from stages.sources._source import SOURCES, Slow
+from stages.sources._source import SOURCES
 from stages.tasks._task import Example
 from stages.tasks.classification import Classification
 from stages.text.batch import Batch
@@ -410,8 +410,7 @@ def other_stages(
             continue
         entry, seconds = entries.get(kind, {}).get(key), 0.0
         if entry is not None:
-            source = SOURCES.build(entry.source, where=stage)
-            seconds = source.reading_s(read) if isinstance(source, Slow) else 0.0
+            seconds = SOURCES.build(entry.source, where=stage).reading_s(read)
         if seconds:
             others.append(Other(stage, seconds, CALIBRATION))
         elif times := kinds.get(kind):

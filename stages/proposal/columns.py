@@ -12,42 +12,38 @@ from dataclasses import dataclass, field
 import pandas
 
 from stages.core.artifacts import Json
-from stages.kinds._column import (
-    CHOSEN,
-    HOT,
-    LABELS,
-    MOST_LABELS,
-    TEXT_WORDS,
-    TEXTS,
-    Column,
-    words_of_name,
-)
-from stages.kinds._kind import KINDS, Kind
+from stages.kinds._column import CHOSEN, HOT, MOST_LABELS, TEXT_WORDS, Column, words_of_name
+from stages.kinds._kind import KINDS
 from stages.kinds.regression import number_of
 from stages.proposal.flags import KINDS_OF_STUDIES, Flags, flag_of, roles_of
 from stages.proposal.joints import SEPARATORS, joint_of, parts_of, separator_of
+from stages.proposal.roles import (
+    ANSWERS,
+    NUM_HOT,
+    Columns,
+    Names,
+    are_numbered,
+    as_list,
+    choices_of,
+    clear_columns,
+    names_read,
+    questions,
+    tags,
+    targets_of,
+    with_words,
+)
 from stages.sources._columns import GROUP, NONE, TIME, TIME_FORMAT
 from stages.sources._formats import Record
 
 MOST_RATINGS = 20  # different whole numbers that may be classes
 RATINGS = 4  # fewest different whole numbers that may be a scale
 MOST_JOINED = 1 / 3  # share of values with a separator, above which a cell may have several labels
-NUM_HOT = 3  # fewest columns of 0 and 1 that are labels, not one label and features
-TARGETS = {"target", "tgt", "summary", "translation", "highlights", "output", "answer"}
 SPLITTING = {"split", "splits", "fold", "folds", "subset", "partition", "set", "usage"}
 SPLITTING |= {f"is_{split}" for split in ("train", "dev", "valid", "test")}
 STRUCTURED = {"label", "labels", "entities", "spans", "annotations", "qas", "answers", "ents"}
 PREDICTED = {KINDS[kind].target for kind in KINDS_OF_STUDIES}
 ONE_WORD, ONE_TAG = {"word", "token", "form", "words", "tokens"}, {"tag", "ner", "pos", "bio"}
-WORDS, TAGS = {"words", "tokens", "form"}, {"tags", "ner", "upos", "labels"}
 SEVERAL = {"labels", "tags", "classes", "categories"}  # of which 1,2 are two
-ANSWERS, NO_ANSWER = {"answer", "answers", "text"}, {"start", "end", "id", "ids"}
-PAIRS = (
-    *("premise hypo", "question sentence", "question passage", "question answer"),
-    *("query document", "query passage", "claim evidence", "first second"),
-)
-LISTS_OF_CHOICES = {"choices", "options", "endings", "candidates", "alternatives"}
-CHOICES = r"(choice|option|ending|answer|solution|sol|opt|candidate|alternative)s?[_ ]?([a-z]|\d)"
 
 
 @dataclass
@@ -56,13 +52,9 @@ class Guess:
     the source (``settings``) and of the task (``task``)."""
 
     kind: str
-    columns: dict[str, str | list[str]]
+    columns: Names
     settings: Json = field(default_factory=dict)
     task: Json = field(default_factory=dict)
-
-
-Columns = Mapping[str, Column]
-Names = dict[str, str | list[str]]  # of columns of the data, by the column of a row
 
 
 def profile(records: Iterable[Record]) -> dict[str, Column]:
@@ -72,13 +64,23 @@ def profile(records: Iterable[Record]) -> dict[str, Column]:
     return {str(name): Column(str(name), table[name]) for name in table}
 
 
+def _flat(cells: Mapping[str, object], prefix: str = "") -> Json:
+    flat: Json = {}
+    for name, value in cells.items():
+        if isinstance(value, Mapping) and "answer_start" not in value and {*value} != {CHOSEN}:
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
 def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Guess:
     """Returns the kind of task and its columns, and adds what was decided to ``notes``.
 
     Raises ValueError, which begins with ``place``, if the columns and the flags do not show what is
     predicted from what.
     """
-    given = [name for names in flags.columns.values() for name in _list(names)]
+    given = [name for names in flags.columns.values() for name in as_list(names)]
     drawn_by = {GROUP: flags.group, TIME: flags.time}
     given += [name for name in drawn_by.values() if name]
     for name in given:
@@ -91,8 +93,8 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
     if split:
         free.pop(split, None)
         notes.append(f"The column {split} gives the splits. (--split {NONE} draws them)")
-    singles = [c for c in _with_words(free.values(), ONE_WORD) if c.are_strings and c.words < 1.1]
-    if singles and _with_words(columns.values(), ONE_TAG) and flags.task is None:
+    singles = [c for c in with_words(free.values(), ONE_WORD) if c.are_strings and c.words < 1.1]
+    if singles and with_words(columns.values(), ONE_TAG) and flags.task is None:
         raise _unclear(
             f"{place}: {singles[0].name} has one word in each row; sentences of words and tags are "
             "read from lines `word tag` with a blank line after each sentence (conll); --task "
@@ -108,8 +110,7 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
             columns,
         )
     kind = KINDS[flags.task or _kind(free, columns, flags, place)]
-    others = dict(span_qa=_questions, multiple_choice=_choices, tagging=_tags, seq2seq=_texts)
-    clear = others[kind.name](free) if kind.name in others else _labelled(free, kind)
+    clear = clear_columns(kind, free)
     if "text" in flags.columns:
         clear.pop("text_pair", None)
     chosen = {**clear, **flags.columns}
@@ -128,7 +129,7 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
                 f"text between blanks, or name another column: {flag_of(role)} NAME",
                 columns,
             )
-    targets = [columns[name] for name in _list(names[kind.target])]
+    targets = [columns[name] for name in as_list(names[kind.target])]
     settings = _settings(kind.name, targets[0], len(targets), flags, columns, notes)
     settings |= {"split": split} if split else {}
     drawn = drawn_by | {TIME_FORMAT: flags.time_format}
@@ -158,7 +159,8 @@ def _settings(
             spelt = ", ".join(target.respelt[:RATINGS])
             notes.append(f"Read without blanks, invisible signs and .0: {spelt}.")
     elif kind == "multi_label" and num == 1:
-        sign = None if target.are_lists or target.are_structures else separator_of(target.texts)
+        is_text = not (target.are_lists or target.are_structures)
+        sign = separator_of(target.texts, joint_of(target.texts)) if is_text else None
         if hot := re.fullmatch(HOT, next(iter(target.values), "")):
             sign = hot[1]
         elif sign:
@@ -178,7 +180,8 @@ def _settings(
             )
         settings["decimal"] = flags.decimal or target.decimal
     elif kind == "multiple_choice":
-        first = flags.first_choice or _first_choice(target)
+        digit = "0" if "0" in set(target.values) else "1"
+        first = flags.first_choice or ("A" if target.values.str.isalpha().any() else digit)
         settings["first_choice"] = first if first == "A" else int(first)
         notes.append(f"The first choice is called {first}. (--first-choice)")
     return settings
@@ -224,17 +227,17 @@ def _kind(free: Columns, columns: Columns, flags: Flags, place: str) -> str:
         if role in flags.columns:
             return kind
     if "label" in flags.columns:
-        return "multiple_choice" if _choices_of(free) else "classification"
+        return "multiple_choice" if choices_of(free) else "classification"
     if "target" in flags.columns:
         target = columns[str(flags.columns["target"])]
         _refuse_amounts([target], columns, place)
         return "regression" if target.are_numbers else "seq2seq"
-    of_question = _questions(free)
+    of_question = questions(free)
     if any(column.are_answers for column in free.values()) or len(of_question) == 3:
         return "span_qa"
-    if _choices_of(free) or "tags" in _tags(free):
-        return "multiple_choice" if _choices_of(free) else "tagging"
-    targets = _targets(free)
+    if choices_of(free) or "tags" in tags(free):
+        return "multiple_choice" if choices_of(free) else "tagging"
+    targets = targets_of(free)
     if len(targets) == 1:
         others = [column for column in free.values() if column.words and not column.is_text]
         targets += [column for column in others if are_numbered(targets[0].name, column.name)]
@@ -243,7 +246,7 @@ def _kind(free: Columns, columns: Columns, flags: Flags, place: str) -> str:
     if len(targets) >= NUM_HOT and all(column.is_hot for column in targets):
         return "multi_label"
     texts = [column for column in columns.values() if column.is_text]
-    if not targets and len(of_question) == 2 and (answers := _with_words(free.values(), ANSWERS)):
+    if not targets and len(of_question) == 2 and (answers := with_words(free.values(), ANSWERS)):
         raise _unclear(
             f"{place}: {answers[0].name} has no place in {of_question['context']}: add a column "
             "answer_start, the number of its first character from 0 (context.find(answer) in "
@@ -274,7 +277,6 @@ def _refuse_amounts(some: Iterable[Column], columns: Columns, place: str) -> Non
 
 def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
     name, kinds, between = target.name, "", ""
-    has_joint = not target.are_lists and joint_of(target.texts) is not None
     if broken := [item for item in target.items if number_of(item) % 1 > 0]:
         raise _unclear(
             f"{place}: {name} has lists with decimals such as {broken[0]}, perhaps probabilities "
@@ -300,8 +302,8 @@ def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
         if not target.are_whole and (target.decimal == "point" or is_sure):
             return "regression"
         kinds = "regression" if target.distinct > MOST_RATINGS or target.decimal == "comma" else ""
-    elif has_joint and (sign := separator_of(target.texts)):
-        kinds = "multi_label"
+    elif (joint := joint_of(target.texts)) is not None:
+        kinds, sign = "multi_label", separator_of(target.texts, joint) or joint
         example = max(target.texts, key=lambda value: len(parts_of(value, sign)))
         between = f" separated by {sign!r}, such as {example!r}"
     else:
@@ -323,154 +325,6 @@ def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
     return "classification"
 
 
-def _targets(free: Columns) -> list[Column]:
-    """Returns the columns that may be predicted: columns with the name of a label, else columns
-    with classes or lists of labels, else columns with numbers."""
-    others = [column for column in free.values() if not column.is_id]
-    labels = [column for column in others if column.is_label]
-    numbers = [column for column in others if column.are_numbers and column.distinct > 1]
-    named = [column for column in others if column.is_named_label and column in labels + numbers]
-    if not named and len(labels) > 1 and all(column.is_hot for column in labels):
-        return [
-            column for column in others if column.is_hot
-        ]  # also if all or no rows have the label
-    return named or labels or numbers
-
-
-# Columns of each kind, as far as they are clear ---------------------------------------------------
-
-
-def _labelled(free: Columns, kind: Kind) -> Names:
-    """Returns the columns of a text or a pair of texts, and of what is predicted."""
-    names: Names = {}
-    targets = _targets(free)
-    if kind.name == "regression":
-        targets = [column for column in targets if column.are_numbers]
-    if len(targets) == 1:
-        names[kind.target] = targets[0].name
-    elif len(targets) >= NUM_HOT and kind.name == "multi_label":
-        names[kind.target] = [column.name for column in targets if column.is_hot]
-    others = [column for column in free.values() if column.name not in _read(names)]
-    texts = [column for column in others if column.is_text]
-    if not texts:  # words and names are texts, too
-        filled = [column for column in others if column.filled > column.num / 2]
-        strings = [c for c in filled if c.are_strings and not (c.is_id or c.are_marks)]
-        texts = [c for c in strings if c.name.lower() in TEXTS or not c.recurs]
-    named = [column for column in texts if column.name.lower() in TEXTS]
-    if len(texts) == 2 and are_a_pair(texts[0].name, texts[1].name):
-        return names | {"text": texts[0].name, "text_pair": texts[1].name}
-    return names | _sole("text", texts if len(texts) == 1 else named)
-
-
-def _texts(free: Columns) -> Names:
-    """Returns the columns of a text and of the text that is written from it."""
-    texts = [column for column in free.values() if column.is_text]
-    target = _sole("target", _with_words(texts, TARGETS))
-    return _sole("text", [c for c in texts if c.name not in target.values()]) | target
-
-
-def _questions(free: Columns) -> Names:
-    """Returns the columns of a question, its context and the answers, which may be two: an answer's
-    text and start, as a csv file of SQuAD has them."""
-    texts = [column for column in free.values() if column.is_text]
-    names = (
-        _sole("question", _with_words(texts, {"question", "query"}))
-        | _sole("context", _with_words(texts, {"context", "passage", "paragraph", "article"}))
-        | _sole("answers", [column for column in free.values() if column.are_answers])
-    )
-    others = [column for column in free.values() if column.name not in names.values()]
-    starts = _with_words(others, {"start"})
-    of_answers = [c for c in _with_words(others, ANSWERS) if not words_of_name(c.name) & NO_ANSWER]
-    if "answers" not in names and len(starts) == len(of_answers) == 1:
-        names["answers"] = [of_answers[0].name, starts[0].name]
-    return names
-
-
-def _choices(free: Columns) -> Names:
-    choices = _choices_of(free)
-    names: Names = {"choices": choices} if choices else {}
-    others = [column for column in free.values() if column.name not in choices]
-    numbers = [c for c in others if c.values.str.fullmatch("[0-9A-Ja-j]").all()]
-    named = [c for c in numbers if words_of_name(c.name) & (LABELS | {"answer", "right"})]
-    names |= _sole("label", numbers if len(numbers) == 1 else named)
-    texts = [column for column in others if column.is_text]
-    premises = _with_words(texts, {"premise", "ctx", "context"})
-    questions = [c for c in _with_words(others, {"question"}) if c.are_strings]
-    text = _sole("text", texts if len(texts) == 1 else premises)
-    question = _sole("question", [c for c in questions if c.name not in text.values()])
-    return names | text | question
-
-
-def _choices_of(free: Columns) -> list[str] | str:
-    """Returns columns such as choice1 and choice2, or one column with lists of choices."""
-    several = [c.name for c in free.values() if re.fullmatch(CHOICES, c.name.lower())]
-    lists = [
-        c.name
-        for c in free.values()
-        if c.are_lists and c.distinct > 1 and words_of_name(c.name) & LISTS_OF_CHOICES
-    ]
-    return several if len(several) > 1 else lists[0] if len(lists) == 1 else []
-
-
-def _first_choice(label: Column) -> str:
-    if label.values.str.isalpha().any():
-        return "A"
-    return "0" if "0" in set(label.values) else "1"
-
-
-def _tags(free: Columns) -> Names:
-    """Returns the columns with lists of words and with lists of as many tags."""
-    lists = [column for column in free.values() if column.are_lists]
-    words = _with_words(lists, WORDS)
-    if len(words) != 1:
-        return {}
-    tags = [c for c in lists if c is not words[0] and c.is_as_long_as(words[0])]
-    named = _with_words(tags, TAGS)
-    return {"words": words[0].name} | _sole("tags", tags if len(tags) == 1 else named)
-
-
-def are_a_pair(first: str, second: str) -> bool:
-    """Whether two columns have names such as premise and hypothesis, or sentence1 and sentence2."""
-    one, other = first.lower(), second.lower()
-    by_words = any(a in one and b in other for a, b in map(str.split, PAIRS))
-    return by_words or are_numbered(first, second)
-
-
-def are_numbered(first: str, second: str) -> bool:
-    """Whether two columns have names such as label1 and label2, or sentence_A and sentence_B."""
-    one, other = first.lower(), second.lower()
-    unlike = [a + b for a, b in zip(one, other, strict=False) if a != b]
-    return len(one) == len(other) > 1 and unlike in (["12"], ["ab"], ["01"])
-
-
-def _with_words(columns: Iterable[Column], words: set[str]) -> list[Column]:
-    """Returns the columns whose names contain one of the words."""
-    return [column for column in columns if words_of_name(column.name) & words]
-
-
-def _sole(role: str, columns: list[Column]) -> Names:
-    return {role: columns[0].name} if len(columns) == 1 else {}
-
-
-def _read(names: Names) -> list[str]:
-    """Returns all columns of the data that are read as a column of a row."""
-    return [name for chosen in names.values() for name in _list(chosen)]
-
-
-def _list(names: str | list[str]) -> list[str]:
-    return names if isinstance(names, list) else [names]
-
-
-def _flat(cells: Mapping[str, object], prefix: str = "") -> Json:
-    flat: Json = {}
-    for name, value in cells.items():
-        if isinstance(value, Mapping) and "answer_start" not in value and {*value} != {CHOSEN}:
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
-
-
 # What is said ------------------------------------------------------------------------------------
 
 
@@ -480,8 +334,8 @@ def _unclear(question: str, columns: Columns) -> ValueError:
 
 
 def _note(kind: str, names: Names, target: Column, columns: Columns, notes: list[str]) -> None:
-    predicted = _list(names[KINDS[kind].target])
-    read = [name for name in _read(names) if name not in predicted]
+    predicted = as_list(names[KINDS[kind].target])
+    read = [name for name in names_read(names) if name not in predicted]
     are_hot = len(predicted) > 1 and kind == "multi_label"
     how = "columns of 0 and 1" if are_hot else f"{target.distinct:,} different values"
     notes.append(

@@ -115,21 +115,20 @@ def with_published(*, can_be_probed: bool) -> Json:
 
 
 def fitted(
+    smallest: Design,
     architectures: tuple[str, ...],
     budgets: list[Budget],
     corpus_tokens: int,
     pace: Pace,
     seconds: float,
     *,
-    pretrains: bool,
     keep_budgets: bool,
     published: bool = False,
     can_be_probed: bool = False,
     must_pretrain: bool = False,
-    split_per_seed: bool = False,
 ) -> Design:
     """Returns the largest study that takes at most ``seconds``. The most informative parts are
-    added first.
+    added to the ``smallest`` one first.
 
     ``published`` is whether there is a published checkpoint, ``can_be_probed`` whether the task can
     have a linear probe; both are added if the time allows. The checkpoint always comes with a probe
@@ -138,8 +137,8 @@ def fitted(
     unless the study ``must_pretrain`` on text that the user gave. With ``keep_budgets`` every study
     has all label budgets. If even the smallest study takes longer, it is returned.
     """
-    start = least(architectures, budgets[0], pretrains=pretrains, split_per_seed=split_per_seed)
-    design = replace(start, budgets=tuple(budgets)) if keep_budgets else start
+    design = replace(smallest, budgets=tuple(budgets)) if keep_budgets else smallest
+    pretrains = smallest.pretrains
     checkpoint = with_published(can_be_probed=can_be_probed) if published else {}
     if published and pretrains and not must_pretrain:
         both = replace(design, **checkpoint)

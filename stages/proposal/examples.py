@@ -49,7 +49,7 @@ class Examples:
     contradicting: int  # repeated rows with another answer
     tokens: np.ndarray  # approximate length of each input of train
     words: int  # total of all inputs of train
-    scripts: Counter[str]
+    scripts: Counter[str]  # number of letters of each script
 
     @property
     def num(self) -> dict[Split, int]:
@@ -61,7 +61,7 @@ class Examples:
 
     @property
     def script(self) -> str:
-        return self.scripts.most_common(1)[0][0] if self.scripts else "LATIN"
+        return _most(self.scripts)
 
     def share_cut(self, max_tokens: int) -> float:
         return float((self.tokens > max_tokens).mean())
@@ -69,8 +69,11 @@ class Examples:
     def fitting_tokens(self) -> int:
         """Returns the smallest of LENGTHS that cuts at most MOST_CUT of the texts, else the
         largest."""
-        fitting = [n for n in LENGTHS if self.share_cut(n) <= MOST_CUT]
-        return fitting[0] if fitting else LENGTHS[-1]
+        return next((n for n in LENGTHS if self.share_cut(n) <= MOST_CUT), LENGTHS[-1])
+
+
+def _most(scripts: Counter[str]) -> str:
+    return scripts.most_common(1)[0][0] if scripts else "LATIN"
 
 
 def with_columns(source: Json, guess: Guess) -> Json:
@@ -111,8 +114,12 @@ def read_examples(source: Json, kind: Kind, notes: list[str], min_rows: int) -> 
     by_split, removed = without_duplicates(labelled, kind)
     repeated, contradicting = _repeated(by_split["train"], kind)
     texts = [" ".join(kind.texts(example.row)) for example in by_split["train"]]
-    scripts = _scripts(texts)
-    num_words = [_num_words(text, scripts) for text in texts]
+    letters = islice((c for text in texts for c in text if c.isalpha()), LETTERS)
+    scripts = Counter(unicodedata.name(c, "OTHER").replace("-", " ").split()[0] for c in letters)
+    if _most(scripts) in SPACELESS:  # letters, since there are no blanks between words
+        num_words = [len(text.replace(" ", "")) for text in texts]
+    else:
+        num_words = [len(text.split()) for text in texts]
     return Examples(
         kind=kind,
         source=source,
@@ -208,17 +215,3 @@ def tag_settings(tagged: dict[str, list[str]], flags: Flags, file: str) -> tuple
     types = {part[1] for tag in counts if (part := split_tag(tag, form))}
     why += "".join(f"; types that look alike: {', '.join(group)}" for group in alike(types))
     return settings | {"tag_scheme": scheme}, {}, why
-
-
-def _scripts(texts: list[str]) -> Counter[str]:
-    """Returns the number of letters of each script."""
-    letters = islice((c for text in texts for c in text if c.isalpha()), LETTERS)
-    return Counter(unicodedata.name(c, "OTHER").replace("-", " ").split()[0] for c in letters)
-
-
-def _num_words(text: str, scripts: Counter[str]) -> int:
-    """Returns the number of words, or of letters in a script without blanks between words."""
-    top = scripts.most_common(1)
-    if top and top[0][0] in SPACELESS:
-        return len(text.replace(" ", ""))
-    return len(text.split())

@@ -15,6 +15,7 @@ from stages.kinds._kind import SPLITS, Split, split_named
 from stages.kinds.regression import number_of
 from stages.proposal.exports import refuse_lines
 from stages.proposal.flags import Flags
+from stages.proposal.roles import as_list
 from stages.sources._columns import SPLIT_SEED
 from stages.sources._file import SourceFile
 from stages.sources._formats import DELIMITERS, FORMATS, Delimiter, format_of, read
@@ -57,7 +58,7 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
                 "which is written from which, such as --text en --target de"
             )
         return settings | {role: flags.columns[role] for role in ("text", "target")}
-    files = [path / name for split in SPLITS for name in _list(settings.get(split, []))]
+    files = [path / name for split in SPLITS for name in as_list(settings.get(split, []))]
     files = files or [Path(settings["path"])]
     refuse_lines(files[:1])
     for file in files:
@@ -129,10 +130,6 @@ def _parallel_stems(folder: Path, files: list[Path]) -> Json:
             endings[stem].add(ending)
     stems = {split_named(stem): stem for stem in endings if len(endings[stem]) > 1}
     return {split: stems[split] for split in SPLITS if split in stems} if "train" in stems else {}
-
-
-def _list(names: str | list[str]) -> list[str]:
-    return names if isinstance(names, list) else [names]
 
 
 def _one(names: list[str]) -> str | list[str]:

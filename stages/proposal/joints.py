@@ -18,12 +18,12 @@ JOINTS |= dict.fromkeys((":", "_", "-"), None)  # separate only labels that also
 JOINTS = dict.fromkeys(ALWAYS, 0.0) | JOINTS | dict.fromkeys(UNLESS_COMMAS, 0.0)
 
 
-def separator_of(values: Sequence[str]) -> str | None:
+def separator_of(values: Sequence[str], joint: str | None) -> str | None:
     """Returns the sign between the labels of a cell, or None: the first of SEPARATORS that occurs,
-    else another one. A comma in a path, as in ``Music > Pop, Rock``, belongs to a name."""
+    else the ``joint`` of ``joint_of``. A comma in a path, as in ``Music > Pop, Rock``, belongs to a
+    name."""
     usual = next((sign for sign in SEPARATORS if any(sign in value for value in values)), None)
-    joint = joint_of(values) if usual in (None, ",") else None
-    return joint if usual is None or joint in ALWAYS else usual
+    return joint if usual is None or (usual == "," and joint in ALWAYS) else usual
 
 
 def joint_of(values: Sequence[str]) -> str | None:

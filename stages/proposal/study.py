@@ -13,9 +13,9 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from stages.core.artifacts import Json
 from stages.core.params import HUB
 from stages.kinds._kind import Split
-from stages.proposal.candidates import Candidate
 from stages.proposal.corpus import Corpus
 from stages.proposal.design import WIDTHS, Design
+from stages.proposal.public import Candidate
 
 WIDTH = 100  # of lines
 BASELINES = {

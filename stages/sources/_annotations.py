@@ -34,7 +34,7 @@ def code_spans(files: Iterable[File], packages: list[str]) -> Iterator[Annotated
     Sentences have 5 to 40 words, at least one span and more than half their words outside of spans.
     """
     for file in files:
-        for number, sentence in enumerate(_sentences(file)):
+        for number, sentence in enumerate(s for doc in file.docs for s in doc.sentences):
             if sentence.spans and (row := tagged(sentence)):
                 yield Annotated(f"{file.path}:{number}", row)
 
@@ -88,11 +88,6 @@ ANNOTATIONS: dict[str, Callable[[Iterable[File], list[str]], Iterator[Annotated]
     "sections": sections,
     "libraries": libraries,
 }
-
-
-def _sentences(file: File) -> Iterator[Sentence]:
-    for doc in file.docs:
-        yield from doc.sentences
 
 
 # code_spans ----------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from stages.sources._source import (
     Document,
     Labelled,
     Part,
-    document_split,
     drawn_from_train,
+    folded_pieces,
     sentences_of,
 )
 from stages.sources._times import Cuts, Time
@@ -128,8 +128,7 @@ class SourceFile:
             elif self.unit == "file":
                 split = self._drawn_from_train(record, self.name)
             elif kind is TEXT:
-                seed = self.columns.split_seed
-                split = document_split(self.split_of(record), text, self.given, seed)
+                split = self._drawn_from_train(record, folded_pieces(text))
             else:
                 split = self._drawn_from_train(record, kind.split_key(row))
             yield Document(f"{self.name}:{record.key}", split, sentences_of(text))
@@ -137,21 +136,18 @@ class SourceFile:
     def _rows(self, parsed: Iterable[Record], kind: Kind) -> Iterator[tuple[Record, Json]]:
         """Yields records with their rows, without rows that the settings leave out."""
         for record in parsed:
-            row = self._row(record, kind)
+            try:
+                row = self.columns.row(record.cells, kind, f"{self.path} {record.place}")
+            except MissingColumnError as error:
+                if self.split != "train":
+                    hint = "leave out a file without labels, and its split is drawn from train"
+                elif self.format in ("csv", "tsv") and self.names is None:
+                    hint = "if its first line names none, give their names: `columns: [...]`"
+                else:
+                    raise
+                raise ValueError(f"{error}; {hint}") from None
             if row is not None:
                 yield record, row
-
-    def _row(self, record: Record, kind: Kind) -> Json | None:
-        try:
-            return self.columns.row(record.cells, kind, f"{self.path} {record.place}")
-        except MissingColumnError as error:
-            if self.split != "train":
-                hint = "leave out a file without labels, and its split is drawn from train"
-            elif self.format in ("csv", "tsv") and self.names is None:
-                hint = "if its first line names none, give their names: `columns: [...]`"
-            else:
-                raise
-            raise ValueError(f"{error}; {hint}") from None
 
     def _group_of(self, record: Record) -> str | None:
         return self.columns.group_of(record.cells, f"{self.path} {record.place}")
@@ -165,7 +161,7 @@ class SourceFile:
         assert self.cuts is not None
         return self.cuts.split_of(time.value)
 
-    def _drawn_from_train(self, record: Record, key: str) -> Split:
+    def _drawn_from_train(self, record: Record, key: str | Iterable[str]) -> Split:
         return drawn_from_train(self.split_of(record), key, self.given, self.columns.split_seed)
 
     def split_of(self, record: Record) -> Split:

@@ -5,7 +5,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple
 
 from stages.core.artifacts import Json
 from stages.core.components import Components, Settings
@@ -106,15 +106,10 @@ class Source(ABC):
         """Returns the version of everything that was read, if there are versions."""
         return {}
 
-
-@runtime_checkable
-class Slow(Protocol):
-    """A source that takes long to read for the first time; results are stored."""
-
     def reading_s(self, read: set[str]) -> float:
-        """Returns the approximate seconds to read what is neither stored nor in ``read``, and adds
-        it to ``read``."""
-        ...
+        """Returns the approximate seconds to read for the first time what is neither stored nor in
+        ``read``, and adds it to ``read``. Most sources store nothing."""
+        return 0.0
 
 
 def check_split(item: Document | Labelled) -> None:
@@ -123,35 +118,31 @@ def check_split(item: Document | Labelled) -> None:
         raise ValueError(f"{item.id} has the split {item.split!r}; valid: {', '.join(SPLITS)}")
 
 
-def split_of(key: str, seed: int = 0) -> Split:
+def split_of(key: str | Iterable[str], seed: int = 0) -> Split:
     """Returns train for 80 %, validation for 10 % and test for 10 % of keys. The split is a hash of
-    ``key`` alone: adding or removing other data changes no split. Another ``seed`` is another
-    draw."""
-    return _drawn([key], seed)
-
-
-def _drawn(pieces: Iterable[str], seed: int) -> Split:
+    ``key`` alone, which may come in pieces: adding or removing other data changes no split. Another
+    ``seed`` is another draw."""
     digest = hashlib.blake2b(f"{seed}\0".encode() if seed else b"", digest_size=8)
-    for piece in pieces:
+    for piece in [key] if isinstance(key, str) else key:
         digest.update(piece.encode())
     tenth = int.from_bytes(digest.digest(), "big") % 10
     return "test" if tenth == 9 else "validation" if tenth == 8 else "train"
 
 
-def drawn_from_train(split: Split, key: str, given: Collection[Split], seed: int = 0) -> Split:
+def drawn_from_train(
+    split: Split, key: str | Iterable[str], given: Collection[Split], seed: int = 0
+) -> Split:
     """Returns the split of an item that the data has in ``split``. Splits that are not ``given``
     are drawn from train by a hash of ``key``."""
-    return _unless_given(split_of(key, seed), split, given)
+    if split != "train":
+        return split
+    drawn = split_of(key, seed)
+    return drawn if drawn not in given else split
 
 
-def document_split(split: Split, text: str, given: Collection[Split], seed: int = 0) -> Split:
-    """Returns the split as ``drawn_from_train`` does, for a document of any length. The key is what
-    ``Kind.same_input`` makes of its text."""
-    return _unless_given(_drawn(map(str.casefold, one_spaced(text)), seed), split, given)
-
-
-def _unless_given(drawn: Split, split: Split, given: Collection[Split]) -> Split:
-    return drawn if split == "train" and drawn not in given else split
+def folded_pieces(text: str) -> Iterator[str]:
+    """Yields what ``Kind.same_input`` makes of a document of any length, in pieces."""
+    return map(str.casefold, one_spaced(text))
 
 
 def sentences_of(text: str) -> list[str]:

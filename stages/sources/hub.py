@@ -22,7 +22,6 @@ from stages.sources._source import (
     Part,
     Source,
     drawn_from_train,
-    sentences_of,
     text_parts,
 )
 from stages.sources._times import Cuts, cuts_of
@@ -99,25 +98,16 @@ class Hub(Source):
         if self.dataset != NONE:
             return
         for split in self.splits:
-            next(self._documents(split) if kind is None else self._examples(split, kind), None)
+            next(self._examples(split, kind or TEXT), None)
 
     def documents(self) -> Iterator[Document]:
-        return chain.from_iterable(self._documents(split) for split in self.splits)
+        return chain.from_iterable(part.documents() for part in self.parts())
 
     def examples(self, kind: Kind) -> Iterator[Labelled]:
         return chain.from_iterable(self._examples(split, kind) for split in self.splits)
 
     def parts(self) -> Iterator[Part]:
-        return text_parts(chain.from_iterable(self._texts(split) for split in self.splits))
-
-    def _documents(self, split: Split) -> Iterator[Document]:
-        for id, drawn, text in self._texts(split):
-            yield Document(id, drawn, sentences_of(text))
-
-    def _texts(self, split: Split) -> Iterator[tuple[str, Split, str]]:
-        for example in self._examples(split, TEXT):
-            (text,) = TEXT.texts(example.row)
-            yield example.id, example.split, text
+        return text_parts((e.id, e.split, e.row["text"]) for e in self.examples(TEXT))
 
     def _examples(self, split: Split, kind: Kind) -> Iterator[Labelled]:
         name = self.splits[split]

@@ -233,11 +233,11 @@ def _without_collection() -> Iterator[None]:
 
 def _file_of(line: str, package: str) -> File:
     name, docs = json.loads(line)
-    return File(name, package, [_prose_of(*doc) for doc in docs])
-
-
-def _prose_of(sentences: list[list], parameters: list[list]) -> Prose:
-    return Prose([Sentence(*s) for s in sentences], [Parameter(*p) for p in parameters])
+    proses = [
+        Prose([Sentence(*s) for s in sentences], [Parameter(*p) for p in parameters])
+        for sentences, parameters in docs
+    ]
+    return File(name, package, proses)
 
 
 def _parse(missing: dict[Path, list[Where]]) -> None:

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from stages.core.artifacts import Json, read_json, read_jsonl
+from stages.core.artifacts import read_json, read_jsonl
 from stages.core.components import unknown
 from stages.kinds._kind import KINDS, SPLITS, Kind, Split
 from stages.kinds._text_form import TextForm
@@ -74,7 +74,8 @@ class Tasks(Source):
             )
 
     def documents(self) -> Iterator[Document]:
-        records = {task: self._record(task) for task in self.tasks}
+        folders = {task: self.folder / task / "examples" for task in self.tasks}
+        records = {task: read_json(folder / "task.json") for task, folder in folders.items()}
         kinds = {task: KINDS[record["kind"]] for task, record in records.items()}
         sentences_of: dict[str, Callable[[Row], list[str]]] = {}
         for task, kind in kinds.items():
@@ -143,9 +144,6 @@ class Tasks(Source):
 
     def examples(self, kind: Kind) -> Iterator[Labelled]:
         raise AssertionError("check has refused it")
-
-    def _record(self, task: str) -> Json:
-        return read_json(self.folder / task / "examples" / "task.json")
 
 
 def _split_of_text(key: str) -> Split:

@@ -16,9 +16,20 @@ from stages.tasks._task import Example, Task, example_of, window_starts
 from stages.text.batch import Batch, pad
 from stages.text.tokenizer import TaskTokenizer, Wrapped, longest_first
 
-LongTexts = Literal["cut", "head_tail", "windows"]  # what is read of a text that is too long
 MOST_WINDOWS = 16  # of a text: all are in memory at once in training
 ABSENT = -1  # marks absent windows of texts with fewer windows than others
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The settings of a task that predicts from one state of a text, as ``PooledTask`` says."""
+
+    pooling: Literal["auto", "mean", "first", "last"] = "auto"
+    dropout: float = 0.1
+    long_texts: Literal["cut", "head_tail", "windows"] = "cut"
+
+
+USUAL = Reading()
 
 
 class PooledTask(Task):
@@ -50,15 +61,12 @@ class PooledTask(Task):
         labels: list[str],
         tokenizer: TaskTokenizer,
         max_tokens: int,
-        *,
-        pooling: Literal["auto", "mean", "first", "last"],
-        dropout: float,
-        long_texts: LongTexts = "cut",
+        reading: Reading = USUAL,
     ) -> None:
         super().__init__(labels, tokenizer, max_tokens)
-        self.pooling: Pooling = "mean" if pooling == "auto" else pooling
-        self.dropout = dropout
-        self.long_texts = long_texts
+        self.pooling: Pooling = "mean" if reading.pooling == "auto" else reading.pooling
+        self.dropout = reading.dropout
+        self.long_texts = reading.long_texts
 
     @classmethod
     def check_read(  # type: ignore[override]
@@ -83,12 +91,7 @@ class PooledTask(Task):
     def head(self, backbone: Backbone) -> PooledHead:
         self.check_read(is_causal=self.is_causal, pooling=self.pooling)
         of = _WindowsHead if self.long_texts == "windows" else PooledHead
-        return of(
-            backbone.d_model,
-            self.num_outputs,
-            dropout=self.dropout,
-            pooling=self.pooling,
-        )
+        return of(backbone.d_model, self.num_outputs, dropout=self.dropout, pooling=self.pooling)
 
     def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> Wrapped:
         wrapped = super().wrap(text, pair)

@@ -32,12 +32,8 @@ class TextToText(Writing):
         longest = max(map(len, encoded), default=0)
         end = len(task.tokenizer.target([]))
         self.shortest_answer = max(longest, 1) + end  # one label, or a word
-        super().__init__(
-            task.labels,
-            task.tokenizer,
-            task.max_tokens,
-            max_target_tokens=task.longest_as_text(longest) + end,
-        )
+        super().__init__(task.labels, task.tokenizer, task.max_tokens)
+        self.max_target_tokens = task.longest_as_text(longest) + end
 
     def text_of(self, row: Row) -> str:
         return self._form.input(row)

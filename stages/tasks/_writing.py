@@ -15,7 +15,6 @@ from stages.models._generation import Decoding
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
-from stages.text.tokenizer import TaskTokenizer
 
 
 class Writing(Task):
@@ -32,21 +31,9 @@ class Writing(Task):
     """
 
     generates: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        labels: list[str],
-        tokenizer: TaskTokenizer,
-        max_tokens: int,
-        *,
-        max_target_tokens: int,
-        num_beams: int = 1,
-        length_penalty: float = 1.0,
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(labels, tokenizer, max_tokens)
-        self.max_target_tokens, self.label_smoothing = max_target_tokens, label_smoothing
-        self.num_beams, self.length_penalty = num_beams, length_penalty
+    num_beams: int = 1
+    length_penalty: float = 1.0
+    label_smoothing: float = 0.0
 
     @abstractmethod
     def text_of(self, row: Row) -> str:

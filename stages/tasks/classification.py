@@ -1,7 +1,7 @@
 """Classification of a text or of a pair of texts."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,10 +12,9 @@ from stages.kinds._cells import Row
 from stages.kinds._text_form import verbalised
 from stages.kinds.classification import BY_VALIDATION, POSITIVE_F1, LabelledText
 from stages.models._heads import ModelWithHead, at_least_float32
-from stages.tasks._pooled import LongTexts, PooledTask
+from stages.tasks._pooled import PooledTask, Reading
 from stages.tasks._task import Example, Predicted, balanced, cross_entropy, label_weights
 from stages.text.batch import IGNORE_INDEX, Batch
-from stages.text.tokenizer import TaskTokenizer
 
 NO_POSITIVE = "none"
 EVEN = 0.5  # the usual threshold of two classes: the more probable one is predicted
@@ -46,33 +45,21 @@ class Classification(PooledTask):
     """
 
     kind = LabelledText()
+    schema = Reading
     tried: ClassVar[tuple[str, ...]] = (*PooledTask.tried, "class_weights")
     tried_by_head: ClassVar[tuple[str, ...]] = (*PooledTask.tried_by_head, "class_weights")
 
     def __init__(
         self,
-        labels: list[str],
-        tokenizer: TaskTokenizer,
-        max_tokens: int,
-        *,
-        pooling: Literal["auto", "mean", "first", "last"] = "auto",
-        dropout: float = 0.1,
+        *from_code: Any,
         verbalisers: Sequence[str] = (),
         metric: Literal["macro_f1", "accuracy", "matthews", "positive_f1"] = "macro_f1",
         positive: str = NO_POSITIVE,
         class_weights: Literal["none", "balanced"] = "none",
         threshold: float | Literal["validation"] = EVEN,
-        long_texts: LongTexts = "cut",
     ) -> None:
-        super().__init__(
-            labels,
-            tokenizer,
-            max_tokens,
-            pooling=pooling,
-            dropout=dropout,
-            long_texts=long_texts,
-        )
-        self.num_outputs = len(labels)
+        super().__init__(*from_code)
+        self.num_outputs = len(self.labels)
         self.class_weights, self.threshold = class_weights, threshold
 
     @classmethod

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -15,7 +15,6 @@ from stages.models._heads import ModelWithHead
 from stages.models._likelihood import log_likelihoods
 from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, Batch, label_places, pad
-from stages.text.tokenizer import TaskTokenizer
 
 
 class LanguageModelling(Task):
@@ -41,14 +40,11 @@ class LanguageModelling(Task):
 
     def __init__(
         self,
-        labels: list[str],
-        tokenizer: TaskTokenizer,
-        max_tokens: int,
-        *,
+        *from_code: Any,
         metric: Literal["bits_per_byte", "word_perplexity"] = "bits_per_byte",
     ) -> None:
-        super().__init__(labels, tokenizer, max_tokens)
-        self.start = list(tokenizer.before or tokenizer.after[-1:])
+        super().__init__(*from_code)
+        self.start = list(self.tokenizer.before or self.tokenizer.after[-1:])
 
     def states_read(self, backbone: Backbone) -> str:
         return "every token"

@@ -1,7 +1,7 @@
 """Multi-label classification of a text or of a pair of texts."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,10 +13,9 @@ from stages.kinds._cells import Row
 from stages.kinds._text_form import verbalised
 from stages.kinds.multi_label import TextWithLabels, written
 from stages.models._heads import ModelWithHead, at_least_float32
-from stages.tasks._pooled import LongTexts, PooledTask
+from stages.tasks._pooled import PooledTask, Reading
 from stages.tasks._task import Example, Predicted
 from stages.text.batch import IGNORE_INDEX, Batch
-from stages.text.tokenizer import TaskTokenizer
 
 
 class MultiLabel(PooledTask):
@@ -32,29 +31,17 @@ class MultiLabel(PooledTask):
     """
 
     kind = TextWithLabels()
+    schema = Reading
 
     def __init__(
         self,
-        labels: list[str],
-        tokenizer: TaskTokenizer,
-        max_tokens: int,
-        *,
-        pooling: Literal["auto", "mean", "first", "last"] = "auto",
-        dropout: float = 0.1,
+        *from_code: Any,
         threshold: float = 0.5,
         verbalisers: Sequence[str] = (),
         metric: Literal["micro_f1", "macro_f1_of_labels"] = "micro_f1",
-        long_texts: LongTexts = "cut",
     ) -> None:
-        super().__init__(
-            labels,
-            tokenizer,
-            max_tokens,
-            pooling=pooling,
-            dropout=dropout,
-            long_texts=long_texts,
-        )
-        self.num_outputs, self.threshold = len(labels), threshold
+        super().__init__(*from_code)
+        self.num_outputs, self.threshold = len(self.labels), threshold
 
     @classmethod
     def check(  # type: ignore[override]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,10 +15,9 @@ from stages.kinds._cells import Row
 from stages.kinds.multiple_choice import TextWithChoices
 from stages.models._backbone import Backbone, Pooling
 from stages.models._heads import ModelWithHead, PooledHead
-from stages.tasks._pooled import PooledTask
+from stages.tasks._pooled import PooledTask, Reading
 from stages.tasks._task import Example, Predicted, example_of
 from stages.text.batch import IGNORE_INDEX, Batch, pad
-from stages.text.tokenizer import TaskTokenizer
 
 ABSENT = -1  # marks absent choices of rows with fewer choices than others
 
@@ -35,14 +34,11 @@ class MultipleChoice(PooledTask):
 
     def __init__(
         self,
-        labels: list[str],
-        tokenizer: TaskTokenizer,
-        max_tokens: int,
-        *,
+        *from_code: Any,
         pooling: Literal["auto", "mean", "first", "last"] = "auto",
         dropout: float = 0.1,
     ) -> None:
-        super().__init__(labels, tokenizer, max_tokens, pooling=pooling, dropout=dropout)
+        super().__init__(*from_code, reading=Reading(pooling=pooling, dropout=dropout))
 
     def head(self, backbone: Backbone) -> PooledHead:
         pooling = super().head(backbone).pooling

@@ -1,6 +1,6 @@
 """Regression: a number from a text or from a pair of texts."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,10 +11,9 @@ from stages.core.components import Settings
 from stages.kinds._cells import Row
 from stages.kinds.regression import RatedText, written
 from stages.models._heads import ModelWithHead
-from stages.tasks._pooled import LongTexts, PooledTask
+from stages.tasks._pooled import PooledTask, Reading
 from stages.tasks._task import Example
 from stages.text.batch import Batch
-from stages.text.tokenizer import TaskTokenizer
 
 LONGEST_NUMBER = 12  # largest number of tokens of a number as text
 
@@ -30,27 +29,15 @@ class Regression(PooledTask):
     """
 
     kind = RatedText()
+    schema = Reading
 
     def __init__(
         self,
-        labels: list[str],
-        tokenizer: TaskTokenizer,
-        max_tokens: int,
-        *,
-        pooling: Literal["auto", "mean", "first", "last"] = "auto",
-        dropout: float = 0.1,
+        *from_code: Any,
         text_step: float = 0.2,
         metric: Literal["pearson", "spearman"] = "pearson",
-        long_texts: LongTexts = "cut",
     ) -> None:
-        super().__init__(
-            labels,
-            tokenizer,
-            max_tokens,
-            pooling=pooling,
-            dropout=dropout,
-            long_texts=long_texts,
-        )
+        super().__init__(*from_code)
         self.mean, self.std = 0.0, 1.0
 
     @classmethod

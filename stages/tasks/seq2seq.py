@@ -1,11 +1,10 @@
 """Sequence to sequence: a text is written from a text (translation, summarisation)."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from stages.kinds._cells import Row
 from stages.kinds.seq2seq import NO_PREFIX, TextAndTarget
 from stages.tasks._writing import Writing
-from stages.text.tokenizer import TaskTokenizer
 
 
 class Seq2Seq(Writing):
@@ -22,10 +21,7 @@ class Seq2Seq(Writing):
 
     def __init__(
         self,
-        labels: list[str],
-        tokenizer: TaskTokenizer,
-        max_tokens: int,
-        *,
+        *from_code: Any,
         max_target_tokens: int,
         num_beams: int = 1,
         length_penalty: float = 1.0,
@@ -33,27 +29,21 @@ class Seq2Seq(Writing):
         label_smoothing: float = 0.0,
         metric: Literal["bleu", "chrf", "rouge_l"] = "bleu",
     ) -> None:
+        super().__init__(*from_code)
         self.check(
-            max_tokens,
+            self.max_tokens,
             max_target_tokens=max_target_tokens,
             num_beams=num_beams,
             label_smoothing=label_smoothing,
         )
-        super().__init__(
-            labels,
-            tokenizer,
-            max_tokens,
-            max_target_tokens=max_target_tokens,
-            num_beams=num_beams,
-            length_penalty=length_penalty,
-            label_smoothing=label_smoothing,
-        )
+        self.max_target_tokens, self.label_smoothing = max_target_tokens, label_smoothing
+        self.num_beams, self.length_penalty = num_beams, length_penalty
         self.prefix = "" if prefix == NO_PREFIX else prefix
-        (ids,) = tokenizer.encode([self.prefix])
-        if ids and len(ids) + len(tokenizer.wrap([])) >= max_tokens:
+        (ids,) = self.tokenizer.encode([self.prefix])
+        if ids and len(ids) + len(self.tokenizer.wrap([])) >= self.max_tokens:
             raise ValueError(
                 f"prefix: its {len(ids)} tokens leave no room for a text in "
-                f"finetune.max_tokens, {max_tokens}"
+                f"finetune.max_tokens, {self.max_tokens}"
             )
 
     @classmethod

@@ -15,7 +15,6 @@ from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, SpanHead, StartEndHead
 from stages.tasks._task import Example, Task, window_starts
 from stages.text.batch import IGNORE_INDEX, Batch, pad
-from stages.text.tokenizer import TaskTokenizer
 
 NO_ANSWER = 0  # class of both ends; 1 + t is the class of token t
 FEWEST_MARKS = 2  # fewest special tokens around a question and a context: GPT-2's
@@ -50,10 +49,7 @@ class SpanQA(Task):
 
     def __init__(
         self,
-        labels: list[str],
-        tokenizer: TaskTokenizer,
-        max_tokens: int,
-        *,
+        *from_code: Any,
         head: Literal["start_end", "span"] = "start_end",
         no_answer: bool = False,
         stride: int = 32,
@@ -63,8 +59,9 @@ class SpanQA(Task):
         dropout: float = 0.1,
         metric: Literal["squad_f1", "exact_match"] = "squad_f1",
     ) -> None:
-        super().__init__(labels, tokenizer, max_tokens)
-        _check_room(max_tokens, stride, max_question_tokens, len(tokenizer.wrap([], [])))
+        super().__init__(*from_code)
+        marks = len(self.tokenizer.wrap([], []))
+        _check_room(self.max_tokens, stride, max_question_tokens, marks)
         self.head_name: Literal["start_end", "span"] = head
         self.no_answer, self.stride = no_answer, stride
         self.max_question_tokens, self.max_answer_tokens = max_question_tokens, max_answer_tokens

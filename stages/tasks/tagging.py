@@ -1,7 +1,7 @@
 """Tagging: a label for each word of a sentence."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +14,6 @@ from stages.models._backbone import Backbone
 from stages.models._heads import LinearHead, ModelWithHead, at_least_float32
 from stages.tasks._task import Example, Task, balanced, cross_entropy, label_weights
 from stages.text.batch import IGNORE_INDEX, Batch, pad
-from stages.text.tokenizer import TaskTokenizer
 
 
 class Tagging(Task):
@@ -37,16 +36,13 @@ class Tagging(Task):
 
     def __init__(
         self,
-        labels: list[str],
-        tokenizer: TaskTokenizer,
-        max_tokens: int,
-        *,
+        *from_code: Any,
         label_subwords: Literal["auto", "first", "last", "all"] = "auto",
         dropout: float = 0.1,
         metric: Literal["entity_f1", "word_accuracy"] = "entity_f1",
         class_weights: Literal["none", "balanced"] = "none",
     ) -> None:
-        super().__init__(labels, tokenizer, max_tokens)
+        super().__init__(*from_code)
         self.label_subwords = label_subwords
         self.dropout, self.class_weights = dropout, class_weights
 
@@ -64,12 +60,9 @@ class Tagging(Task):
 
     def states_read(self, backbone: Backbone) -> str:
         trained = ", trained on all" if self.label_subwords == "all" else ""
-        unread = ", the rest of which is not read" if self._misses_the_word else ""
+        misses_the_rest = self.is_causal and self._subword == "first"
+        unread = ", the rest of which is not read" if misses_the_rest else ""
         return f"{self._subword} subword of a word{unread}{trained}"
-
-    @property
-    def _misses_the_word(self) -> bool:
-        return self.is_causal and self._subword == "first"
 
     def head(self, backbone: Backbone) -> LinearHead:
         return LinearHead(backbone.d_model, len(self.labels), dropout=self.dropout)

@@ -26,11 +26,6 @@ class EncodedCorpus:
     def document_lengths(self) -> np.ndarray:
         return np.diff(self.document_starts, append=len(self.tokens))
 
-    def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        for name, array in vars(self).items():
-            np.save(folder / f"{name}.npy", array, allow_pickle=False)
-
     @classmethod
     def load(cls, folder: Path) -> "EncodedCorpus":
         """Opens a corpus memory-mapped, since it may be larger than memory."""
@@ -47,36 +42,22 @@ def document_order(num_documents: int, split: str) -> np.ndarray:
     return stream(ORDER_SEED, "documents", split).permutation(num_documents)
 
 
-def encode(
-    documents: Iterable[Sequence[str]],
-    tokenizer: TaskTokenizer,
-    *,
-    max_tokens: int | None = None,
-    running: bool = True,
-) -> EncodedCorpus:
-    """Encodes documents (lists of sentences) in order, up to ``max_tokens`` in all.
-
-    The document that reaches ``max_tokens`` is cut there. Without ``running`` the sentences of a
-    document are no running text, and each sentence is encoded as if it were alone.
-    """
-    encode_sentences = tokenizer.encode_running if running else tokenizer.encode
+def encode(documents: Iterable[Sequence[str]], tokenizer: TaskTokenizer) -> EncodedCorpus:
+    """Encodes documents (lists of sentences) in order."""
     chunks: list[list[int]] = []
     document_starts, sentence_starts, length = [], [], 0
     for sentences in documents:
         document_starts.append(length)
-        ids = encode_sentences(list(sentences))
+        ids = tokenizer.encode_running(list(sentences))
         ids[0] = [*tokenizer.before, *ids[0]]
         ids[-1] = [*ids[-1], *tokenizer.after]
         for sentence in ids:
             sentence_starts.append(length)
             chunks.append(sentence)
             length += len(sentence)
-        if max_tokens is not None and length >= max_tokens:
-            break
     tokens = np.fromiter((i for chunk in chunks for i in chunk), dtype=np.int64, count=length)
-    tokens = tokens[:max_tokens]
     return EncodedCorpus(
         tokens=tokens.astype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32),
         document_starts=np.array(document_starts, dtype=np.int64),
-        sentence_starts=np.array([s for s in sentence_starts if s < len(tokens)], dtype=np.int64),
+        sentence_starts=np.array(sentence_starts, dtype=np.int64),
     )

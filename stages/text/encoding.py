@@ -37,20 +37,24 @@ def encode_stored(
 ) -> Extent:
     """Encodes stored documents in ``document_order`` and writes them to ``folder``.
 
-    The files equal those that ``EncodedCorpus.save`` writes after ``encode``, but neither the text
-    nor the tokens are held in memory.
+    The files hold what ``encode`` returns, up to ``max_tokens`` in all: the document that reaches
+    ``max_tokens`` is cut there. Neither the text nor the tokens are held in memory. Without
+    ``running`` the sentences of a document are no running text, and each sentence is encoded as if
+    it were alone.
 
     Raises ValueError for a document without a sentence.
     """
     work = partial(_encode, documents, tokenizer, running)
     parts = documents.parts(document_order(len(documents), split))
     encoded = parallel.in_order(work, parts, documents.size, processes=processes)
-    with closing(encoded), _Writer(folder) as writer:
+    folder.mkdir(parents=True)
+    with closing(encoded), ExitStack() as stack:
+        writer = _Writer(stack, folder)
         for part in encoded:
             writer.add(part, max_tokens)
             if writer.num_tokens == max_tokens:
                 break
-        return writer.extent()
+        return writer.finished()
 
 
 class _Part(NamedTuple):
@@ -120,31 +124,17 @@ def _ids(
 
 
 class _Writer:
-    """Writes the arrays of an ``EncodedCorpus`` while they grow."""
+    """Writes the arrays of an ``EncodedCorpus`` while they grow. ``stack`` closes their files."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._files: dict[str, _GrowingArray] = {}
-        self._stack = ExitStack()
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self._files = {
+            name: _GrowingArray(stack.enter_context((folder / f"{name}.npy").open("wb")))
+            for name in EncodedCorpus.__dataclass_fields__
+        }
         self.num_tokens = 0
         self._num_documents = 0
         self._num_bytes = 0  # UTF-8 bytes of all documents
         self._last = 0, 0  # start of the last document, and its UTF-8 bytes
-
-    def __enter__(self) -> "_Writer":
-        self._folder.mkdir(parents=True)
-        with ExitStack() as stack:
-            for name in EncodedCorpus.__dataclass_fields__:
-                file = stack.enter_context((self._folder / f"{name}.npy").open("wb"))
-                self._files[name] = _GrowingArray(file)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        with self._stack:
-            if error[0] is None:
-                for file in self._files.values():
-                    file.finish()
 
     def add(self, part: _Part, max_tokens: int | None) -> None:
         """Appends as much of ``part`` as ``max_tokens`` allows."""
@@ -161,7 +151,9 @@ class _Writer:
         self._last = self.num_tokens + int(documents[-1]), int(num_bytes[-1])
         self.num_tokens += min(len(part.tokens), room)
 
-    def extent(self) -> Extent:
+    def finished(self) -> Extent:
+        for file in self._files.values():
+            file.finish()
         whole, last_bytes = self._last
         num_bytes = last_bytes
         if whole:  # more than one document

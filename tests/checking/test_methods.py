@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stages.checking.lengths import length_faults
+from stages.checking.faults import length_faults
 from stages.core.params import Method, Params
 from stages.core.study_file import typed
 from tests.checking.test_runs import BILSTM

@@ -48,7 +48,7 @@ def test_heal_keeps_the_whole_entries_wherever_the_lock_is_cut(lock: Path) -> No
         lock.write_text(text[:end])
         heal.heal()
         healed = entries(lock)
-        assert heal._is_whole(YAML(typ="safe").load(lock.read_text())), end
+        assert heal._is_whole(lock.read_text()), end
         complete = [
             name for name, at in begins.items() if any(at < b < end for b in begins.values())
         ]

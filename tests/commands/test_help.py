@@ -15,14 +15,10 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_help_begins_with_what_the_command_does(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_begins_with_what_the_command_does(name: str, run) -> None:
     command = importlib.import_module(f"stages.commands.{name}")
-    monkeypatch.setattr("sys.argv", [name, "--help"])
-    with pytest.raises(SystemExit) as ended:
-        command.main()
-    shown = " ".join(capsys.readouterr().out.split())
-    assert ended.value.code == 0 and f"python -m stages.commands.{name}" in shown
+    status, out, _ = run(name, "--help")
+    shown = " ".join(out.split())
+    assert status == 0 and f"python -m stages.commands.{name}" in shown
     assert command.__doc__ is not None
     assert " ".join(command.__doc__.split("\n\n")[0].split()).strip() in shown

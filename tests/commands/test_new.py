@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stages.commands import new
 from tests.labelled_files import classified, paced
+
+NEW = ("new", "--no-published", "reviews.csv")
 
 
 @pytest.fixture(autouse=True)
@@ -17,21 +18,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("reviews.csv").write_text(classified())
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *flags: str) -> int:
-    monkeypatch.setattr("sys.argv", ["new", "--no-published", *flags])
-    try:
-        new.main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    return 0
-
-
 @pytest.mark.slow
-def test_new_says_what_it_saw_and_what_comes_next(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "reviews.csv") == 0
-    said = capsys.readouterr().out
+def test_new_says_what_it_saw_and_what_comes_next(run) -> None:
+    status, said, _ = run(*NEW)
+    assert status == 0
     for part in (
         "classification",
         "review is read",
@@ -44,25 +34,23 @@ def test_new_says_what_it_saw_and_what_comes_next(
 
 
 @pytest.mark.slow
-def test_new_writes_only_over_its_own_work_committed_files_and_studies(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_new_writes_only_over_its_own_work_committed_files_and_studies(run) -> None:
     params = Path("params.yaml")
-    assert run(monkeypatch, "reviews.csv") == 0
-    assert run(monkeypatch, "reviews.csv", "--minutes", "5") == 0  # as it was written
+    assert run(*NEW).status == 0
+    assert run(*NEW, "--minutes", "5").status == 0  # as it was written
     mine = params.read_text().replace("study: reviews", "study: mine")
     params.write_text(mine)
-    assert run(monkeypatch, "reviews.csv") == 2
-    assert "--force" in capsys.readouterr().err and params.read_text() == mine
+    ended = run(*NEW)
+    assert ended.status == 2 and "--force" in ended.err and params.read_text() == mine
     Path("studies").mkdir()
     Path("studies/mine.yaml").write_text(mine)
-    assert run(monkeypatch, "reviews.csv") == 0
+    assert run(*NEW).status == 0
     params.write_text(mine + "# edited\n")
-    assert run(monkeypatch, "reviews.csv", "--force") == 0
+    assert run(*NEW, "--force").status == 0
     params.write_text("study: committed\n")
     for command in ("init -q .", "add params.yaml", "-c user.name=a -c user.email=b commit -qm a"):
         subprocess.run(["git", *command.split()], check=True)
-    assert run(monkeypatch, "reviews.csv") == 0
+    assert run(*NEW).status == 0
 
 
 @pytest.mark.parametrize(
@@ -76,12 +64,10 @@ def test_new_writes_only_over_its_own_work_committed_files_and_studies(
     ],
 )
 def test_new_refuses_a_mistake_in_one_line_and_writes_nothing(
-    flags: list[str],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    flags: list[str], said: str, run
 ) -> None:
-    assert run(monkeypatch, *flags) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    ended = run("new", "--no-published", *flags)
+    (line,) = ended.err.splitlines()
+    assert ended.status == 2
     assert line.startswith("error: ") and said in line
     assert not Path("params.yaml").exists()

@@ -1,13 +1,13 @@
 """`make plan --resolved`: the value of every setting of a study."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
-from stages.commands import plan
 from stages.core.params import Params
 from stages.core.study_file import typed
 from stages.matching.budget import matched
@@ -19,28 +19,24 @@ from tests.terminals import WIDTHS, check_fits, on_terminal
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["plan", "--resolved"])
     shutil.copyfile(ROOT / "requirements.lock", "requirements.lock")
     return tmp_path
 
 
-def printed(capsys: pytest.CaptureFixture[str], changes: dict[str, Any]) -> Params:
+def printed(run: Callable[..., Any], changes: dict[str, Any]) -> Params:
     """Returns the study that is shown of the smoke study with some changes."""
     with Path("params.yaml").open("w") as file:
         YAML().dump(short_smoke_with(changes), file)
-    plan.main()
-    text = capsys.readouterr().out
+    text = run("plan", "--resolved").out
     assert max(map(len, text.splitlines())) <= 100
     settings = YAML(typ="safe").load(text)
     return Params(packaged_checkpoints=settings.pop("checkpoints"), **settings)
 
 
-def test_resolved_prints_the_study_under_the_matched_budget(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_resolved_prints_the_study_under_the_matched_budget(run) -> None:
     for matched_in in ("tokens", "flops"):
         changes = {"pretrain.matched": matched_in, "pretrain.seeds": [1, 2]}
-        study = printed(capsys, changes)
+        study = printed(run, changes)
         assert study == matched(typed(short_smoke_with(changes)))
         decoder = study.runs["decoder_causal"]
         assert decoder.corpus == "prose" and decoder.training.warmup_fraction == 0.1
@@ -48,13 +44,11 @@ def test_resolved_prints_the_study_under_the_matched_budget(
         assert (decoder.training.num_steps == 40) == (matched_in == "tokens")
 
 
-def test_resolved_refuses_faults(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resolved_refuses_faults(folder: Path, run) -> None:
     with_values(folder, {"pretrain.reference": "bert"})
-    with pytest.raises(SystemExit) as ended:
-        plan.main()
-    shown = capsys.readouterr()
-    assert ended.value.code == 2 and not shown.out
-    assert shown.err.startswith("error: pretrain.reference: unknown 'bert'")
+    ended = run("plan", "--resolved")
+    assert ended.status == 2 and not ended.out
+    assert ended.err.startswith("error: pretrain.reference: unknown 'bert'")
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,6 @@ from stages.core.params import Method, Params
 from stages.evaluation import records
 from stages.trials import kept, new_rows
 from stages.trials.setup import TrialSetup
-from tests.commands.predict_command import predict_command
 from tests.planning.studies import with_run
 from tests.small_study import (
     LINES,
@@ -92,11 +91,6 @@ def study(trained, monkeypatch, tmp_path) -> Iterator[Path]:
 
 TRIAL = ("--method", "full", "--finetune-seed", "1")
 SECTION, TAG = ((SCRATCH, task, *TRIAL) for task in TASKS)
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    return predict_command(monkeypatch, capsys)
 
 
 def of_study(run: str, task: str, method: str, seed: int, pretrain_seed: int = 1) -> dict[str, str]:

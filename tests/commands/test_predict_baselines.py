@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from stages.commands import export
 from stages.core import paths
 from stages.core.artifacts import read_jsonl, write_jsonl
 from stages.core.keys import TrialKey
 from stages.evaluation.records import CLASSICAL, PredictionRecord, read
-from tests.commands.predict_command import predict_command
 from tests.labelled_words import fit_baselines
 
 ROOT = Path(__file__).parents[2]
@@ -24,11 +22,6 @@ ROOT = Path(__file__).parents[2]
 def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     fit_baselines()
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    return predict_command(monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("seeds", [(), ("--pretrain-seed", "7", "--finetune-seed", "2")])
@@ -84,13 +77,9 @@ def test_predict_names_the_trials_and_the_mistake(command, tmp_path: Path) -> No
         assert "keep_weights" not in errors
 
 
-def test_export_writes_what_predicts_without_the_project(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    arguments = ["window", "--task", "tag", "--label-budget", "all", "--out", "taken"]
-    monkeypatch.setattr(sys, "argv", ["export", *arguments])
-    export.main()
-    assert "mlflow.pyfunc.load_model('taken')" in capsys.readouterr().out
+def test_export_writes_what_predicts_without_the_project(run, tmp_path: Path) -> None:
+    ended = run("export", "window", "--task", "tag", "--label-budget", "all", "--out", "taken")
+    assert "mlflow.pyfunc.load_model('taken')" in ended.out
     taken = Path("taken").rename(tmp_path / "elsewhere")
     for name in ("data", "README.md", "requirements.lock", "code/stages", "export.json"):
         assert (taken / name).exists()
@@ -121,16 +110,8 @@ def _run_outside(code: str) -> list[str]:
     return ended.stdout.splitlines()
 
 
-def test_export_replaces_no_other_folder(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_export_replaces_no_other_folder(run) -> None:
     Path("taken").mkdir()
     Path("taken/own.txt").write_text("mine")
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        ["export", "tfidf", "--task", "type", "--label-budget", "all", "--out", "taken"],
-    )
-    with pytest.raises(SystemExit):
-        export.main()
-    assert "taken: holds something else than an export" in capsys.readouterr().err
+    ended = run("export", "tfidf", "--task", "type", "--label-budget", "all", "--out", "taken")
+    assert "taken: holds something else than an export" in ended.err

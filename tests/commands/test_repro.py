@@ -34,19 +34,15 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def refusal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
+def refusal(run: Callable[..., Any]) -> Callable[..., str]:
     """Runs the command with arguments that it refuses, and returns the last line of its reason."""
 
-    def run(*arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["repro", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            repro.main()
-        assert ended.value.code == 2
-        return capsys.readouterr().err.strip().splitlines()[-1]
+    def refusal(*arguments: str) -> str:
+        ended = run("repro", *arguments)
+        assert ended.status == 2
+        return ended.err.strip().splitlines()[-1]
 
-    return run
+    return refusal
 
 
 @pytest.mark.parametrize(
@@ -113,6 +109,7 @@ def test_repro_starts_as_many_jobs_as_the_machine_allows(
     settings: dict[str, Any],
     expected: int,
     monkeypatch: pytest.MonkeyPatch,
+    run: Callable[..., Any],
 ) -> None:
     started: list[int] = []
 
@@ -125,16 +122,12 @@ def test_repro_starts_as_many_jobs_as_the_machine_allows(
         monkeypatch.setattr(module, "cores", lambda: 8)
         monkeypatch.setattr(module, "visible_gpus", lambda: gpus)
     monkeypatch.setattr(clusters, "local", none)
-    monkeypatch.setattr(sys, "argv", ["repro", "--jobs", "auto"])
     monkeypatch.setattr(repro.os, "execv", lambda *_: sys.exit(0))
-    with pytest.raises(SystemExit):
-        repro.main()
+    run("repro", "--jobs", "auto")
     assert started == ([expected] if expected > 1 else [])
 
 
-def test_repro_notes_threads_that_share_cores(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_repro_notes_threads_that_share_cores(monkeypatch: pytest.MonkeyPatch, run) -> None:
     def none(num_workers: int) -> None:
         raise ValueError(f"{num_workers} workers")
 
@@ -142,10 +135,7 @@ def test_repro_notes_threads_that_share_cores(
     monkeypatch.setattr(repro, "cores", lambda: 2)
     monkeypatch.setattr(repro, "visible_gpus", lambda: [])
     monkeypatch.setattr(clusters, "local", none)
-    monkeypatch.setattr(sys, "argv", ["repro", "--jobs", "2"])
-    with pytest.raises(SystemExit):
-        repro.main()
-    said = capsys.readouterr().err
+    said = run("repro", "--jobs", "2").err
     assert "2 jobs of 2 threads" in said and "compute.threads: 1" in said
 
 

@@ -115,11 +115,8 @@ def test_show_goes_on_where_no_pair_of_runs_differs_in_one_thing(
 
 
 def test_summary_says_what_writes_a_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["summary"])
-    with pytest.raises(SystemExit) as ended:
-        summary.main()
-    assert ended.value.code == 2
-    assert "`dvc repro` writes the report" in capsys.readouterr().err
+    ended = run("summary")
+    assert ended.status == 2 and "`dvc repro` writes the report" in ended.err

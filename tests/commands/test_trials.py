@@ -4,11 +4,12 @@ import gzip
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stages.commands import trials
 from stages.trials import store
 from tests.terminals import WIDTHS, check_fits, on_terminal
 
@@ -40,50 +41,35 @@ def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
-    monkeypatch.setattr("sys.argv", ["trials", *arguments])
-    trials.main()
-
-
-def listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
-    command(monkeypatch, "--json")
-    record = json.loads(capsys.readouterr().out)
+def listed(run: Callable[..., Any]) -> dict[str, int]:
+    record = json.loads(run("trials", "--json").out)
     return {row["run"]: row["trials"] for row in record["trials"]}
 
 
-def test_trials_lists_what_is_stored_and_how_long_it_was_not_used(
-    held: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert listed(monkeypatch, capsys) == {"(unreadable)": 1, "one": 2, "other": 1}
-    command(monkeypatch)
-    shown = capsys.readouterr().out
+def test_trials_lists_what_is_stored_and_how_long_it_was_not_used(held: Path, run) -> None:
+    assert listed(run) == {"(unreadable)": 1, "one": 2, "other": 1}
+    shown = run("trials").out
     assert f"{held}: 4 trials" in shown.replace("\n", "")
     (line,) = (line for line in shown.splitlines() if "other" in line)
     assert "40.0 days" in line and " 1 " in line
 
 
-def test_trials_removes_what_was_not_used(
-    held: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command(monkeypatch, "--remove-unused", "30")
-    assert "Removed 2 trials" in capsys.readouterr().out
+def test_trials_removes_what_was_not_used(held: Path, run) -> None:
+    assert "Removed 2 trials" in run("trials", "--remove-unused", "30").out
     assert {path.name for path in held.iterdir()} == {A, B, NOW, *OTHERS}
-    command(monkeypatch, "--remove-unused", "0")
+    run("trials", "--remove-unused", "0")
     assert {path.name for path in held.iterdir()} == {NOW, *OTHERS}
-    command(monkeypatch, "--remove-unused", "0", "--json")
-    out = capsys.readouterr().out
-    assert json.loads(out[out.index("{") :])["removed"] == 0
+    assert json.loads(run("trials", "--remove-unused", "0", "--json").out)["removed"] == 0
 
 
 def test_trials_of_an_empty_store_and_with_a_wrong_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run
 ) -> None:
     monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "none"))
-    assert listed(monkeypatch, capsys) == {}
+    assert listed(run) == {}
     for wrong in ("-1", "nan"):
-        with pytest.raises(SystemExit) as end:
-            command(monkeypatch, f"--remove-unused={wrong}")
-        assert end.value.code == 2 and "--remove-unused" in capsys.readouterr().err
+        ended = run("trials", f"--remove-unused={wrong}")
+        assert ended.status == 2 and "--remove-unused" in ended.err
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """The rows of train that a trial learns from."""
 
-import subprocess
-import sys
 from collections import Counter
 from itertools import combinations, pairwise, product
 
@@ -82,16 +80,6 @@ def test_labelled_rows_are_another_sample_for_each_pair_of_seeds(rows) -> None:
     counts = np.array([times[row["id"]] for row in rows])
     # The standard deviation of a binomial with 80 draws of 1/4 is 3.9.
     assert counts.mean() == 20 and 3.2 < counts.std() < 4.6
-
-
-@pytest.mark.slow
-def test_labelled_rows_are_the_same_in_another_process() -> None:
-    code = (
-        "from tests.kinds.test_labelled_rows import *\n"
-        "print(*sorted(ids(drawn(classified(9, 9), 6, pair=(3, 4)))), sep='|')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip().split("|") == sorted(ids(drawn(classified(9, 9), 6, pair=(3, 4))))
 
 
 def test_labelled_rows_refuse_more_labels_than_rows() -> None:

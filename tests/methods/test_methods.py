@@ -14,6 +14,7 @@ from stages.methods._method import METHODS, SolvedMethod, TrainedMethod
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.models.hub import Hub
+from stages.tasks._pooled import Reading
 from stages.tasks.classification import Classification
 from stages.text.batch import Batch
 from stages.training.checkpoint import save_weights
@@ -115,7 +116,7 @@ def method_of(name: str, **settings: Any) -> Any:
 
 def applied(architecture: str, method: Any, **settings: Any):
     backbone, tokenizer = backbone_of(architecture, **settings)
-    task = Classification(["a", "b"], tokenizer, 32, dropout=0.0)
+    task = Classification(["a", "b"], tokenizer, 32, Reading(dropout=0.0))
     head = task.head(backbone)
     initialise_head(head, generator=torch_stream(1, "head"))
     model = ModelWithHead(backbone, head)

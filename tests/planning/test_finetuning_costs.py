@@ -10,6 +10,7 @@ from stages.core.keys import TrialKey
 from stages.core.params import Params
 from stages.planning.finetuning_costs import Finetuning, finetunings
 from stages.planning.task_texts import SAMPLED_ROWS
+from stages.tasks._pooled import Reading
 from stages.tasks.classification import Classification
 from stages.training.finetuning import BUCKET_BATCHES, FinetuningData
 from tests.planning.studies import with_finetune, with_gpt2, with_run
@@ -188,7 +189,7 @@ def test_finetunings_count_the_tokens_of_all_windows_that_an_epoch_reads(prepare
     tasks = {"section": params.tasks["section"]}
     (cost,) = finetunings(params.model_copy(update={"tasks": tasks}))
     labels = read_json(record)["labels"]
-    task = Classification(labels, small_tokenizer(), 8, long_texts="windows")
+    task = Classification(labels, small_tokenizer(), 8, Reading(long_texts="windows"))
     examples = task.encode(read_jsonl(record.with_name("train.jsonl")))
     training = params.finetune.methods["full"].training
     assert training is not None and cost.num_steps is not None and cost.text_tokens is not None

@@ -7,16 +7,9 @@ import pytest
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_jsonl
-from stages.core.study_file import load
-from tests.labelled_files import objects, prepare, proposed, table, texts
+from tests.labelled_files import objects, prepare, proposed, study_of, table, texts
 
 MOODS = (["sad"], ["sad", "angry"], [], ["glad"], ["glad", "calm", "sad"])
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("requirements.lock").write_text("")
 
 
 def put(*columns: str, **more) -> str:
@@ -98,8 +91,7 @@ def test_guess_finds_several_labels_in_lists_and_if_told_in_cells(sign: str | No
         Path("a.csv").write_text(table([("text", "moods"), *cells]))
         proposal = proposed("a.csv", columns={"labels": "moods"})
     assert proposal.study.kind == "multi_label"
-    Path("params.yaml").write_text(proposal.text)
-    prepare(load(Path("params.yaml")), "a")
+    prepare(study_of(proposal), "a")
     train = read_jsonl(paths.examples("a") / "train.jsonl")
     assert {tuple(row["labels"]) for row in train} == {tuple(sorted(moods)) for moods in MOODS}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.proposal.design import PROBE, STEP_TOKENS, Budget, Pace, fitted, label_budgets
+from stages.proposal.design import PROBE, STEP_TOKENS, Budget, Pace, fitted, label_budgets, least
 
 ARCHITECTURES = ("encoder", "decoder")
 BUDGETS: list[Budget] = [1000, 100, "all"]
@@ -36,12 +36,12 @@ def design(
     must_pretrain: bool = False,
 ):
     return fitted(
+        least(ARCHITECTURES, BUDGETS[0], pretrains=True),
         ARCHITECTURES,
         BUDGETS,
         2000 * STEP_TOKENS,
         pace(step_s, trial_s),
         seconds,
-        pretrains=True,
         keep_budgets=keep_budgets,
         published=published,
         can_be_probed=True,

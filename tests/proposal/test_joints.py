@@ -1,6 +1,6 @@
 import pytest
 
-from stages.proposal.joints import separator_of
+from stages.proposal.joints import joint_of, separator_of
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from stages.proposal.joints import separator_of
     ],
 )
 def test_separator_of_leaves_signs_in_names(cells: list[str], sign: str | None) -> None:
-    assert separator_of(cells) == sign
+    assert separator_of(cells, joint_of(cells)) == sign

@@ -14,11 +14,7 @@ from tests.labelled_files import classified, paced
 
 
 @pytest.mark.slow
-def test_measured_has_a_time_for_every_architecture_and_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("requirements.lock").write_text("")
+def test_measured_has_a_time_for_every_architecture_and_budget() -> None:
     Path("a.csv").write_text(classified())
     asked: list[tuple[Json, Sequence[Budget], int]] = []
 

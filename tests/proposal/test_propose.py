@@ -9,11 +9,9 @@ import pytest
 from stages.checking.faults import find_faults
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl
-from stages.core.params import Params, Task
-from stages.core.study_file import load
+from stages.core.params import Task
 from stages.kinds._kind import KINDS
 from stages.proposal.corpus import vocabulary_of
-from stages.proposal.propose import Proposal
 from stages.sources._source import SOURCES
 from stages.text import tokenizer
 from tests.labelled_files import (
@@ -24,24 +22,12 @@ from tests.labelled_files import (
     prepare,
     proposed,
     squad,
+    study_of,
     table,
     tagged,
     texts,
     write_parquet,
 )
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("requirements.lock").write_text("")
-
-
-def study_of(proposal: Proposal) -> Params:
-    """The file that is written, typed."""
-    path = Path("params.yaml")
-    path.write_text(proposal.text)
-    return load(path)
 
 
 def put(name: str, content: str) -> None:
@@ -124,24 +110,19 @@ def translations() -> None:
         put(f"data/{split}.de", "\n".join(row.upper() for row in rows) + "\n")
 
 
-# (path, what writes it, kind, what its source says, flags that the files need)
+# (path, its content or what writes it, kind, what its source says, flags that the files need)
 FILES: dict[str, tuple] = {
-    "csv": (
-        "a.csv",
-        lambda: put("a.csv", classified()),
-        "classification",
-        {"text": "review", "label": "stars"},
-    ),
+    "csv": ("a.csv", classified(), "classification", {"text": "review", "label": "stars"}),
     "no header": (
         "a.tsv",
-        lambda: put("a.tsv", table(texts(), "\t")),
+        table(texts(), "\t"),
         "classification",
         {"columns": ["text", "label"]},
         {"names": ["text", "label"]},
     ),
     "pairs": (
         "a.jsonl",
-        lambda: put("a.jsonl", objects(pairs())),
+        objects(pairs()),
         "classification",
         {"text": "sentence_A", "text_pair": "sentence_B", "label": "gold"},
     ),
@@ -150,35 +131,28 @@ FILES: dict[str, tuple] = {
         "data",
         split_files,
         "classification",
-        {
-            "train": "train.txt",
-            "validation": "dev.txt",
-            "test": "test_gold.txt",
-            "format": "tsv",
-            "columns": ["text", "label"],
-        },
+        {"train": "train.txt", "validation": "dev.txt", "test": "test_gold.txt"}
+        | {"format": "tsv", "columns": ["text", "label"]},
         {"format": "tsv", "names": ["text", "label"]},
     ),
     "numbers": (
         "a.csv",
-        lambda: put(
-            "a.csv", table([("text", "price"), *((t, 1.5 * i) for i, (t, _) in enumerate(texts()))])
-        ),
+        table([("text", "price"), *((t, 1.5 * i) for i, (t, _) in enumerate(texts()))]),
         "regression",
         {"target": "price"},
     ),
-    "squad": ("a.json", lambda: put("a.json", squad()), "span_qa", {}),
-    "bio": ("a.conll", lambda: put("a.conll", tagged()), "tagging", {"columns": ["words", "tags"]}),
+    "squad": ("a.json", squad(), "span_qa", {}),
+    "bio": ("a.conll", tagged(), "tagging", {"columns": ["words", "tags"]}),
     "iob1": (
         "a.conll",
-        lambda: put("a.conll", tagged("I-PLACE", sign=" ")),
+        tagged("I-PLACE", sign=" "),
         "tagging",
         {"columns": ["words", "tags"], "tag_scheme": "iob1"},
     ),
-    "conllu": ("a.conllu", lambda: put("a.conllu", conllu()), "tagging", {}),
+    "conllu": ("a.conllu", conllu(), "tagging", {}),
     "choices": (
         "a.jsonl",
-        lambda: put("a.jsonl", choices()),
+        choices(),
         "multiple_choice",
         {"text": "premise", "choices": ["choice1", "choice2"]},
     ),
@@ -196,8 +170,8 @@ FILES: dict[str, tuple] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_propose_writes_a_study_of_each_format_without_a_fault(name: str) -> None:
-    path, write, kind, columns, *flags = FILES[name]
-    write()
+    path, content, kind, columns, *flags = FILES[name]
+    put(path, content) if isinstance(content, str) else content()
     proposal = proposed(path, **(flags[0] if flags else {}))
     params = study_of(proposal)
     assert list(find_faults(params)) == []

@@ -9,18 +9,16 @@ import pytest
 from stages.checking.faults import find_faults
 from stages.core.params import PackagedCheckpoint, Run
 from stages.core.study_file import load
-from stages.proposal.candidates import ALL_MINILM, Candidate
 from stages.proposal.propose import Proposal
+from stages.proposal.public import ALL_MINILM, Candidate
 from stages.proposal.study import PUBLISHED_LR
-from tests.labelled_files import classified, proposed
+from tests.labelled_files import classified, proposed, study_of
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 
 
 @pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Candidate:
+def small(monkeypatch: pytest.MonkeyPatch) -> Candidate:
     """A small checkpoint that can be fetched; a labelled file."""
-    monkeypatch.chdir(tmp_path)
-    Path("requirements.lock").write_text("")
     Path("a.csv").write_text(classified())
     revision = revision_of(checkpoint("bert"))
     candidate = replace(ALL_MINILM, revision=revision, max_positions=MAX_POSITIONS)
@@ -36,8 +34,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Candidate:
 
 def runs_of(proposal: Proposal) -> dict[str, Run]:
     """Returns the runs of the written file, in which nothing is wrong."""
-    Path("params.yaml").write_text(proposal.text)
-    params = load(Path("params.yaml"))
+    params = study_of(proposal)
     assert [*find_faults(params)] == []
     return params.runs
 

@@ -6,12 +6,6 @@ import pytest
 
 from tests.labelled_files import classified, proposed, table, texts
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 MANY = [(f"{text} {i}", f"kind {i // 3}") for i, (text, _) in enumerate(texts(3000))]
 IDS = [(text, f"x{i}") for i, (text, _) in enumerate(texts())]
 SAME = [(text, "same") for text, _ in texts()]

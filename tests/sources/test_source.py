@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stages.kinds._plain_text import folded
 from stages.sources import _source
 from stages.sources._sentences import sentences
-from stages.sources._source import document_split, one_spaced, sentences_of, split_of
+from stages.sources._source import folded_pieces, one_spaced, sentences_of, split_of
 
 
 def test_split_of_draws_eight_one_one() -> None:
@@ -48,10 +48,9 @@ def test_sentences_of_pieces_are_those_of_the_whole(text: str) -> None:
 
 @pytest.mark.usefixtures("pieces")
 @given(TEXTS)
-def test_one_spaced_and_document_split_of_pieces_are_those_of_the_whole(text: str) -> None:
+def test_one_spaced_and_split_of_pieces_are_those_of_the_whole(text: str) -> None:
     assert "".join(one_spaced(text)) == " ".join(text.split())
-    assert document_split("train", text, ()) == split_of(folded(text))
-    assert document_split("validation", text, ()) == "validation"
+    assert split_of(folded_pieces(text)) == split_of(folded(text))
 
 
 def test_sentences_of_a_long_sentence_are_searched_a_few_times(

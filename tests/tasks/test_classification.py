@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from functools import cache
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from stages.findings.overlap import WITH_LONG_TEXTS
+from stages.tasks._pooled import Reading
 from stages.tasks._task import TASKS, Example
 from stages.tasks.classification import Classification
 from stages.text.tokenizer import BOS_ID, EOS_ID
@@ -25,7 +25,10 @@ LABELS = ["bad", "fine", "good"]
 
 
 def task(max_tokens: int = 16, **settings) -> Classification:
-    return Classification(LABELS, small_tokenizer(), max_tokens, **settings)
+    entry = {"name": "classification", **settings}
+    built = TASKS.build(entry, LABELS, small_tokenizer(), max_tokens, where="task")
+    assert isinstance(built, Classification)
+    return built
 
 
 def test_encode_puts_a_text_between_its_marks() -> None:
@@ -74,11 +77,8 @@ def test_encode_reads_the_head_and_the_tail_of_a_long_text_and_short_texts_as_ev
 
 
 def test_long_texts_is_a_setting_of_the_tasks_for_which_it_is_proposed() -> None:
-    has = {
-        name
-        for name in TASKS.names()
-        if "long_texts" in signature(TASKS.find(name, where="")).parameters
-    }
+    components = {name: TASKS.find(name, where="") for name in TASKS.names()}
+    has = {name for name, task in components.items() if getattr(task, "schema", None) is Reading}
     assert has == {*WITH_LONG_TEXTS}
 
 

@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from stages.kinds.multi_label import written
 from stages.methods._method import METHODS
+from stages.tasks._pooled import Reading
 from stages.tasks.multi_label import MultiLabel
 from stages.training.device import Device
 from stages.training.solver import solve
@@ -29,7 +30,7 @@ ROWS = [
 
 
 def task(**settings: Any) -> MultiLabel:
-    return MultiLabel(LABELS, small_tokenizer(), 16, **settings)
+    return MultiLabel(LABELS, small_tokenizer(), 16, Reading(**settings))
 
 
 def test_loss_is_that_of_transformers() -> None:

@@ -210,19 +210,6 @@ def test_log_likelihoods_of_a_text_depend_on_all_of_it(by) -> None:
     check(of, by, TEXT, likelihood)
 
 
-# The test itself --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("by", CAUSAL)
-def test_unread_sees_that_a_causal_first_subword_has_not_read_the_rest(by) -> None:
-    of = task_of("tagging", {"label_subwords": "first"}, by)
-    (example,) = of.encode([WORDS])
-    units = [unit for unit in each_word(by, example) if len(unit.positions) > 1]
-    assert units
-    for unit in units:
-        assert unread(of, by, example, unit) == unit.positions[1:]
-
-
 @pytest.mark.parametrize(
     ("name", "by", "settings", "read_at"),
     [

@@ -14,10 +14,8 @@ from stages.kinds._cells import Row
 from stages.methods.linear_probe import LinearProbe
 from stages.models._heads import ModelWithHead, pool
 from stages.tasks._pooled import MOST_WINDOWS, PooledTask, WindowBatch
-from stages.tasks._task import Example
+from stages.tasks._task import TASKS, Example
 from stages.tasks.classification import Classification
-from stages.tasks.multi_label import MultiLabel
-from stages.tasks.regression import Regression
 from stages.text.batch import Batch
 from stages.text.tokenizer import EOS_ID
 from stages.training.device import Device
@@ -34,9 +32,13 @@ WORDS = ("a", "class", "function", "the", "and", "of", "in")  # of one token eac
 MARKS = len(small_tokenizer().wrap([]))
 
 
-def task(max_tokens: int = 16, *, long_texts: str = "windows", **settings: Any) -> Classification:
-    settings = {"dropout": 0.0, **settings}
-    return Classification(LABELS, small_tokenizer(), max_tokens, long_texts=long_texts, **settings)  # type: ignore[arg-type]
+def built(name: str, labels: list[str], max_tokens: int = 16, **settings: Any) -> Any:
+    entry = {"name": name, "dropout": 0.0, "long_texts": "windows", **settings}
+    return TASKS.build(entry, labels, small_tokenizer(), max_tokens, where="task")
+
+
+def task(max_tokens: int = 16, **settings: Any) -> Classification:
+    return built("classification", LABELS, max_tokens, **settings)
 
 
 def text(number: int, *, seed: int = 1) -> str:
@@ -141,13 +143,12 @@ def test_logits_are_the_mean_of_those_of_each_window_alone(architecture, pooling
 
 def of_kind(name: str) -> tuple[PooledTask, list[Row]]:
     rows: list[Row] = rows_of(60, 4, 25, 90, 12)
-    settings: Any = {"dropout": 0.0, "long_texts": "windows"}
     if name == "regression":
         rows = [{**row, "target": i / 2} for i, row in enumerate(rows)]
-        return Regression([], small_tokenizer(), 16, **settings), rows
+        return built("regression", []), rows
     if name == "multi_label":
         rows = [{**row, "labels": LABELS[: i % 4]} for i, row in enumerate(rows)]
-        return MultiLabel(LABELS, small_tokenizer(), 16, **settings), rows
+        return built("multi_label", LABELS), rows
     return task(class_weights="balanced"), rows
 
 

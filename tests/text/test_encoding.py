@@ -11,7 +11,7 @@ from stages.text.corpus import document_order, encode
 from stages.text.encoding import encode_stored
 from stages.text.stored import StoredDocuments
 from stages.text.tokenizer import Tokenizer
-from tests.small import documents, small_tokenizer
+from tests.small import documents, saved, small_tokenizer
 
 PART_BYTES = 3_000
 
@@ -41,10 +41,12 @@ def stored(tmp_path: Path) -> StoredDocuments:
     return StoredDocuments(tmp_path / "train.jsonl")
 
 
-def tokenizer(kind: type[Tokenizer]) -> Tokenizer:
+def tokenizer(kind: type[Tokenizer], *, running: bool = True) -> Tokenizer:
     made = kind(small_tokenizer().files[0])
     if kind is MarkedTokenizer:
         made.vocab_size = MarkedTokenizer.vocab_size
+    if not running:  # each sentence is encoded as if it were alone
+        made.encode_running = lambda sentences: made.encode(sentences)
     return made
 
 
@@ -53,8 +55,7 @@ def whole(kind: type[Tokenizer], max_tokens: int | None, running: bool, folder: 
     bytes]."""
     order = document_order(len(documents()), "train")
     texts = [documents()[i] for i in order]
-    encoded = encode(texts, tokenizer(kind), max_tokens=max_tokens, running=running)
-    encoded.save(folder)
+    encoded = saved(encode(texts, tokenizer(kind, running=running)), folder, max_tokens)
     sizes = [len("".join(text).encode()) for text in texts[: len(encoded.document_starts)]]
     tokens_before_last = int(encoded.document_starts[-1])
     estimate = (

@@ -21,7 +21,7 @@ from stages.core.study_file import load
 from stages.text.corpus import encode
 from stages.training.launch import rank_to_run
 from tests import warm_python
-from tests.small import documents, small_tokenizer
+from tests.small import documents, saved, small_tokenizer
 from tests.small_study import run_stage, write_corpus, write_inputs
 from tests.smoke import alone, with_values, write_plans
 
@@ -257,8 +257,8 @@ def test_pretrain_gives_the_same_however_its_processes_start(study) -> None:
 @pytest.mark.usefixtures("unranked")
 def test_pretrain_reports_a_mistake_of_all_ranks_once(study) -> None:
     shutil.rmtree("data/encoded/prose/unigram/validation")
-    few = encode(documents()[:1], small_tokenizer(), max_tokens=4)
-    few.save(Path("data/encoded/prose/unigram/validation"))
+    few = encode(documents()[:1], small_tokenizer())
+    saved(few, Path("data/encoded/prose/unigram/validation"), max_tokens=4)
     assert study.distributed.devices == 2
     process = start("stages.pretrain", RUN)
     _, said = process.communicate(timeout=500)
