@@ -27,24 +27,12 @@ from stages.reporting.words.answer import (
 from stages.reporting.words.names import reason, verdict, verdict_with_seeds
 from stages.reporting.words.tables import confound_rows
 from stages.reporting.words.what_mattered import what_mattered
+from tests.study_results import with_baseline_at
 from tests.synthetic_study import METRICS
-
-
-def with_baseline_at(results: Results, value: float) -> Results:
-    """The strongest baseline of each task has this score in all trials."""
-    trials = [
-        replace(t, value=value) if t.run in ("window", "tfidf") else t for t in results.trials
-    ]
-    return replace(results, trials=trials)
 
 
 def cards_of(results: Results) -> list[Card]:
     return answers(results)[0].cards
-
-
-def without_baselines(results: Results) -> Results:
-    runs = [t for t in results.trials if t.run in results.params.runs]
-    return replace(results, trials=runs)
 
 
 def test_every_choice_has_an_answer_for_every_task(five_seeds: Results) -> None:
@@ -193,7 +181,8 @@ def test_the_table_of_confounds_counts_a_contrast_once(five_seeds: Results) -> N
 
 
 def test_a_study_without_baselines_says_so(five_seeds: Results) -> None:
-    (answer, *_) = answers(without_baselines(five_seeds))
+    runs = [t for t in five_seeds.trials if t.run in five_seeds.params.runs]
+    (answer, *_) = answers(replace(five_seeds, trials=runs))
     assert answer.verdict == ""
     for card in answer.cards:
         assert card.standing is Standing.UNTESTED
