@@ -119,7 +119,7 @@ def contrasts(
     are the entries of ``finetune.methods``."""
     cells = {cell.key: cell for cell in scores.cells}
     budgets = [*reversed(scores.label_budgets)]
-    found: list[Contrast] = []
+    made: list[Contrast] = []
 
     def compare(
         axis: Axis,
@@ -130,7 +130,7 @@ def contrasts(
     ) -> None:
         if a not in cells or b not in cells:  # a method is incompatible with a run
             return
-        found.append(
+        made.append(
             Contrast(
                 axis=axis,
                 task=a.task,
@@ -141,7 +141,7 @@ def contrasts(
                 effect=moderation.difference(a, b),
                 p_holm=None,
                 settings=settings,
-                number=len(found),
+                number=len(made),
             )
         )
 
@@ -162,7 +162,7 @@ def contrasts(
             compare("method", key(a, n), key(b, n), (a, b), settings)
         for method, (m, n) in product(methods, combinations(budgets, 2)):
             compare("label budget", key(method, m), key(method, n), (m, n))
-    return found
+    return made
 
 
 def _unlike_training(a: Method, b: Method) -> tuple[Confound, ...]:

@@ -228,14 +228,6 @@ class Results:
     def endings(self) -> list[Ending]:
         return endings(self.params.runs, self.progress)
 
-    @cached_property
-    def trials_of(self) -> dict[str, list[ScoredTrial]]:
-        """The trials of each run, with all of its seeds, and of each baseline."""
-        by_run: dict[str, list[ScoredTrial]] = {}
-        for trial in self.trials:
-            by_run.setdefault(trial.run, []).append(trial)
-        return by_run
-
 
 def load(params: Params) -> Results:
     """Reads the results of a study under its matched budget. First deletes results that params.yaml

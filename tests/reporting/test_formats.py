@@ -11,7 +11,6 @@ from stages.evaluation.variance import Sample
 from stages.kinds._kind import KINDS
 from stages.kinds._metric import POINTS, Metric
 from stages.reporting.formats import (
-    DASH,
     LIMITS,
     LITTLE,
     MINUS,
@@ -20,7 +19,6 @@ from stages.reporting.formats import (
     difference_with_interval,
     ends,
     energy,
-    formatted,
     grams,
     interval,
     interval_of_difference,
@@ -110,15 +108,6 @@ def test_difference_with_interval_is_the_number_alone_without_an_interval() -> N
     assert known_ends
     assert difference_with_interval(known, "macro_f1") == f"+11.0 ({known_ends})"
     assert difference_with_interval(unknown, "macro_f1") == "+10.0"
-
-
-def test_formatted_has_a_minus_sign_and_a_dash_for_none() -> None:
-    assert [formatted(v, "+.2f") for v in (0.5, -0.5, None)] == [
-        "+0.50",
-        "\N{MINUS SIGN}0.50",
-        DASH,
-    ]
-    assert formatted(-0.031, ".0%") == "\N{MINUS SIGN}3%"
 
 
 @pytest.mark.parametrize(

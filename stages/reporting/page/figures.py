@@ -1,7 +1,7 @@
 """The figures of the page that are interactive, each with its finding as its title."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 from typing import NamedTuple
 
@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
-from stages.findings.answers import BestRuns, rivals
-from stages.findings.cells import Cell
+from stages.findings.answers import rivals
 from stages.findings.contrasts import Contrast
+from stages.findings.results import Results
 from stages.findings.scores import Scores
 from stages.findings.verdicts import Verdict
 from stages.reporting.figures import forest, score_dots, style, trade_offs
@@ -57,24 +57,19 @@ def legends(scores: Scores) -> dict[str, list[Symbol]]:
     }
 
 
-def figures(
-    scores: Scores,
-    contrasts_of: Mapping[Cell, Sequence[Contrast]],
-    best_runs: BestRuns,
-    cards: Iterable[Card],
-    outside: Container[Cell],
-) -> dict[str, list[Figure]]:
-    """Returns the figures of scores and of costs for each of the ``cards``, by kind. The cells
-    ``outside`` the limits are in none of the scores, unless the answer is outside as well. The
-    title of a figure of scores is its best mean, and how sure that is; that of a figure of costs is
-    the number of runs with a better mean than everything that costs less."""
-    dots, costs = [], []
+def figures(results: Results, cards: Iterable[Card]) -> dict[str, list[Figure]]:
+    """Returns the figures of scores and of costs for each of the ``cards``, by kind. Cells outside
+    the limits are in none of the scores, unless the answer is outside as well. The title of scores
+    is the best mean, and how sure that is; the title of costs is the number of runs with a better
+    mean than everything that costs less."""
+    scores, dots, costs = results.scores, [], []
     for card in cards:
         place = card.task, card.label_budget
         task_and_budget = f"{card.task}_{card.label_budget}"
-        ranked = rivals(best_runs[place], scores, contrasts_of, outside)
+        best_run = results.best_runs[None][place]
+        ranked = rivals(best_run, scores, results.contrasts_of, results.outside)
         spec = score_dots.task_scores(scores, ranked, width="container", title=False)
-        tied = ties(ranked, is_limited=best_runs[place].run_is_limited)
+        tied = ties(ranked, is_limited=best_run.run_is_limited)
         if len(ranked) > score_dots.MOST_ROWS:
             tied += f" The best {score_dots.MOST_ROWS} are drawn; the table below has all."
         best = card.best

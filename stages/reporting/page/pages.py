@@ -120,7 +120,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         values,
         machine=overview.machine(values["audit_summary"], measured.machines),
         references=references(scores),
-        figures=figures(scores, results.contrasts_of, best_runs, cards, results.outside),
+        figures=figures(results, cards),
         legends=legends(scores),
         contrasts=contrasts,
         limits=limits,

@@ -90,6 +90,6 @@ def appendix(results: Results) -> list[Appendix]:
         training_sets(results.training_sets, scores, results.contrasts_of),
         parts.pretraining(results.endings),
         parts.convergence(scores.cells),
-        Appendix("Runs", {"Runs": run_rows(results.groups, results.trials_of)}),
+        Appendix("Runs", {"Runs": run_rows(results.groups, results.trials)}),
     ]
     return [part for part in parts_of_page if part.notes or any(part.tables.values())]

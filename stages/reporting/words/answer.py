@@ -30,6 +30,7 @@ from stages.findings.answers import (
 from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
 from stages.findings.costs import total_flops
+from stages.findings.questions import Question
 from stages.findings.results import Results
 from stages.findings.scores import Scores
 from stages.findings.verdicts import Verdict
@@ -103,6 +104,10 @@ class Answer:
 
 def answers(results: Results) -> list[Answer]:
     """The answers for every label budget and method, the largest budget and ANY method first."""
+
+    def names_of(question: Question) -> list[str]:
+        return [BEST_BASELINE, *(side.group for side in question.first.sides)]
+
     scores = results.scores
     methods = [ANY, *scores.methods] if len(scores.methods) > 1 else [ANY]
     lines = []
@@ -125,14 +130,7 @@ def answers(results: Results) -> list[Answer]:
                 verdict=_verdict(best),
                 chosen=luck(scores, budget, allowed, results.outside),
                 mattered={
-                    reference: what_mattered(
-                        [
-                            question
-                            for question in questions
-                            if reference
-                            in (BEST_BASELINE, *(c.group for c in question.first.sides))
-                        ]
-                    )
+                    reference: what_mattered([q for q in questions if reference in names_of(q)])
                     for reference in references(scores)
                 },
             )

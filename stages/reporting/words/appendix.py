@@ -377,24 +377,24 @@ def convergence(cells: Sequence[Cell]) -> Appendix:
 def carry_over(carried: Sequence[CarryOver], confidence: float) -> Appendix:
     """How small results carry over: the shares of pairs of runs with equal orders."""
     rows = []
-    for each in carried:
-        if (share := each.share) is None:
+    for carry in carried:
+        if (share := carry.share) is None:
             continue
-        low, high = each.ends or (None, None)
+        low, high = carry.ends or (None, None)
         interval = "" if low is None or high is None else f"{max(low, 0):.0%} to {min(high, 1):.0%}"
-        number = len(each.shares)
+        number = len(carry.shares)
         rows.append(
             {
-                "task": each.task or "validation loss",
-                "method": each.method or DASH,
-                "labels": each.label_budget or DASH,
-                "what grows": each.growth,
-                "from": each.smaller,
-                "to": each.larger,
-                "runs": str(len(each.runs)),
-                "pairs": str(each.num_pairs),
+                "task": carry.task or "validation loss",
+                "method": carry.method or DASH,
+                "labels": carry.label_budget or DASH,
+                "what grows": carry.growth,
+                "from": carry.smaller,
+                "to": carry.larger,
+                "runs": str(len(carry.runs)),
+                "pairs": str(carry.num_pairs),
                 "same order": f"{share:.0%}{in_parentheses(interval)}",
-                "mean of": f"{number} {each.over}" if number > 1 else DASH,
+                "mean of": f"{number} {carry.over}" if number > 1 else DASH,
             }
         )
     notes = [CARRY_OVER_NOTE.format(confidence=percent(confidence))] if rows else []

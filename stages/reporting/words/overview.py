@@ -99,12 +99,12 @@ class Gap(NamedTuple):
 def gaps(omitted: Sequence[NotTried]) -> list[Gap]:
     """Returns what was not tried: what it may change, how to try it and what that takes."""
     gaps = []
-    for each in omitted:
-        bound = "at most about" if each.is_upper_bound else "about"
+    for untried in omitted:
+        bound = "at most about" if untried.is_upper_bound else "about"
         takes = ""
-        if each.seconds is not None:
-            takes = f"That takes {bound} {about(each.seconds)} more on this machine."
-        gaps.append(Gap(each.what.value, _sentence(each), takes))
+        if untried.seconds is not None:
+            takes = f"That takes {bound} {about(untried.seconds)} more on this machine."
+        gaps.append(Gap(untried.what.value, _sentence(untried), takes))
     return gaps
 
 

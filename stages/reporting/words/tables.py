@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stages.core.artifacts import Json
-from stages.core.components import Settings
 from stages.evaluation.records import ScoredTrial, budget_order
 from stages.evaluation.screening import ScreenedOut
 from stages.findings.axes import Confound
@@ -194,9 +193,7 @@ def shades(line: Line) -> list[int]:
     return [sum(share >= level for level in LEVELS) for share in line.shares]
 
 
-def run_rows(
-    groups: Sequence[Group], trials_of: Mapping[str, Sequence[ScoredTrial]]
-) -> list[dict[str, str]]:
+def run_rows(groups: Sequence[Group], trials: Sequence[ScoredTrial]) -> list[dict[str, str]]:
     """The settings of each group, from params.yaml; nothing here depends on the machine."""
     return [
         {
@@ -204,8 +201,8 @@ def run_rows(
             "architecture": group.architecture,
             "objective": group.objective if group.pretrained else "from scratch",
             "training set": group.corpus,
-            "model": _settings(group.entry.model),
-            "parameters": _sizes(group, trials_of[group.name]),
+            "model": ", ".join(f"{k}={v}" for k, v in group.entry.model.items() if k != "name"),
+            "parameters": _sizes(group, trials),
             "pretraining seeds": str(len(group.seeds)),
         }
         for group in groups
@@ -217,7 +214,7 @@ def _sizes(group: Group, trials: Sequence[ScoredTrial]) -> str:
     (with the largest of the tasks' heads)."""
     parts: dict[str, dict[str, int]] = {}
     for trial in trials:
-        if trial.used_architecture != group.architecture:
+        if trial.run == group.name and trial.used_architecture != group.architecture:
             largest = parts.setdefault(trial.used_architecture, {})
             largest[trial.task] = max(largest.get(trial.task, 0), trial.num_params)
     used = [
@@ -225,10 +222,6 @@ def _sizes(group: Group, trials: Sequence[ScoredTrial]) -> str:
         for part, sizes in parts.items()
     ]
     return compact(group.num_params) + "".join(used)
-
-
-def _settings(component: Settings) -> str:
-    return ", ".join(f"{key}={value}" for key, value in component.items() if key != "name")
 
 
 def task_rows(tasks: Mapping[str, Json]) -> list[dict[str, str]]:
