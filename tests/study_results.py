@@ -1,38 +1,68 @@
 """Results of synthetic studies, as fixtures for tests of findings and of the report."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from stages.findings.results import Results, load
+from stages.reporting.figures import gallery
 from tests.synthetic_study import RUNS, raw_params, repeated, run, write_study
+
+PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path id="a"/></svg>'
+
+
+def loaded_in(folder: Path, raw: Mapping[str, Any]) -> Results:
+    """The results of a study that is written to the folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return load(write_study(folder, raw))
 
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Those of the synthetic study."""
-    root = tmp_path_factory.mktemp("study")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        return load(write_study(root, raw_params()))
+    return loaded_in(tmp_path_factory.mktemp("study"), raw_params())
 
 
 @pytest.fixture(scope="session")
 def five_seeds(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Four runs of it, each with five pretraining and three fine-tuning seeds."""
-    root = tmp_path_factory.mktemp("seeds")
     names = ("encoder_mlm", "encoder_scratch", "decoder_causal", "encoder_scientific")
     raw = raw_params(repeated({name: RUNS[name] for name in names}, 5))
     raw["finetune"]["seeds"] = [1, 2, 3]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        return load(write_study(root, raw))
+    return loaded_in(tmp_path_factory.mktemp("seeds"), raw)
 
 
 @pytest.fixture(scope="session")
 def three_sizes(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """The synthetic study with one more size of its encoder."""
-    root = tmp_path_factory.mktemp("sizes")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        return load(
-            write_study(root, raw_params(RUNS | {"tiny": run("encoder", "mlm", d_model=48)}))
-        )
+    raw = raw_params(RUNS | {"tiny": run("encoder", "mlm", d_model=48)})
+    return loaded_in(tmp_path_factory.mktemp("sizes"), raw)
+
+
+@pytest.fixture
+def study_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Results]:
+    """Writes a study of some runs, or of whole ``raw`` params, to the current folder, which has
+    nothing else in it; gives the results."""
+    monkeypatch.chdir(tmp_path)
+
+    def study(runs: Mapping[str, Any] = RUNS, *, raw: Any = None, **options: Any) -> Results:
+        return load(write_study(Path(), raw or raw_params(runs), **options))
+
+    return study
+
+
+def with_baseline_at(results: Results, value: float) -> Results:
+    """The strongest baseline of each task has this score in all trials."""
+    trials = [
+        replace(t, value=value) if t.run in ("window", "tfidf") else t for t in results.trials
+    ]
+    return replace(results, trials=trials)
+
+
+def undrawn(results: Results, picture: str = PICTURE) -> dict[str, str]:
+    """The same small picture for each figure of the report."""
+    return dict.fromkeys(gallery.pictures(results), picture)

@@ -17,8 +17,7 @@ from stages.commands._parser import parser_of
 from stages.core.keys import RunKey, TrialKey
 from stages.core.process import exit_on_mistake
 from stages.evaluation.records import CLASSICAL
-from stages.exporting.baseline import export_baseline
-from stages.exporting.export import export, first_checkpoint
+from stages.exporting.export import export, export_baseline, first_checkpoint
 
 
 def main() -> None:

@@ -92,11 +92,24 @@ def model_card(
         task, method, budget = key.task, key.method, key.label_budget
         place = {"task": task, "method": method, "label_budget": budget}
         known = [row for row in known if place.items() <= row.items()]
-        results = [_result(row, pipeline) for row in known] or None
+        results = [
+            EvalResult(
+                task_type=pipeline or "other",
+                dataset_type=task,
+                dataset_name=f"{task}, {method}, label budget {budget}",
+                metric_type=row["metric"],
+                metric_value=float(row["mean"]),
+            )
+            for row in known
+        ] or None
         title = f"{key.run} on {task}"
         how = "fitted to" if method == CLASSICAL else f"fine-tuned with `{method}` on"
         about = f"`{key.run}`, {how} the task `{task}`; label budget: {budget}."
-        data.append(_task(task, read_json(paths.examples(task) / "task.json")))
+        task_record = read_json(paths.examples(task) / "task.json")
+        numbers, labels = task_record.get("num_examples", {}), task_record.get("labels", [])
+        sizes = ", ".join(f"{number:,} of {split}" for split, number in numbers.items())
+        named = f"; {len(labels)} labels" if labels else ""
+        data.append(f"- Task: `{task}`{f', rows: {sizes}' if sizes else ''}{named}.")
         training += _finetuning(key)
     else:
         title = key.run
@@ -120,16 +133,6 @@ def model_card(
     )
 
 
-def _result(row: Row, pipeline: str | None) -> EvalResult:
-    return EvalResult(
-        task_type=pipeline or "other",
-        dataset_type=row["task"],
-        dataset_name=f"{row['task']}, {row['method']}, label budget {row['label_budget']}",
-        metric_type=row["metric"],
-        metric_value=float(row["mean"]),
-    )
-
-
 def _corpus(run: str) -> list[str]:
     """Returns what the report says about a run's pretraining text; empty if it says nothing."""
     for row in read_texts(paths.REPORTS / "corpora.csv"):
@@ -140,14 +143,6 @@ def _corpus(run: str) -> list[str]:
                 f"documents, read {float(row['epochs']):.2g} times."
             ]
     return []
-
-
-def _task(task: str, record: Settings) -> str:
-    numbers = record.get("num_examples", {})
-    sizes = ", ".join(f"{number:,} of {split}" for split, number in numbers.items())
-    labels = record.get("labels", [])
-    named = f"; {len(labels)} labels" if labels else ""
-    return f"- Task: `{task}`{f', rows: {sizes}' if sizes else ''}{named}."
 
 
 def _finetuning(key: TrialKey) -> list[str]:

@@ -1,20 +1,26 @@
 """Writes a pretrained run, or a fine-tuned trial of it, as a model that ``transformers`` loads.
 
-The written model is loaded and compared with the original before it is moved into place.
+The written model is loaded and compared with the original before it is moved into place. A baseline
+is written as a model of MLflow, which predicts without the project.
 """
 
 import math
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 import transformers
+from safetensors.torch import load_file
+from torch import Tensor
 
+from stages.baselines import _kept
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, replacing, write_json
-from stages.core.components import Settings, unknown
+from stages.core.components import STAGES, unknown
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import HUB
-from stages.exporting import fast_tokenizer, published
+from stages.exporting import fast_tokenizer, mlflow_model, published
 from stages.exporting.card import model_card
 from stages.exporting.counterpart import (
     CAUSAL_LM,
@@ -26,16 +32,20 @@ from stages.exporting.counterpart import (
     counterpart,
 )
 from stages.exporting.families import check_architecture
-from stages.exporting.finetuned import finetuned
+from stages.methods._method import METHODS
+from stages.methods.lora import LoRA
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead, PooledHead
 from stages.models._transformer import TransformerBackbone
 from stages.models.hub import Hub
 from stages.tasks._pooled import MOST_WINDOWS
+from stages.tasks._writing import Writing
 from stages.text.tokenizer import FILE, Tokenizer
+from stages.tracking.model_folder import write_model
 from stages.training.checkpoint import WEIGHTS, load_weights
-from stages.trials.kept import path_of
+from stages.trials.kept import KeptTrial, path_of
 from stages.trials.lookup import opened
+from stages.trials.setup import TrialSetup
 
 RECORD = "export.json"  # marks a folder as an export, and describes it
 RECORDS = "*/*/run.json"  # the records of checkpoints
@@ -87,6 +97,16 @@ TEXTS_BY_TOKENS = {  # a mean of logits is the logits of the mean
     "first": "The logits of a text are those of its first token: model(**inputs).logits[:, 0]",
     "last": "The logits of a text are those of its last token that is no padding.",
 }
+A, B = ".lora.a", ".lora.b"  # the two factors of an update, after the name of its layer
+EXPORTED = ("classification", "tagging")
+LOAD_BASELINE = """\
+import mlflow, pandas
+
+model = mlflow.pyfunc.load_model("FOLDER")
+model.predict(pandas.DataFrame(...))"""
+BASELINE_NOTE = """\
+`{record}` has its settings. Loading fits it again, in seconds, to the rows in `{examples}`;
+`code/` has the code. It needs the packages of `requirements.lock`."""
 
 
 def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool = False) -> str:
@@ -98,17 +118,18 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
     """
     check_place(out, force=force)
     record = _record(checkpoint)
-    _check_model(checkpoint, record, trial)
+    if record["settings"]["model"]["name"] != HUB:
+        check_architecture(record["settings"]["model"]["name"])
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    kept = setup = read_at = None
     labels: list[str] = []
-    setup, read_at, threshold = None, None, 0.0
     if trial is None:
         model = _pretrained(checkpoint, record)
     else:
         kept, setup = opened(trial)
-        model, labels = finetuned(kept, setup, path_of(trial))
-        read_at, threshold = kept.read_at, kept.threshold
+        model, labels = _finetuned(kept, setup, path_of(trial))
+        read_at = kept.read_at
     with replacing(out) as folder:
         folder.mkdir()
         if setup is not None and isinstance(model.backbone, Hub):
@@ -116,22 +137,26 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
             theirs.save_pretrained(folder)
             notes = [published.save_tokenizer(setup.tokenizer, folder, setup.max_tokens)]
         else:
-            max_tokens = record["settings"]["training"]["max_tokens"]
+            backbone, max_tokens = model.backbone, record["settings"]["training"]["max_tokens"]
             auto_class, theirs = counterpart(model, max_tokens=max_tokens, labels=labels)
             theirs.save_pretrained(folder)
-            _save_tokenizer(checkpoint, folder, model, auto_class, max_tokens)
+            assert isinstance(backbone, TransformerBackbone), "counterpart refuses others"
+            fast_tokenizer.save(
+                paths.pretrained(checkpoint) / FILE,
+                folder,
+                has_end=auto_class != CAUSAL_LM,
+                specials_in_text=auto_class in (MASKED_LM, SEQ2SEQ_LM),
+                has_segments=backbone.dims.num_segments > 1,
+                max_tokens=backbone.max_positions or max_tokens,
+            )
             notes = [STATES_ONLY] if auto_class == STATES else []
         if record["has_prefix"]:
             notes.append(CAUSAL_ONLY)
-        if isinstance(model.head, PooledHead) and auto_class == TOKEN_LABELS:
+        by_tokens = isinstance(model.head, PooledHead) and auto_class == TOKEN_LABELS
+        if by_tokens:
             notes.append(TEXTS_BY_TOKENS[model.head.pooling])
-        if setup is not None:
-            long_texts = LONG_TEXTS[getattr(setup.task, "long_texts", "cut")]
-            notes.append(long_texts.format(max_tokens=setup.max_tokens, most_windows=MOST_WINDOWS))
-        if math.isinf(threshold):
-            notes.append(ONE_LABEL.format(label=labels[int(threshold < 0)]))
-        elif threshold:
-            notes.append(CHOSEN_THRESHOLD.format(second=labels[1], threshold=threshold))
+        if kept is not None and setup is not None:
+            notes += [long_texts_note(setup), _threshold_note(kept.threshold, labels)]
         note = " ".join(filter(None, notes))
         about: Json = {
             **checkpoint._asdict(),
@@ -142,13 +167,12 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
             "note": note,
         }
         write_json(folder / RECORD, about)
-        is_of_tokens = isinstance(model.head, PooledHead) and auto_class == TOKEN_LABELS
         card = model_card(
             trial or checkpoint,
             record,
             load=LOAD.format(auto_class=auto_class),
             note=note,
-            pipeline=None if is_of_tokens else PIPELINES.get(auto_class),
+            pipeline=None if by_tokens else PIPELINES.get(auto_class),
         )
         (folder / "README.md").write_text(card, encoding="utf-8")
         for file in folder.iterdir():  # safetensors makes its file readable by its owner only
@@ -164,23 +188,51 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
         lines.append("What it writes stands behind a text and tokenizer.eos_token.")
     if note:
         lines.append(note)
-    if auto_class == TOKEN_LABELS and not isinstance(model.head, PooledHead):
+    if auto_class == TOKEN_LABELS and not by_tokens:
         lines.append(f"The label of a word is read at: {read_at}.")
     return "\n".join(lines)
 
 
-def _save_tokenizer(
-    checkpoint: RunKey, folder: Path, model: ModelWithHead, auto_class: str, max_tokens: int
-) -> None:
-    backbone = model.backbone
-    assert isinstance(backbone, TransformerBackbone)
-    fast_tokenizer.save(
-        paths.pretrained(checkpoint) / FILE,
-        folder,
-        has_end=auto_class != CAUSAL_LM,
-        specials_in_text=auto_class in (MASKED_LM, SEQ2SEQ_LM),
-        has_segments=backbone.dims.num_segments > 1,
-        max_tokens=backbone.max_positions or max_tokens,
+def _threshold_note(threshold: float, labels: list[str]) -> str:
+    """Returns how a trial's labels follow from its logits; "" if the largest logit decides."""
+    if math.isinf(threshold):
+        return ONE_LABEL.format(label=labels[int(threshold < 0)])
+    return CHOSEN_THRESHOLD.format(second=labels[1], threshold=threshold) if threshold else ""
+
+
+def long_texts_note(setup: TrialSetup) -> str:
+    """Returns what a trial has read of texts that are longer than its tokenizer reads; "" if it has
+    read their beginning, as the tokenizer does."""
+    note = LONG_TEXTS[getattr(setup.task, "long_texts", "cut")]
+    return note.format(max_tokens=setup.max_tokens, most_windows=MOST_WINDOWS)
+
+
+def export_baseline(trial: TrialKey, out: Path, *, force: bool = False) -> str:
+    """Writes the folder of a trial of a baseline; returns where it is and how to use it.
+
+    Raises ValueError if the baseline can no longer be fitted as it was, or if ``out`` must not be
+    written (``check_place``).
+    """
+    check_place(out, force=force)
+    record, examples = _kept.path_of(trial), paths.examples(trial.task)
+    _kept.refit(record, examples)
+    files = [record, *(examples / name for name in _kept.FILES)]
+    with replacing(out) as folder:
+        write_model(folder, trial.task, files, mlflow_model.__name__, put=shutil.copyfile)
+        shutil.copyfile(STAGES.parent / "requirements.lock", folder / "requirements.lock")
+        about = trial._asdict() | {"record": str(record), "examples": str(examples)}
+        card = model_card(
+            trial,
+            None,
+            load=LOAD_BASELINE,
+            note=BASELINE_NOTE.format(record=record, examples=examples),
+        )
+        (folder / "README.md").write_text(card, encoding="utf-8")
+        write_json(folder / RECORD, about)
+    return (
+        f"{trial.run}, fitted to {trial.task}, is in {out} as a model of MLflow with its code:\n"
+        f"  model = mlflow.pyfunc.load_model({str(out)!r})\n"
+        "In the project, `python -m stages.commands.predict` needs no export."
     )
 
 
@@ -230,23 +282,17 @@ def _record(checkpoint: RunKey) -> Json:
     return read_json(path)
 
 
-def _check_model(checkpoint: RunKey, record: Settings, trial: TrialKey | None) -> None:
-    """Raises ValueError for a public checkpoint as published, and for an architecture that
-    ``transformers`` does not have."""
-    name = record["settings"]["model"]["name"]
-    if name != HUB:
-        check_architecture(name)
-    elif trial is None:
+def _pretrained(checkpoint: RunKey, record: Json) -> ModelWithHead:
+    """Returns the pretrained model with its weights and no head.
+
+    Raises ValueError for a public checkpoint as published.
+    """
+    folder = paths.pretrained(checkpoint)
+    if record["settings"]["model"]["name"] == HUB:
         raise ValueError(
             f"pretrain.runs.{checkpoint.run}.model: is a public checkpoint, in transformers' own "
-            f"form already: {paths.pretrained(checkpoint)}; add --task to export what was "
-            "fine-tuned on it"
+            f"form already: {folder}; add --task to export what was fine-tuned on it"
         )
-
-
-def _pretrained(checkpoint: RunKey, record: Settings) -> ModelWithHead:
-    """Returns the pretrained model with its weights and no head."""
-    folder = paths.pretrained(checkpoint)
     vocab_size = Tokenizer(folder / FILE).vocab_size
     where = f"{folder / 'run.json'}: model"
     backbone = MODELS.build(record["settings"]["model"], vocab_size, where=where)
@@ -257,3 +303,57 @@ def _pretrained(checkpoint: RunKey, record: Settings) -> ModelWithHead:
             f"{folder}: belongs to another version of this code; run `dvc repro`"
         ) from None
     return ModelWithHead(backbone, torch.nn.Identity())
+
+
+def _finetuned(kept: KeptTrial, setup: TrialSetup, path: Path) -> tuple[ModelWithHead, list[str]]:
+    """Returns the trial's model with the weights in ``path``, and its labels. LoRA's updates are
+    added to the weights.
+
+    Raises ValueError if the task or the method has parts that a plain model lacks.
+    """
+    task = setup.task_record["task"]["name"]
+    writes = isinstance(setup.task, Writing)
+    if not writes and task not in EXPORTED:
+        raise ValueError(f"tasks.{kept.task}: {task} cannot be exported")
+    if setup.task.has_prefix:
+        raise ValueError(
+            f"{kept.run}: objective: a fine-tuned model that sees its input in both "
+            "directions has no counterpart in transformers, whose decoders are causal"
+        )
+    model = setup.headed(seed=kept.finetune_seed)
+    trained = load_file(path)
+    if not trained:
+        raise ValueError(
+            f"finetune.methods.{kept.method}: trains nothing; leave out --task and export the run"
+        )
+    if kept.component["name"] == "lora":
+        trained = _merged(trained, model, kept)
+    shapes = {name: weight.shape for name, weight in model.state_dict().items()}
+    added = [name for name, weight in trained.items() if shapes.get(name) != weight.shape]
+    if added:
+        raise ValueError(
+            f"finetune.methods.{kept.method}: transformers has no counterpart of what this "
+            f"method adds to a model ({added[0]})"
+        )
+    model.load_state_dict(trained, strict=False)  # frozen weights are as they were pretrained
+    return model, [] if writes else setup.task_record["labels"]
+
+
+@torch.no_grad()
+def _merged(
+    trained: Mapping[str, Tensor], model: ModelWithHead, kept: KeptTrial
+) -> dict[str, Tensor]:
+    """Returns the weights with W + alpha / rank * B A in place of A and B (Hu et al. 2021, section
+    4.1)."""
+    method = METHODS.build(kept.component, where=f"finetune.methods.{kept.method}.method")
+    assert isinstance(method, LoRA), "no other method has such weights"
+    merged = dict(trained)
+    for name in trained:
+        if not name.endswith(A):
+            continue
+        layer = name.removesuffix(A)
+        update = method.scale * merged.pop(layer + B) @ merged.pop(name)
+        transposed = type(model.get_submodule(layer)).__name__ == "Conv1D"  # GPT-2's
+        weight = model.get_parameter(f"{layer}.weight")
+        merged[f"{layer}.weight"] = weight + (update.T if transposed else update)
+    return merged

@@ -180,14 +180,25 @@ LLAMA_SETTINGS = {
     "num_key_value_heads": "num_heads",
     "max_position_embeddings": "max_length",
 }
-LLAMA_LAYERS = (
-    Rule("attention_norm", "input_layernorm"),
-    Rule("attention.query", "self_attn.q_proj"),
-    Rule("attention.key_value", "self_attn.k_proj self_attn.v_proj"),
-    Rule("attention.output", "self_attn.o_proj"),
-    Rule("feed_forward_norm", "post_attention_layernorm"),
+LLAMA_RULES = (
+    Rule("embedding.tokens", "embed_tokens"),
+    *within(
+        "stack.blocks.*.",
+        "layers.*.",
+        Rule("attention_norm", "input_layernorm"),
+        Rule("attention.query", "self_attn.q_proj"),
+        Rule("attention.key_value", "self_attn.k_proj self_attn.v_proj"),
+        Rule("attention.output", "self_attn.o_proj"),
+        Rule("feed_forward_norm", "post_attention_layernorm"),
+        Rule("feed_forward.up", "mlp.c_fc"),  # StarCoder2's names
+        Rule("feed_forward.down", "mlp.c_proj"),
+        Rule("feed_forward.up", "mlp.up_proj mlp.gate_proj"),  # Llama's
+        Rule("feed_forward.down", "mlp.down_proj"),
+    ),
+    Rule("stack.norm", "norm"),
+    Rule("output", "lm_head"),
+    SCORE,
 )
-LLAMA_OUTPUTS = (Rule("stack.norm", "norm"), Rule("output", "lm_head"), SCORE)
 STARCODER2 = Family(  # Lozhkov et al. 2024; GPT-2 with rotary positions, here used for any text
     name="StarCoder2",
     architecture="decoder",
@@ -200,17 +211,7 @@ STARCODER2 = Family(  # Lozhkov et al. 2024; GPT-2 with rotary positions, here u
         "embedding_dropout": "dropout",
     },
     constants={"norm_epsilon": LAYER_EPS, "rope_parameters": ROPE},
-    rules=(
-        Rule("embedding.tokens", "embed_tokens"),
-        *within(
-            "stack.blocks.*.",
-            "layers.*.",
-            *LLAMA_LAYERS,
-            Rule("feed_forward.up", "mlp.c_fc"),
-            Rule("feed_forward.down", "mlp.c_proj"),
-        ),
-        *LLAMA_OUTPUTS,
-    ),
+    rules=LLAMA_RULES,
     classifies_texts=True,
 )
 LLAMA = Family(  # Touvron et al. 2023
@@ -221,17 +222,7 @@ LLAMA = Family(  # Touvron et al. 2023
     settings=LLAMA_SETTINGS
     | {"hidden_act": "activation", "attention_bias": "bias", "mlp_bias": "bias"},
     constants={"rms_norm_eps": RMS_EPS, "rope_parameters": ROPE},
-    rules=(
-        Rule("embedding.tokens", "embed_tokens"),
-        *within(
-            "stack.blocks.*.",
-            "layers.*.",
-            *LLAMA_LAYERS,
-            Rule("feed_forward.up", "mlp.up_proj mlp.gate_proj"),
-            Rule("feed_forward.down", "mlp.down_proj"),
-        ),
-        *LLAMA_OUTPUTS,
-    ),
+    rules=LLAMA_RULES,
 )
 
 

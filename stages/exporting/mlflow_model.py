@@ -5,7 +5,6 @@ and the project's code. torch is imported only when a model is loaded, because t
 this module.
 """
 
-import math
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -88,8 +87,7 @@ class KeptModel:
             value = cells.get(key)
             if isinstance(value, np.ndarray):  # words, as parquet has them
                 value = value.tolist()
-            is_nan = isinstance(value, float) and math.isnan(value)
-            if value is None or value is pd.NA or is_nan:
+            if pd.api.types.is_scalar(value) and pd.isna(value):
                 if key in self._columns.inputs:
                     raise ValueError(f"{place}: {key} is missing")
                 continue

@@ -15,10 +15,9 @@ from stages.evaluation.metrics import scale_of, score
 from stages.evaluation.records import CLASSICAL
 from stages.exporting import fast_tokenizer, onnx_form
 from stages.exporting.card import model_card
-from stages.exporting.export import LONG_TEXTS, RECORD, check_place
+from stages.exporting.export import RECORD, check_place, long_texts_note
 from stages.methods._method import METHODS
 from stages.models._heads import ModelWithHead
-from stages.tasks._pooled import MOST_WINDOWS
 from stages.text.tokenizer import Tokenizer
 from stages.trials.inference_speed import measure_speed
 from stages.trials.kept import KeptTrial, path_of, rebuilt
@@ -120,9 +119,7 @@ def export_onnx(trial: TrialKey, out: Path, *, force: bool = False) -> str:
             "measured": measured,
         }
         write_json(folder / RECORD, about)
-        long_texts = LONG_TEXTS[getattr(setup.task, "long_texts", "cut")]
-        long_texts = long_texts.format(max_tokens=setup.max_tokens, most_windows=MOST_WINDOWS)
-        note = f"{table}\n\n{long_texts}".strip()
+        note = f"{table}\n\n{long_texts_note(setup)}".strip()
         card = model_card(
             trial, setup.run_record, load=_load(kept, setup), note=note, library="onnx"
         )
@@ -199,18 +196,11 @@ def _measured(
         value = score(metric, gold, answers)
         others = sum(a != b for a, b in zip(answers, trained, strict=True))
         texts_per_s = measure_speed(setup.task, model, rows, examples, device).texts_per_s
-        megabytes = size / 1e6
-        sizes = {"megabytes": megabytes, "texts_per_s": texts_per_s}
+        sizes = {"megabytes": size / 1e6, "texts_per_s": texts_per_s}
         measured.append({"form": form, "score": value, "other_answers": others, **sizes})
         difference = scale.signed(value - measured[0]["score"])
-        shown = (
-            scale.shown(value),
-            difference,
-            str(others),
-            f"{megabytes:.1f}",
-            f"{texts_per_s:.0f}",
-        )
-        cells.append((form, *shown))
+        shown = (scale.shown(value), difference, str(others))
+        cells.append((form, *shown, f"{size / 1e6:.1f}", f"{texts_per_s:.0f}"))
     headers = ("form", metric, "difference", "other answers", "MB", "texts per second")
     table = tabulate(cells, headers, tablefmt="github", disable_numparse=True)
     places = {"model": MODEL, "int8": INT8, "num_rows": len(rows), "threads": device.threads}

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from onnxruntime import InferenceSession, SessionOptions
@@ -85,8 +84,7 @@ def save(model: ModelWithHead, batch: Batch, path: Path, *, has_prefix: bool) ->
             verbose=False,
         )
         expected = traced(*inputs)
-    got = torch.from_numpy(_run(session_of(path), inputs))
-    error = (got - expected).abs()
+    error = (_run(session_of(path), inputs) - expected).abs()
     if expected.dim() == 3:
         error = error[batch.document_ids != PADDING]
     if not error.max() <= TOLERANCE * expected.abs().max():
@@ -145,9 +143,9 @@ def session_of(path: Path) -> InferenceSession:
     return InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def _run(session: InferenceSession, inputs: _Inputs) -> Float[np.ndarray, "B *T C"]:
+def _run(session: InferenceSession, inputs: _Inputs) -> Float[Tensor, "B *T C"]:
     feed = {name: tensor.numpy() for name, tensor in inputs._asdict().items()}
-    return session.run(None, feed)[0]
+    return torch.from_numpy(session.run(None, feed)[0])
 
 
 class _Session(nn.Module):
@@ -158,7 +156,7 @@ class _Session(nn.Module):
         self.session = session_of(path)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T C"]:
-        logits = torch.from_numpy(_run(self.session, _Inputs.of(batch)))
+        logits = _run(self.session, _Inputs.of(batch))
         if logits.dim() == 3:
             return logits
         return logits[:, None].expand(-1, batch.input_ids.shape[1], -1)

@@ -10,21 +10,23 @@ them. Where nothing is within them, they are ignored.
 """
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import product
+from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
+from stages.core.params import AnswerLimits
 from stages.evaluation.moderation import Moderation
 from stages.evaluation.records import CLASSICAL
 from stages.evaluation.statistics import holm, holm_threshold
-from stages.findings.answer_limits import Excesses
 from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
-from stages.findings.costs import total_flops
+from stages.findings.costs import Costs, total_flops
 from stages.findings.scores import Scores
 from stages.findings.verdicts import Family, Tested, Threshold
 
@@ -46,6 +48,42 @@ def cost_of(cell: Cell) -> float:
 def preference(cell: Cell) -> tuple[float, float]:
     """Returns a key that sorts choices: the better mean first and, of equal means, the cheaper."""
     return -round(cell.merit, DIGITS), cost_of(cell)
+
+
+class Excess(NamedTuple):
+    """A value of a cell that is outside a limit."""
+
+    limit: str  # the name of the setting in ``answer:``
+    allowed: float
+    measured: float | None  # in the unit of the limit; None is unknown
+
+
+Excesses = Mapping[Cell, Sequence[Excess]]
+
+
+def excesses(scores: Scores, costs: Costs, limits: AnswerLimits) -> Excesses:
+    """Returns the cells outside the limits, each with the limits that it exceeds."""
+    stated = limits.model_dump(exclude_none=True)
+    by_cell = {cell: [*_excesses(cell, costs, stated)] for cell in scores.cells}
+    return {cell: of_cell for cell, of_cell in by_cell.items() if of_cell}
+
+
+def _excesses(cell: Cell, costs: Costs, stated: Mapping[str, float]) -> Iterator[Excess]:
+    if cell.method == CLASSICAL and not cell.is_external:
+        return
+    records = costs.of_trials([cell])
+    sizes = [trial.weights_bytes / 1e6 for trial in cell.trials if trial.weights_bytes]
+    latencies = [1000 * record.latency_s for record in records if record.latency_s]
+    speeds = [record.texts_per_s for record in records if record.texts_per_s]
+    measured = {
+        "max_weights_mb": max(sizes, default=None),
+        "max_latency_ms": fmean(latencies) if latencies else None,
+        "min_texts_per_s": fmean(speeds) if speeds else None,
+    }
+    for limit, allowed in stated.items():
+        value, sign = measured[limit], -1 if limit.startswith("min_") else 1
+        if value is None or sign * value > sign * allowed:
+            yield Excess(limit, allowed, value)
 
 
 class Tie(Enum):
@@ -195,8 +233,7 @@ def with_baseline(run: Cell, baselines: Sequence[Cell], moderation: Moderation) 
     return BestRun(run=run, strongest=strongest, effect=effect)
 
 
-@dataclass(frozen=True)
-class Rival:
+class Rival(NamedTuple):
     """A run or baseline with its best method, compared with the best run."""
 
     cell: Cell
@@ -288,24 +325,16 @@ def cheapest_run(
     return min([best, *here], key=lambda cell: (cost_of(cell), preference(cell)))
 
 
-@dataclass(frozen=True)
-class Lead:
-    """The contrasts of the best run with other runs, by what they say about its first place."""
-
-    ahead: list[Contrast]  # it is significantly better after Holm correction
-    ahead_before_correction: list[Contrast]
-    tied: list[Contrast]  # the other run could be as good
-    untested: list[Contrast]
-
-
-def lead(run: Cell, contrasts: Sequence[Contrast]) -> Lead:
-    better = [contrast for contrast in contrasts if contrast.better is run]
-    return Lead(
-        ahead=[c for c in better if tie_of(c) is Tie.APART],
-        ahead_before_correction=[c for c in better if tie_of(c) is Tie.UNSURE],
-        tied=[c for c in contrasts if tie_of(c) is Tie.TIED],
-        untested=[c for c in contrasts if tie_of(c) is Tie.UNTESTED],
-    )
+def lead(run: Cell, contrasts: Sequence[Contrast]) -> dict[Tie, list[Cell]]:
+    """Returns the other sides of the best run's contrasts, by what they say about its first place:
+    runs that it is ahead of after correction (APART) or before correction only (UNSURE), runs that
+    could be as good (TIED), and runs that are not tested against it."""
+    others: dict[Tie, list[Cell]] = {tie: [] for tie in Tie}
+    for contrast in contrasts:
+        tie, other = tie_of(contrast), contrast.other(run)
+        if tie in (Tie.TIED, Tie.UNTESTED) or run.merit >= other.merit:
+            others[tie].append(other)
+    return others
 
 
 def selection_bias(cells: Sequence[Cell]) -> float | None:
@@ -320,21 +349,13 @@ def selection_bias(cells: Sequence[Cell]) -> float | None:
     (The error of the baseline ``majority`` is unknown where all of its seeds agree.)
     """
     best = max(cells, key=lambda cell: cell.merit)
-    errors = [_error(cell) for cell in cells]
-    if (own := _error(best)) is None:
+    errors = {c: c.mean.variance.total**0.5 for c in cells if c.mean.variance is not None}
+    if best not in errors:
         return None
-    if any(
-        error is None and cell.merit > best.merit - FAR * own
-        for cell, error in zip(cells, errors, strict=True)
-    ):
+    if any(c not in errors and c.merit > best.merit - FAR * errors[best] for c in cells):
         return None
-    known = [error for error in errors if error is not None]
+    known = [*errors.values()]
     return largest_error(known) if len(known) > 1 and any(known) else 0.0
-
-
-def _error(cell: Cell) -> float | None:
-    variance = cell.mean.variance
-    return None if variance is None else variance.total**0.5
 
 
 def largest_error(deviations: Sequence[float]) -> float:

@@ -1,7 +1,7 @@
 """The audit: what a sceptical reviewer would ask of a study, answered from its own records."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import product
@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any
 
 from stages.core.artifacts import Json
-from stages.core.components import Settings
 from stages.core.params import Finetune, Method, Run
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.near_duplicates import NOTEWORTHY_SHARE, NearDuplicates
@@ -27,14 +26,7 @@ from stages.findings.overlap import NOTEWORTHY, WITH_LONG_TEXTS
 from stages.findings.pretraining_ends import Ending
 from stages.findings.questions import unit_of
 from stages.findings.results import Results
-from stages.findings.shared_defaults import (
-    Change,
-    ForcedEffect,
-    changes,
-    forced_effects,
-    largest_changes,
-    not_varied,
-)
+from stages.findings.shared_defaults import changes, forced_effects, largest_changes, not_varied
 from stages.findings.verdicts import Verdict
 from stages.kinds._kind import distinct_draws
 
@@ -247,28 +239,22 @@ def shared_defaults(
     fixed, changed = not_varied(tries), changes(cells, tries)
     if not changed:
         return Check(True, {"fixed": fixed}) if fixed else NOT_ASKED
-    reversals = [*_reversals(contrasts, changed)]
-    reversed_by_id = {id(contrast): contrast for contrast, _ in reversals}
-    clear = sum(c.significant_before_correction for c in reversed_by_id.values())
+    reversals = [  # those whose interval excludes zero first
+        (contrast, effect)
+        for contrast in sorted(contrasts, key=lambda c: not c.significant_before_correction)
+        for effect in forced_effects(*contrast.sides, changed)
+        if effect.is_reversed
+    ]
+    reversed_by_number = {contrast.number: contrast for contrast, _ in reversals}
+    clear = sum(c.significant_before_correction for c in reversed_by_number.values())
     numbers = {
         "fixed": fixed,
         "largest": largest_changes(changed),
-        "reversed": len(reversed_by_id),
+        "reversed": len(reversed_by_number),
         "clear": clear,
         "contrasts": len(contrasts),
     }
     return Check(bool(clear), numbers, reversals)
-
-
-def _reversals(
-    contrasts: Sequence[Contrast], found: Sequence[Change]
-) -> Iterator[tuple[Contrast, ForcedEffect]]:
-    """Yields the contrasts that a forced value reverses, those whose interval excludes zero
-    first."""
-    for contrast in sorted(contrasts, key=lambda c: not c.significant_before_correction):
-        for effect in forced_effects([contrast.sides], found):
-            if effect.is_reversed:
-                yield contrast, effect
 
 
 def labelled_rows(
@@ -318,9 +304,9 @@ def cut_texts(inputs: Mapping[str, Sequence[InputRecord]], tasks: Mapping[str, J
     }
     most = max(shares.values())
     readings = {
-        task: _long_texts(tasks[task]["task"])
+        task: settings.get("long_texts", "cut")
         for task, share in shares.items()
-        if share > NOTEWORTHY_CUT
+        if share > NOTEWORTHY_CUT and (settings := tasks[task]["task"])["name"] in WITH_LONG_TEXTS
     }
     numbers = {
         "most": most,
@@ -328,11 +314,6 @@ def cut_texts(inputs: Mapping[str, Sequence[InputRecord]], tasks: Mapping[str, J
         "without_middle": [task for task, reading in readings.items() if reading == "head_tail"],
     }
     return Check(most > NOTEWORTHY_CUT, numbers, [*shares.items()])
-
-
-def _long_texts(settings: Settings) -> str | None:
-    """Returns what a task reads of long texts, or None if it does not have this setting."""
-    return settings.get("long_texts", "cut") if settings["name"] in WITH_LONG_TEXTS else None
 
 
 def read_at(inputs: Mapping[str, Sequence[InputRecord]]) -> Check:
@@ -422,14 +403,13 @@ def identical(contrasts: Sequence[Contrast], group_of: Mapping[str, Group]) -> C
     between = [contrast for contrast in contrasts if contrast.is_between_runs]
     if not between:
         return NOT_ASKED
-
-    def one_model(contrast: Contrast) -> bool:
+    same = []
+    for contrast in between:
         a, b = (group_of[side.group] for side in contrast.sides)
         designs = {side.trials[0].design for side in contrast.sides}
         from_scratch = not (a.pretrained or b.pretrained) and a.settings == b.settings
-        return from_scratch and len(designs) == 1 and None not in designs
-
-    same = [contrast for contrast in between if one_model(contrast)]
+        if from_scratch and len(designs) == 1 and None not in designs:
+            same.append(contrast)
     return Check(bool(same), {"same": len(same), "between": len(between)}, same)
 
 

@@ -5,13 +5,11 @@ Nothing is declared: the axes follow from the entries of params.yaml.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from stages.core.components import Settings
 from stages.core.params import NONE
-from stages.findings import amounts
 from stages.findings.groups import Group, Used
 
 Axis = Literal[
@@ -31,6 +29,7 @@ Axis = Literal[
 ]
 AXES: tuple[Axis, ...] = get_args(Axis)
 MAX_SIZE_RATIO = 2.0  # architectures within this ratio of used parameters count as one size
+MAX_RATIO = 1.02  # two amounts of text, or two numbers of epochs, within this ratio count as one
 TOKENS_OF_TEXT = "tokens of text"  # a confound of two training sets of different text
 # An optimizer, and the settings that are chosen for it: learning rates and, to compare optimizers
 # at equal time, a number of steps.
@@ -63,9 +62,8 @@ def axis_between(a: Group, b: Group) -> Axis | None:
         return "pretrained" if same_model else None
     if a.corpus != b.corpus:
         same = same_model and a.entry.objective == b.entry.objective
-        if same and amounts.same_text(a, b):
-            return amounts.AMOUNT
-        return "training set" if same else None
+        of_one_text = "amount of text" if _same_text(a, b) else "training set"
+        return of_one_text if same else None
     if not same_architecture:
         return "architecture"
     if a.entry.objective != b.entry.objective:
@@ -79,20 +77,21 @@ def axis_between(a: Group, b: Group) -> Axis | None:
     return next(axis for axis in AXES if axis in settings) if len(settings) == 1 else None
 
 
-Pair = tuple[Axis, Group, Group]
+def _same_text(a: Group, b: Group) -> bool:
+    """Whether two training sets differ in their amount of text alone."""
+    return a.corpus_text is not None and a.corpus_text == b.corpus_text
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """Two groups that differ in one axis and are not compared, and why."""
+class Pair(NamedTuple):
+    """Two groups that differ in one axis."""
 
     axis: Axis
     a: Group
     b: Group
-    reason: str
+    reason: str  # why they are not compared; "" if they are
 
 
-def pairs(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Pair]:
+def pairs(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[tuple[Axis, Group, Group]]:
     """Returns the pairs of groups that make a contrast on a task. ``used`` has the part of its
     model that each group with trials uses. Along "size", "amount of text" and "pretrained" the
     larger or the pretrained group comes first. A public checkpoint that was pretrained further
@@ -105,24 +104,26 @@ def pairs(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Pair]:
     without a run from scratch of its own model is paired with a run from scratch of which the task
     uses the same part: on a task with a head, an encoder-decoder with an encoder.
     """
-    return [pair for pair in _judged(candidates, used) if not isinstance(pair, LeftOut)]
+    judged = _judged(candidates, used)
+    return [(pair.axis, pair.a, pair.b) for pair in judged if not pair.reason]
 
 
-def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[LeftOut]:
+def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Pair]:
     """Returns pairs that differ in one axis and make no contrast, with the reason. A group that has
     no contrast with any group at a level has one such pair: with the nearest group at that
     level."""
     judged = list(_judged(candidates, used))
     compared = {
         (group.name, axis, repr(_level(other, axis)))
-        for axis, a, b in (pair for pair in judged if not isinstance(pair, LeftOut))
+        for axis, a, b, reason in judged
         for group, other in ((a, b), (b, a))
+        if not reason
     }
-    omitted: dict[tuple[Axis, frozenset[str]], LeftOut] = {}
+    omitted: dict[tuple[Axis, frozenset[str]], Pair] = {}
     for alone in candidates:
-        nearest: dict[tuple[Axis, str], LeftOut] = {}
+        nearest: dict[tuple[Axis, str], Pair] = {}
         for pair in judged:
-            if not isinstance(pair, LeftOut) or alone not in (pair.a, pair.b):
+            if not pair.reason or alone not in (pair.a, pair.b):
                 continue
             other = pair.b if pair.a is alone else pair.a
             place = pair.axis, repr(_level(other, pair.axis))
@@ -136,9 +137,8 @@ def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Left
     return list(omitted.values())
 
 
-def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[Pair | LeftOut]:
-    """Yields every pair of groups with trials that differ in one axis, as a pair to compare or as
-    one that is left out."""
+def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[Pair]:
+    """Yields every pair of groups with trials that differ in one axis."""
     present = [group for group in candidates if group.name in used]
     axes = {
         (a.name, b.name): axis for a, b in combinations(present, 2) if (axis := axis_between(a, b))
@@ -171,15 +171,15 @@ def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[P
             (axis == "size" and used[b.name].num_params > used[a.name].num_params)
             or (axis == "pretrained" and b.pretrained)
             or _begins_with(b, a)
-            or (axis == amounts.AMOUNT and (b.corpus_tokens or 0) > (a.corpus_tokens or 0))
+            or (axis == "amount of text" and (b.corpus_tokens or 0) > (a.corpus_tokens or 0))
         ):
             a, b = b, a  # noqa: PLW2901
-        reason = _same_model(axis, a, b, used) or _unlike_sizes(axis, a, b, used)
+        reason = _incomparable(axis, a, b, used)
         for group, other in ((a, b), (b, a)):
             if rival := nearer(group, other, axis):
                 better = f"{rival.name} {BETTER_MATCHED} {group.name} in size and settings"
                 reason = reason or better
-        yield LeftOut(axis, a, b, reason) if reason else (axis, a, b)
+        yield Pair(axis, a, b, reason)
 
 
 def _begins_with(group: Group, other: Group) -> bool:
@@ -189,18 +189,15 @@ def _begins_with(group: Group, other: Group) -> bool:
     return other.entry.as_published or group.entry.parent == other.name
 
 
-Names = tuple[str, str]  # the names of two groups, in the order of the groups
-
-
 def _axes_of_designs(
-    there: Sequence[Group], used: Mapping[str, Used], by_model: Mapping[Names, Axis]
-) -> dict[Names, Axis]:
+    present: Sequence[Group], used: Mapping[str, Used], by_model: Mapping[tuple[str, str], Axis]
+) -> dict[tuple[str, str], Axis]:
     """Returns the axis "pretrained" for pairs of a pretrained group and one from scratch that have
     different models of which the task uses the same part: on a task with a head, an encoder-decoder
     and an encoder. Pretrained groups with a partner of their own model are left out."""
     paired = {name for names, axis in by_model.items() if axis == "pretrained" for name in names}
-    axes: dict[Names, Axis] = {}
-    for a, b in combinations(there, 2):
+    axes: dict[tuple[str, str], Axis] = {}
+    for a, b in combinations(present, 2):
         pretrained, scratch = (a, b) if a.pretrained else (b, a)
         designs = {used[a.name].design, used[b.name].design}
         if (
@@ -220,8 +217,8 @@ LEVELS: Mapping[Axis, Callable[[Group], object]] = {
     "architecture": lambda g: (g.architecture, g.entry.objective),
     "objective": lambda g: g.entry.objective,
     "size": lambda g: g.entry.model,
-    "training set": amounts.text_of,
-    amounts.AMOUNT: lambda g: g.corpus,
+    "training set": lambda g: g.corpus_text or g.corpus,
+    "amount of text": lambda g: g.corpus,
     "pretrained": lambda g: (g.corpus, g.entry.objective),
 }
 
@@ -232,41 +229,39 @@ def _level(group: Group, axis: Axis) -> object:
     return LEVELS[axis](group) if axis in LEVELS else group.name
 
 
-def _same_model(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> str | None:
-    """Returns why two runs are the same model, or None if they are not. They are if both are from
-    scratch and the task uses parts of equal design."""
+def _incomparable(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> str:
+    """Returns why two groups are not compared, whatever the other groups are: they are the same
+    model (both from scratch, and the task uses parts of equal design), or their sizes differ too
+    much. "" if there is no such reason."""
     one, other = used[a.name], used[b.name]
-    if axis not in ("architecture", "size") or a.pretrained or b.pretrained:
-        return None
-    if one.design is None or one.design != other.design or a.settings != b.settings:
-        return None
-    return f"{SAME_MODEL}: what is used of both is one {one.architecture} without pretraining"
+    from_scratch = not (a.pretrained or b.pretrained) and a.settings == b.settings
+    one_design = one.design is not None and one.design == other.design
+    if axis in ("architecture", "size") and from_scratch and one_design:
+        return f"{SAME_MODEL}: what is used of both is one {one.architecture} without pretraining"
+    ratio = _ratio(one.num_params, other.num_params)
+    if axis == "architecture" and ratio > MAX_SIZE_RATIO:
+        return f"{UNLIKE_SIZES}: one uses {ratio:.1f} times the parameters of the other"
+    return ""
 
 
-def _unlike_sizes(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> str | None:
-    ratio = _size_ratio(used[a.name], used[b.name])
-    if axis != "architecture" or ratio <= MAX_SIZE_RATIO:
-        return None
-    return f"{UNLIKE_SIZES}: one uses {ratio:.1f} times the parameters of the other"
-
-
-def _size_ratio(a: Used, b: Used) -> float:
-    small, large = sorted((max(a.num_params, 1), max(b.num_params, 1)))
-    return large / small
+def _ratio(one: float | None, other: float | None) -> float:
+    """Returns the ratio of the larger amount to the smaller one; 1 if one is 0 or unknown."""
+    return max(one, other) / min(one, other) if one and other else 1.0
 
 
 def _distance(a: Group, b: Group, axis: Axis, used: Mapping[str, Used]) -> tuple[float, int]:
-    size = math.log(_size_ratio(used[a.name], used[b.name])) if axis == "architecture" else 0.0
-    settings = set(differing(a.settings, b.settings))
-    if axis == "training set":
-        size = math.log(amounts.unlike_amount(a, b))
-    elif axis == amounts.AMOUNT and amounts.equal_epochs(a, b):
-        settings -= {amounts.NUM_STEPS}
+    """Returns a key that sorts pairs: by size (or amount of text), then by number of settings."""
+    size, settings = 0.0, set(differing(a.settings, b.settings))
+    if axis == "architecture":
+        size = math.log(_ratio(used[a.name].num_params, used[b.name].num_params))
+    elif axis == "training set":
+        size = math.log(_ratio(a.corpus_tokens, b.corpus_tokens))
+    elif axis == "amount of text" and a.epochs and b.epochs:
+        settings -= {"training.num_steps"} if _ratio(a.epochs, b.epochs) < MAX_RATIO else set()
     return size, len(settings)
 
 
-@dataclass(frozen=True)
-class Confound:
+class Confound(NamedTuple):
     """A property other than the axis in which two sides differ, with its value on each side."""
 
     name: str
@@ -288,8 +283,8 @@ def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[Confound, ...]:
     trained_on = a.tokenizer_corpus
     shared = axis == "training set" and trained_on == b.tokenizer_corpus
     on_one_side = shared and trained_on != NONE and trained_on in (a.corpus, b.corpus)
-    other_text = axis == "training set" and not amounts.same_text(a, b)
-    unequal_amounts = other_text and amounts.unlike_amount(a, b) > amounts.MAX_RATIO
+    other_text = axis == "training set" and not _same_text(a, b)
+    unequal_amounts = other_text and _ratio(a.corpus_tokens, b.corpus_tokens) > MAX_RATIO
     tokens = Confound(TOKENS_OF_TEXT, (a.corpus_tokens, b.corpus_tokens))
     return (
         *([Confound("objective", objectives)] if len({*objectives}) > 1 else []),
@@ -320,3 +315,47 @@ def _tuning(a: Group, b: Group) -> Iterator[Confound]:
 
 def differing(a: Settings, b: Settings) -> list[str]:
     return [key for key in a if key in b and a[key] != b[key]]
+
+
+def levels_of(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> tuple[str, str]:
+    """Returns the level of each side on the axis, in words."""
+
+    def used_part(g: Group) -> str:
+        part = used[g.name].architecture
+        return part if part == g.architecture else f"{part} of an {g.architecture}"
+
+    def words(g: Group, other: Group) -> str:
+        match axis:
+            case "architecture":
+                return used_part(g) + (f" ({g.objective})" if g.pretrained else "")
+            case "objective":
+                return " ".join([g.objective, *_own(g.entry.objective, other.entry.objective)])
+            case "size":
+                return ", ".join(_own(g.entry.model, other.entry.model))
+            case "training set":
+                further = g.entry.is_public and not g.entry.as_published
+                return f"{g.entry.model['path']}, then {g.corpus}" if further else g.corpus
+            case "amount of text":
+                return f"{g.corpus}, {g.corpus_tokens:,} tokens, {g.epochs:.3g} epochs"
+            case "checkpoint":
+                path = g.entry.model["path"]
+                same_path = path == other.entry.model["path"]
+                return path + (f" at {g.entry.model['revision'][:7]}" if same_path else "")
+            case "optimizer":
+                optimizer = g.entry.training.optimizer
+                return " ".join(
+                    [optimizer["name"], *_own(optimizer, other.entry.training.optimizer)]
+                )
+            case "pretrained":
+                start = f"{g.objective} on {g.corpus}" if g.pretrained else "from scratch"
+                same = g.entry.model == other.entry.model
+                return start if same else f"{used_part(g)}, {start}"
+            case _:
+                return ", ".join(_own(g.settings, other.settings))
+
+    return words(a, b), words(b, a)
+
+
+def _own(one: Settings, other: Settings) -> list[str]:
+    """Returns the settings of one side that the other side lacks or has with another value."""
+    return [f"{k}={v}" for k, v in one.items() if k != "name" and other.get(k) != v]

@@ -106,7 +106,17 @@ def carry_over(
         if row.shares:
             place = row.growth, row.smaller, row.larger, row.method, row.label_budget
             by_place[place].append(row)
-    means = [_over_tasks(of_place) for of_place in by_place.values() if len(of_place) > 1]
+    means = [
+        replace(
+            of_place[0],
+            task=ALL_TASKS,
+            runs=tuple(dict.fromkeys(run for row in of_place for run in row.runs)),
+            num_pairs=sum(row.num_pairs for row in of_place),
+            shares=tuple(row.share for row in of_place if row.share is not None),
+        )
+        for of_place in by_place.values()
+        if len(of_place) > 1
+    ]
     return [*rows, *means, *_pretraining(scores.groups, progress, scores.confidence)]
 
 
@@ -161,16 +171,6 @@ def _of_cells(
         num_pairs=num_pairs,
         shares=tuple(shares),
         confidence=first.confidence,
-    )
-
-
-def _over_tasks(rows: Sequence[CarryOver]) -> CarryOver:
-    return replace(
-        rows[0],
-        task=ALL_TASKS,
-        runs=tuple(dict.fromkeys(run for row in rows for run in row.runs)),
-        num_pairs=sum(row.num_pairs for row in rows),
-        shares=tuple(row.share for row in rows if row.share is not None),
     )
 
 

@@ -5,9 +5,9 @@ settings, ...
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations, product
 
 from stages.core.keys import CellKey
@@ -19,9 +19,9 @@ from stages.findings.axes import (
     Confound,
     confounded_settings,
     differing,
+    levels_of,
     pairs,
 )
-from stages.findings.axis_levels import levels_of
 from stages.findings.cells import AMOUNTS, Cell
 from stages.findings.groups import Used
 from stages.findings.scores import Scores
@@ -62,7 +62,6 @@ class Contrast(Tested):
 
     @property
     def has_one_pretraining_seed(self) -> bool:
-        """Whether a side was pretrained here, once: another seed might give another result."""
         return self.a.has_one_pretraining_seed or self.b.has_one_pretraining_seed
 
     @property
@@ -76,11 +75,6 @@ class Contrast(Tested):
     @property
     def is_between_runs(self) -> bool:
         return self.a.group != self.b.group
-
-    @property
-    def better(self) -> Cell:
-        """The side with the better mean."""
-        return max(self.sides, key=lambda cell: cell.merit)
 
     def other(self, side: Cell) -> Cell:
         return self.b if side is self.a else self.a
@@ -116,69 +110,59 @@ class Contrast(Tested):
         return math.isclose(one, other, rel_tol=0.01)
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """Two cells to compare, if the study has both."""
-
-    axis: Axis
-    a: CellKey
-    b: CellKey
-    levels: tuple[str, str]
-    settings: tuple[Confound, ...] = ()
-
-
 def contrasts(
     scores: Scores, methods: Mapping[str, Method], moderation: Moderation
 ) -> list[Contrast]:
-    """Returns every contrast of the study, without corrected p-values. ``methods`` are the entries
-    of ``finetune.methods``."""
-    cell = {c.key: c for c in scores.cells}
-    candidates = [*_of_runs(scores, methods), *_of_finetuning(scores, methods)]
-    # A method that is incompatible with a run has no trials with it.
-    present = [each for each in candidates if each.a in cell and each.b in cell]
-    return [
-        Contrast(
-            axis=candidate.axis,
-            task=candidate.a.task,
-            a=cell[candidate.a],
-            b=cell[candidate.b],
-            level_a=candidate.levels[0],
-            level_b=candidate.levels[1],
-            effect=moderation.difference(candidate.a, candidate.b),
-            p_holm=None,
-            settings=candidate.settings,
-            number=number,
+    """Returns every contrast of the study, without corrected p-values: pairs of groups that are
+    fine-tuned with the same method and label budget, matched by the part of each model that the
+    task uses; then, for each group, its pairs of two methods and of two label budgets. ``methods``
+    are the entries of ``finetune.methods``."""
+    cells = {cell.key: cell for cell in scores.cells}
+    budgets = [*reversed(scores.label_budgets)]
+    made: list[Contrast] = []
+
+    def compare(
+        axis: Axis,
+        a: CellKey,
+        b: CellKey,
+        levels: tuple[str, str],
+        settings: tuple[Confound, ...] = (),
+    ) -> None:
+        if a not in cells or b not in cells:  # a method is incompatible with a run
+            return
+        made.append(
+            Contrast(
+                axis=axis,
+                task=a.task,
+                a=cells[a],
+                b=cells[b],
+                level_a=levels[0],
+                level_b=levels[1],
+                effect=moderation.difference(a, b),
+                p_holm=None,
+                settings=settings,
+                number=len(made),
+            )
         )
-        for number, candidate in enumerate(present)
-    ]
 
-
-def _of_runs(scores: Scores, methods: Mapping[str, Method]) -> Iterator[_Candidate]:
-    """Yields pairs of groups that are fine-tuned with the same method and label budget. They are
-    matched by the part of each model that the task uses."""
     trials = [trial for cell in scores.cells for trial in cell.trials]
     for task, (method, entry) in product(scores.tasks, methods.items()):
         used = Used.by_group(scores.groups, trials, task=task, method=method)
         for axis, a, b in pairs(scores.groups, used):
-            levels = levels_of(axis, a, b, used)
             finetuned = _unlike_training(entry.of(a.name), entry.of(b.name))
             settings = confounded_settings(axis, a, b) + finetuned
-            for n in reversed(scores.label_budgets):
+            levels = levels_of(axis, a, b, used)
+            for n in budgets:
                 keys = CellKey(a.name, task, method, n), CellKey(b.name, task, method, n)
-                yield _Candidate(axis, *keys, levels, settings)
-
-
-def _of_finetuning(scores: Scores, methods: Mapping[str, Method]) -> Iterator[_Candidate]:
-    """Yields, for each group, its pairs of two methods and of two label budgets."""
-    budgets = [*reversed(scores.label_budgets)]
+                compare(axis, *keys, levels, settings)
     for group, task in product(scores.groups, scores.tasks):
+        key = partial(CellKey, group.name, task)
         for n, (a, b) in product(budgets, combinations(methods, 2)):
-            keys = CellKey(group.name, task, a, n), CellKey(group.name, task, b, n)
             settings = _unlike_training(methods[a].of(group.name), methods[b].of(group.name))
-            yield _Candidate("method", *keys, (a, b), settings)
+            compare("method", key(a, n), key(b, n), (a, b), settings)
         for method, (m, n) in product(methods, combinations(budgets, 2)):
-            keys = CellKey(group.name, task, method, m), CellKey(group.name, task, method, n)
-            yield _Candidate("label budget", *keys, (m, n))
+            compare("label budget", key(method, m), key(method, n), (m, n))
+    return made
 
 
 def _unlike_training(a: Method, b: Method) -> tuple[Confound, ...]:

@@ -1,8 +1,8 @@
 """Whether each cell's trials were fitted long enough."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from stages.evaluation.records import ScoredTrial
 from stages.findings.axes import Confound
@@ -13,8 +13,7 @@ UNFITTED, MUCH = 0.1, 10.0  # a mean training loss in nats; a ratio of two such 
 NOT_CONVERGED, FITTED_UNEQUALLY = "not converged", "fitted unequally"
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """A reason to doubt that a trial was fitted well, given by a column of trials.csv."""
 
     name: str
@@ -39,10 +38,6 @@ def faults(cell: Cell) -> dict[Fault, int]:
     return {fault: n for fault, n in numbers.items() if n > fault.share * len(cell.trials)}
 
 
-def unconverged(cells: Sequence[Cell]) -> list[Cell]:
-    return [cell for cell in cells if faults(cell)]
-
-
 def confounds(a: Cell, b: Cell) -> list[Confound]:
     """Returns the sides of a contrast that have not converged, and whether one side was fitted to
     its labels much less than the other.
@@ -53,13 +48,13 @@ def confounds(a: Cell, b: Cell) -> list[Confound]:
     epochs: a probe is solved, and methods differ in what they can fit.
     """
     sides = list(dict.fromkeys((a, b)))
-    faults = [Confound(NOT_CONVERGED, (cell,)) for cell in unconverged(sides)]
+    confounds = [Confound(NOT_CONVERGED, (cell,)) for cell in sides if faults(cell)]
     losses = [training_loss([t for t in cell.trials if t.num_epochs]) for cell in sides]
     known = [loss for loss in losses if loss is not None]
     unequal = len(known) == 2 and max(known) >= max(UNFITTED, MUCH * min(known))
     if a.method == b.method and unequal:
-        faults.append(Confound(FITTED_UNEQUALLY, tuple(known)))
-    return faults
+        confounds.append(Confound(FITTED_UNEQUALLY, tuple(known)))
+    return confounds
 
 
 def training_loss(trials: Sequence[ScoredTrial]) -> float | None:

@@ -57,10 +57,14 @@ class Costs:
         if any(self.runs[key.run].is_public for lineage in lineages for key in lineage):
             return LineageCost(None, None, None)
         costs = [[self.pretraining[key] for key in lineage] for lineage in lineages]
+        energies = [[estimated_energy(cost) for cost in lineage] for lineage in costs]
         return LineageCost(
             flops=mean_if_known(self.lineage_flops[key] for key in group.checkpoints),
             wall_time_s=fmean(sum(cost["wall_time_s"] for cost in lineage) for lineage in costs),
-            joules=mean_if_known(map(_joules, costs)),
+            joules=mean_if_known(
+                None if None in lineage else sum(energy.joules for energy in lineage if energy)
+                for lineage in energies
+            ),
         )
 
     def _lineage(self, checkpoint: RunKey) -> Iterator[RunKey]:
@@ -69,11 +73,6 @@ class Costs:
         while run != NONE:
             yield RunKey(run, seed)
             run = self.runs[run].parent
-
-
-def _joules(costs: Iterable[Json]) -> float | None:
-    energies = [estimated_energy(cost) for cost in costs]
-    return None if None in energies else sum(energy.joules for energy in energies if energy)
 
 
 def estimated_energy(cost: Settings) -> Energy | None:

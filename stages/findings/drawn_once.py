@@ -15,16 +15,12 @@ def drawn_once(sources: Mapping[str, Settings], tasks: Mapping[str, Json]) -> di
 
     ``sources`` are the settings of the tasks' sources, and ``tasks`` their ``task.json``.
     """
-    rows = {task: sum(about["num_examples"].values()) for task, about in tasks.items()}
-    return {
-        task: number
-        for task, number in rows.items()
-        if number < FEW_ROWS
-        and not tasks[task]["split_seeds"]
-        and _draws_test(sources[task], f"tasks.{task}.source")
-    }
-
-
-def _draws_test(entry: Settings, where: str) -> bool:
-    source = SOURCES.find(str(entry["name"]), where=where)
-    return source.draws_test(SOURCES.settings(entry, where=where))
+    rows_by_task = {}
+    for task, about in tasks.items():
+        entry, where = sources[task], f"tasks.{task}.source"
+        number = sum(about["num_examples"].values())
+        if number < FEW_ROWS and not about["split_seeds"]:
+            source = SOURCES.find(str(entry["name"]), where=where)
+            if source.draws_test(SOURCES.settings(entry, where=where)):
+                rows_by_task[task] = number
+    return rows_by_task

@@ -89,19 +89,14 @@ def agreements(
     losses = [*negative_losses(scores.groups, results.progress)]
     places = [*product(scores.tasks, scores.methods, label_budgets)]
     trials = {place: _trials(scores, *place) for place in places}
-    merits = {
-        place: {key: _merit(of_key) for key, of_key in by_key.items()}
-        for place, by_key in trials.items()
-    }
-    rows = []
-    for place in places:
-        task, every = place[0], trials[place]
+    seed, rows = results.params.finetune.seeds[0], []
+    for task, method, budget in places:
+        every, records = trials[task, method, budget], results.estimates.records[task]
         others = [
-            of_task
+            {key: _merit(of_key) for key, of_key in of_task.items()}
             for other in scores.tasks
-            if other != task and (of_task := merits[other, place[1], place[2]])
+            if other != task and (of_task := trials[other, method, budget])
         ]
-        records = results.estimates.records[task]
         candidates = []
         for runs, some in (
             (ALL, every),
@@ -114,7 +109,6 @@ def agreements(
         for runs, some, ranker in candidates:
             known = {key: some[key] for key in some if key in ranker.values}
             if known:
-                seed = results.params.finetune.seeds[0]
                 rows.append(
                     _agreement(runs, known, ranker, confidence=results.confidence, seed=seed)
                 )

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from itertools import product
+from typing import NamedTuple
 
 from stages.evaluation.metrics import merit
 from stages.evaluation.moderation import Moderation
-from stages.evaluation.statistics import Interval
 from stages.findings.answers import BestRun, with_baseline
 from stages.findings.cells import Cell
 from stages.findings.scores import Scores
@@ -26,8 +26,7 @@ class Reach(Enum):
     LOST = "with fewer labels only"  # and not with the most
 
 
-@dataclass(frozen=True)
-class Crossing:
+class Crossing(NamedTuple):
     """The number of labels from which on a lead is positive; None if that is not between two label
     budgets."""
 
@@ -146,6 +145,8 @@ def labels_needed(
         ]
         *_, few, many = numbers
         more = moderation.difference(largest.key, cells[few].key)
+        doublings = math.log2(many / few)
+        low, high = (None if end is None else end / doublings for end in (more.low, more.high))
         by_place[task, group.name, method] = LabelsNeeded(
             run=group.name,
             task=task,
@@ -153,13 +154,6 @@ def labels_needed(
             metric=largest.metric,
             num_labels=tuple(numbers),
             passing=passing(compared),
-            gain_per_doubling=_per_doubling(more, many / few),
+            gain_per_doubling=Estimate(more.value / doublings, low, high),
         )
     return by_place
-
-
-def _per_doubling(difference: Interval, ratio: float) -> Estimate:
-    ends = (difference.value, difference.low, difference.high)
-    value, low, high = (None if end is None else end / math.log2(ratio) for end in ends)
-    assert value is not None
-    return Estimate(value, low, high)

@@ -5,26 +5,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from stages.findings.axes import axis_between, left_out
-from stages.findings.axis_levels import levels_of
+from stages.findings.axes import axis_between, left_out, levels_of
 from stages.findings.contrasts import Contrast
 from stages.findings.groups import Used
 from stages.findings.scores import Scores
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NotCompared:
     """Two groups that are not compared, or one group that is compared with no other (then ``b`` and
     ``axis`` are empty)."""
 
-    axis: str
     a: str
-    b: str
-    level_a: str
-    level_b: str
     tasks: tuple[str, ...]
     methods: tuple[str, ...]
     reason: str
+    axis: str = ""
+    b: str = ""
+    level_a: str = ""
+    level_b: str = ""
 
 
 def not_compared(scores: Scores, contrasts: Sequence[Contrast]) -> list[NotCompared]:
@@ -40,29 +39,18 @@ def not_compared(scores: Scores, contrasts: Sequence[Contrast]) -> list[NotCompa
             places[key].append((task, method))
     pairs = [
         NotCompared(
-            *key[:5],
+            **dict(zip(("axis", "a", "b", "level_a", "level_b", "reason"), key, strict=True)),
             tasks=tuple(dict.fromkeys(task for task, _ in where)),
             methods=tuple(dict.fromkeys(method for _, method in where)),
-            reason=key[5],
         )
         for key, where in places.items()
     ]
-    return [*pairs, *_alone(scores, contrasts)]
-
-
-def _alone(scores: Scores, contrasts: Sequence[Contrast]) -> list[NotCompared]:
-    """Returns an entry for each group that is in no contrast and differs from no other group in
-    exactly one axis."""
     compared = {
         side.group for contrast in contrasts if contrast.is_between_runs for side in contrast.sides
     }
-    return [
+    alone = [
         NotCompared(
-            axis="",
             a=group.name,
-            b="",
-            level_a="",
-            level_b="",
             tasks=tuple(scores.tasks),
             methods=tuple(scores.methods),
             reason="no other run differs from it in exactly one axis",
@@ -72,3 +60,4 @@ def _alone(scores: Scores, contrasts: Sequence[Contrast]) -> list[NotCompared]:
         and group.name not in compared
         and not any(axis_between(group, other) for other in scores.groups if other is not group)
     ]
+    return [*pairs, *alone]

@@ -32,15 +32,19 @@ class NotTried:
 
 
 def not_tried(results: Results) -> list[NotTried]:
-    return [*_published(results), *_label_budgets(results), *_seeds(results), *_methods(results)]
+    # Trials ran side by side, and may do so again.
+    costs = results.finetuning_costs.values()
+    finetuning = sum(cost.wall_time_s / cost.side_by_side for cost in costs)
+    is_public = any(run.is_public for run in results.params.runs.values())
+    return [
+        *([] if is_public else [NotTried(Untried.PUBLISHED, (), ())]),
+        *_label_budgets(results, finetuning),
+        *_seeds(results, finetuning),
+        *_methods(results),
+    ]
 
 
-def _published(results: Results) -> Iterator[NotTried]:
-    if not any(run.is_public for run in results.params.runs.values()):
-        yield NotTried(Untried.PUBLISHED, (), ())
-
-
-def _label_budgets(results: Results) -> Iterator[NotTried]:
+def _label_budgets(results: Results, finetuning_s: float) -> Iterator[NotTried]:
     """Half and twice as many labels, as far as all tasks have them. A trial takes at most as much
     longer as it has more labels, since its steps are a number of epochs or a minimum."""
     budgets = results.scores.label_budgets
@@ -54,14 +58,14 @@ def _label_budgets(results: Results) -> Iterator[NotTried]:
     others = [*([half] if half else []), *more]
     if others:
         share = sum(max(other / number, 1) for other in others)
-        seconds = _finetuning_seconds(results) * share
         setting = sorted(
             map(str, [*others, budget]), key=lambda n: number if n == "all" else int(n)
         )
+        seconds = finetuning_s * share
         yield NotTried(Untried.LABELS, (budget,), tuple(setting), seconds, is_upper_bound=True)
 
 
-def _seeds(results: Results) -> Iterator[NotTried]:
+def _seeds(results: Results, finetuning_s: float) -> Iterator[NotTried]:
     """Enough seeds for a variance: a new one repeats all pretrainings and trials."""
     cells = results.scores.of_groups
     pretrained = [c.num_pretrain_seeds for c in cells if c.checkpoints == "pretrained here"]
@@ -73,8 +77,8 @@ def _seeds(results: Results) -> Iterator[NotTried]:
     setting = tuple(map(str, sorted([*seeds, *more])))
     if len(setting) == len(seeds):  # runs with fewer seeds than the study name their own
         return
-    once = (_pretraining_seconds(results) + _finetuning_seconds(results)) / len(seeds)
-    seconds = once * (len(setting) - len(seeds))
+    pretraining_s = sum(cost["wall_time_s"] for cost in results.pretraining_costs.values())
+    seconds = (pretraining_s + finetuning_s) / len(seeds) * (len(setting) - len(seeds))
     yield NotTried(Untried.SEEDS, (str(fewest),), setting, seconds)
 
 
@@ -89,13 +93,3 @@ def _methods(results: Results) -> Iterator[NotTried]:
     yield NotTried(
         Untried.METHODS, (name,), (cheap if method.method["name"] == "full" else "full",)
     )
-
-
-def _finetuning_seconds(results: Results) -> float:
-    """The time of all trials, as many side by side as there were."""
-    costs = results.finetuning_costs.values()
-    return sum(cost.wall_time_s / cost.side_by_side for cost in costs)
-
-
-def _pretraining_seconds(results: Results) -> float:
-    return sum(cost["wall_time_s"] for cost in results.pretraining_costs.values())

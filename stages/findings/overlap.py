@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stages.core.artifacts import Json
-from stages.findings.amounts import AMOUNT
 from stages.findings.contrasts import Contrast
 from stages.findings.groups import Group
 
@@ -54,7 +53,7 @@ class Overlap:
         compared = dict.fromkeys(
             (texts[c.a.group], texts[c.b.group])
             for c in contrasts
-            if c.axis in ("training set", AMOUNT)
+            if c.axis in ("training set", "amount of text")
         )
         for a, b in compared:
             if self.contamination.keys() >= {a, b}:

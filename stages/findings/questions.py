@@ -10,7 +10,7 @@ from functools import cached_property
 
 from stages.evaluation.metrics import merit, scale_of
 from stages.evaluation.moderation import Moderation
-from stages.evaluation.statistics import Interval, holm_threshold, two_stages
+from stages.evaluation.statistics import holm_threshold, two_stages
 from stages.findings.axes import AXES, Axis
 from stages.findings.contrasts import Contrast
 from stages.findings.verdicts import Family, Tested, Threshold
@@ -79,10 +79,12 @@ def questions(uncorrected: Sequence[Contrast], moderation: Moderation) -> list[Q
         scale = scale_of(contrast.metric)
         alike = unit_of(contrast.metric), scale.lower_is_better, contrast.is_tested
         members.setdefault((contrast.axis, *sides, *alike), []).append(contrast)
-    all_questions = [
-        Question(contrasts=tuple(some), effect=_mean(some, moderation), p_holm=None)
-        for some in members.values()
-    ]
+    all_questions = []
+    for some in members.values():
+        effect = some[0].effect
+        if len(some) > 1:
+            effect = moderation.mean_difference([(c.a.key, c.b.key) for c in some])
+        all_questions.append(Question(contrasts=tuple(some), effect=effect, p_holm=None))
     tested = [question for question in all_questions if question.is_tested]
     alpha = 1 - moderation.confidence
     below = [  # a question about one task is the same test as its contrast
@@ -103,36 +105,17 @@ def questions(uncorrected: Sequence[Contrast], moderation: Moderation) -> list[Q
     ]
     second = Threshold(Family.TASKS, len(opened), holm_threshold(opened, alpha=alpha))
     closed = replace(second, p_value=None)
-    corrected = [
-        _corrected(question, p, of_question, first, second if p < alpha else closed)
-        for question, p, of_question in zip(tested, of_questions, of_contrasts, strict=True)
-    ]
-    with_p_values = dict(zip(tested, corrected, strict=True))
+    corrected: dict[Question, Question] = {}
+    for question, p_holm, p_values in zip(tested, of_questions, of_contrasts, strict=True):
+        threshold = second if p_holm < alpha else closed
+        if not p_values:
+            p_values, threshold = [p_holm], first
+        contrasts = tuple(
+            replace(contrast, p_holm=p, threshold=threshold)
+            for contrast, p in zip(question.contrasts, p_values, strict=True)
+        )
+        corrected[question] = replace(question, contrasts=contrasts, p_holm=p_holm, threshold=first)
     return sorted(
-        (with_p_values.get(question, question) for question in all_questions),
+        (corrected.get(question, question) for question in all_questions),
         key=lambda question: AXES.index(question.axis),
     )
-
-
-def _corrected(
-    question: Question,
-    p_holm: float,
-    of_contrasts: Sequence[float],
-    threshold: Threshold,
-    threshold_of_contrasts: Threshold,
-) -> Question:
-    """Returns the question and its contrasts with their corrected p-values. A question about one
-    task is the same test as its contrast."""
-    if not of_contrasts:
-        of_contrasts, threshold_of_contrasts = [p_holm], threshold
-    contrasts = tuple(
-        replace(contrast, p_holm=p, threshold=threshold_of_contrasts)
-        for contrast, p in zip(question.contrasts, of_contrasts, strict=True)
-    )
-    return replace(question, contrasts=contrasts, p_holm=p_holm, threshold=threshold)
-
-
-def _mean(contrasts: Sequence[Contrast], moderation: Moderation) -> Interval:
-    if len(contrasts) == 1:
-        return contrasts[0].effect
-    return moderation.mean_difference([(c.a.key, c.b.key) for c in contrasts])

@@ -6,7 +6,7 @@ al. 2024, section 3). Each run's comparisons are corrected for their number (Hol
 interval holds its true rank as often as the study's confidence says.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
@@ -23,31 +23,25 @@ MOST = 40  # entries of a ranking, those with the best means
 
 @dataclass(frozen=True)
 class Ranked:
-    """A run's place in a ranking: 1 is best. Its true rank lies between ``best`` and ``worst``,
-    which are None if no difference to another run has an interval."""
+    """A run's or baseline's place in a ranking: 1 is best. Its true rank lies between
+    ``lowest_rank`` and ``highest_rank``, which are None if no difference to another run has an
+    interval."""
 
-    name: str
+    scope: str  # a task, or ALL_TASKS for the mean over tasks
+    method: str
+    label_budget: str
+    run: str
     mean: float
     metric: str
     rank: int
-    best: int | None
-    worst: int | None
+    lowest_rank: int | None
+    highest_rank: int | None
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """All runs and baselines on one task, or on the mean over ALL_TASKS."""
-
-    scope: str
-    method: str
-    label_budget: str
-    ranked: list[Ranked]
-
-
-def rankings(scores: Scores, moderation: Moderation) -> list[Ranking]:
-    """Returns, for each label budget and method, a ranking on each task and then on the mean over
-    tasks."""
-    rankings = []
+def rankings(scores: Scores, moderation: Moderation) -> list[Ranked]:
+    """Returns, for each label budget and method, the places on each task and then on the mean over
+    tasks, the best first."""
+    places: list[Ranked] = []
     for budget, method in product(reversed(scores.label_budgets), scores.methods):
         members: dict[str, dict[str, list[Cell]]] = {}  # by scope and name
         for task in scores.tasks:
@@ -56,8 +50,8 @@ def rankings(scores: Scores, moderation: Moderation) -> list[Ranking]:
         members[ALL_TASKS] = _on_all_tasks(scores, members)
         for scope, of_scope in members.items():
             if len(of_scope) > 1:
-                rankings.append(Ranking(scope, method, budget, _ranked(of_scope, moderation)))
-    return rankings
+                places += _ranked((scope, method, budget), of_scope, moderation)
+    return places
 
 
 def _on_all_tasks(
@@ -72,28 +66,27 @@ def _on_all_tasks(
     return {name: [cell for cells in by_task.values() for cell in cells[name]] for name in names}
 
 
-def _ranked(members: Mapping[str, Sequence[Cell]], moderation: Moderation) -> list[Ranked]:
-    """Returns the places in a ranking, the best first. Equal means share a rank."""
-    means = {name: _mean(cells) for name, cells in members.items()}
+def _ranked(
+    ranking: tuple[str, str, str], members: Mapping[str, Sequence[Cell]], moderation: Moderation
+) -> Iterator[Ranked]:
+    """Yields the places in a ranking (scope, method and label budget), the best first. Equal means
+    share a rank."""
+    means = {
+        name: sum(cell.mean.value for cell in cells) / len(cells) for name, cells in members.items()
+    }
     metric = next(iter(members.values()))[0].metric
     order = sorted(members, key=lambda name: -merit(metric, means[name]))[:MOST]
     merits = {name: merit(metric, means[name]) for name in order}
     effects = {
         (a, b): _difference(members[a], members[b], moderation) for a, b in combinations(order, 2)
     }
-    ranks = []
     for name in order:
         signed = [
             (effect, 1 if name == a else -1) for (a, b), effect in effects.items() if name in (a, b)
         ]
         rank = 1 + sum(merits[other] > merits[name] for other in order)
         bounds = _bounds(metric, signed, confidence=moderation.confidence)
-        ranks.append(Ranked(name, means[name], metric, rank, *bounds))
-    return ranks
-
-
-def _mean(cells: Sequence[Cell]) -> float:
-    return sum(cell.mean.value for cell in cells) / len(cells)
+        yield Ranked(*ranking, name, means[name], metric, rank, *bounds)
 
 
 def _difference(one: Sequence[Cell], other: Sequence[Cell], moderation: Moderation) -> Interval:

@@ -1,6 +1,7 @@
 """All results of a study, read from the files of its stages."""
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, product
@@ -14,15 +15,17 @@ from stages.core.keys import RunKey, TrialKey
 from stages.core.params import NONE, Params
 from stages.evaluation.calibration import CoverageRecord, ReliabilityRecord
 from stages.evaluation.confusion import ConfusionRecord
-from stages.evaluation.estimates import Estimates
+from stages.evaluation.estimates import EstimateRecord, Estimates
 from stages.evaluation.moderation import Moderation
 from stages.evaluation.near_duplicates import NearDuplicates
 from stages.evaluation.records import (
+    CLASSICAL,
     CostRecord,
     EpochRecord,
     InputRecord,
     ScoredTrial,
     ScoredTry,
+    SkippedMethod,
     TextBitsRecord,
     budget_order,
     discard_unlisted,
@@ -30,24 +33,23 @@ from stages.evaluation.records import (
     read,
 )
 from stages.evaluation.screening import ScreenedOut, screened_out
-from stages.findings.answer_limits import Excesses, excesses
-from stages.findings.answers import BestRuns, best_runs
+from stages.findings.answers import BestRuns, Excesses, best_runs, excesses
 from stages.findings.axes import AXES
 from stages.findings.carry_over import CarryOver, carry_over
-from stages.findings.cells import Cell, cells
+from stages.findings.cells import Cell, cells, is_external
 from stages.findings.contrasts import Contrast, contrasts
 from stages.findings.costs import Costs
 from stages.findings.groups import Group, groups
 from stages.findings.labels_needed import LabelsNeeded, labels_needed
-from stages.findings.listed_trials import complete, words
 from stages.findings.not_compared import NotCompared, not_compared
 from stages.findings.overlap import Overlap
 from stages.findings.pretraining_ends import Ending, endings
 from stages.findings.pretraining_progress import Progress, kept_rate, read_progress
 from stages.findings.questions import Question, questions
-from stages.findings.ranking import Ranking, rankings
+from stages.findings.ranking import Ranked, rankings
 from stages.findings.scores import Scores
 from stages.findings.training_sets import TrainingSets
+from stages.kinds._kind import distinct_draws, distinct_splits
 
 T = TypeVar("T")
 
@@ -105,7 +107,11 @@ class Results:
             self.groups,
             self.trials,
             lambda trial: self.row_scores[trial.key],
-            overlaps={task: _overlap(about) for task, about in self.tasks.items()},
+            overlaps={
+                task: numbers["test"] / numbers["train"] if about["split_seeds"] else None
+                for task, about in self.tasks.items()
+                if (numbers := about["num_examples"])
+            },
             baselines=self.params.baselines,
             confidence=self.confidence,
         )
@@ -172,7 +178,7 @@ class Results:
         return [of_all[place].run for place in places if place in of_all]
 
     @cached_property
-    def rankings(self) -> list[Ranking]:
+    def rankings(self) -> list[Ranked]:
         return rankings(self.scores, self.moderation)
 
     @cached_property
@@ -222,14 +228,6 @@ class Results:
     def endings(self) -> list[Ending]:
         return endings(self.params.runs, self.progress)
 
-    @cached_property
-    def trials_of(self) -> dict[str, list[ScoredTrial]]:
-        """The trials of each run, with all of its seeds, and of each baseline."""
-        by_run: dict[str, list[ScoredTrial]] = {}
-        for trial in self.trials:
-            by_run.setdefault(trial.run, []).append(trial)
-        return by_run
-
 
 def load(params: Params) -> Results:
     """Reads the results of a study under its matched budget. First deletes results that params.yaml
@@ -237,7 +235,12 @@ def load(params: Params) -> Results:
 
     Raises ValueError with the path of a file that is missing or does not match params.yaml.
     """
-    _discard_leftovers(params.tasks, params.runs)
+    discard_unlisted(paths.EVALUATED, params.tasks)
+    discard_unlisted(paths.TIMINGS / "pretrain", params.runs)
+    discard_unlisted(paths.TIMINGS / "estimates", [f"{task}.csv" for task in params.tasks])
+    discard_unlisted(paths.TIMINGS / "finetune", params.tasks)
+    for task in params.tasks:
+        discard_unlisted(paths.TIMINGS / "finetune" / task, [f"{run}.csv" for run in params.runs])
 
     def tables(name: str, kind: type[T]) -> dict[str, list[T]]:
         return {task: read(paths.EVALUATED / task / name, kind) for task in params.tasks}
@@ -250,7 +253,7 @@ def load(params: Params) -> Results:
     finetuning: dict[TrialKey, CostRecord] = {}
     tasks = records("task.json")
     for task, scored in tables("trials.csv", ScoredTrial).items():
-        trials += complete(params, task, tasks[task])
+        trials += _complete(params, task, tasks[task], scored)
         by_row = np.load(present(paths.EVALUATED / task / "row_scores.npy"))
         row_scores |= {trial.key: rows for trial, rows in zip(scored, by_row, strict=True)}
         for run in params.runs:
@@ -294,20 +297,67 @@ def load(params: Params) -> Results:
         tries=[*chain(*tables("tries.csv", ScoredTry).values())],
     )
     if untimed := [t.key for t in trials if t.run in params.runs and t.key not in finetuning]:
-        raise ValueError(f"{paths.TIMINGS}: no cost of {words(untimed[0])}; run `dvc repro`")
+        raise ValueError(f"{paths.TIMINGS}: no cost of {_words(untimed[0])}; run `dvc repro`")
     return results
 
 
-def _overlap(about: Json) -> float | None:
-    """Returns ``Sample.overlap`` of a task with this task.json."""
-    numbers = about["num_examples"]
-    return numbers["test"] / numbers["train"] if about["split_seeds"] else None
+def _complete(
+    params: Params, task: str, about: Json, scored: Sequence[ScoredTrial]
+) -> list[ScoredTrial]:
+    """Returns the ``scored`` trials of a task in the order of params.yaml.
+
+    A method that is incompatible with a run has no trials with it, and a run that is screened out
+    has none at all. ``about`` is the task's task.json. Raises ValueError unless the trials are
+    exactly those that params.yaml lists.
+    """
+    where, finetune = paths.EVALUATED / task / "trials.csv", params.finetune
+    trials = {trial.key: trial for trial in scored}
+    skipped = read(paths.EVALUATED / task / "skipped.csv", SkippedMethod)
+    incompatible = {(each.run, each.method) for each in skipped}
+    estimates = read(paths.EVALUATED / task / "estimates.csv", EstimateRecord)
+    untrained = {each.run for each in screened_out(finetune.screen, params.runs, estimates)}
+    listed = [
+        TrialKey(name, pretrain_seed, task, method, str(budget), seed)
+        for name, run in params.runs.items()
+        if name not in untrained
+        for pretrain_seed, method in product(run.seeds, finetune.methods)
+        if (name, method) not in incompatible
+        for budget, seed in product(finetune.label_budgets, finetune.seeds)
+    ]
+    external = {key.run: is_external(trial) for key, trial in trials.items()}
+    for name, budget in product(params.baselines, finetune.label_budgets):
+        if name not in external:  # the baseline is incompatible with the task
+            continue
+        draws = distinct_draws(
+            budget,
+            pretrain_seeds=params.pretrain_seeds,
+            finetune_seeds=finetune.seeds,
+            about=about,
+            task=task,
+        )
+        draws = distinct_splits(draws, about) if external[name] else draws
+        listed += [
+            TrialKey(name, seed, task, CLASSICAL, str(budget), other) for seed, other in draws
+        ]
+    if missing := [key for key in listed if key not in trials]:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ValueError(f"{where}: no trial of {_words(missing[0])}{more}; run `dvc repro`")
+    if surplus := sorted(trials.keys() - set(listed)):
+        raise ValueError(
+            f"{where}: params.yaml does not list {_words(surplus[0])}; run `dvc repro`"
+        )
+    if lost := [key for key in listed if not math.isfinite(trials[key].value)]:
+        trial = trials[lost[0]]
+        raise ValueError(
+            f"{where}: the {trial.metric} of {_words(lost[0])} is {trial.value} and cannot "
+            f"be compared: the model did not learn; lower the learning rate (now {trial.lr:g})"
+        )
+    return [trials[key] for key in listed]
 
 
-def _discard_leftovers(tasks: Collection[str], runs: Collection[str]) -> None:
-    discard_unlisted(paths.EVALUATED, tasks)
-    discard_unlisted(paths.TIMINGS / "pretrain", runs)
-    discard_unlisted(paths.TIMINGS / "estimates", [f"{task}.csv" for task in tasks])
-    discard_unlisted(paths.TIMINGS / "finetune", tasks)
-    for task in tasks:
-        discard_unlisted(paths.TIMINGS / "finetune" / task, [f"{run}.csv" for run in runs])
+def _words(trial: TrialKey) -> str:
+    """Returns the name of a trial in messages."""
+    return (
+        f"{trial.checkpoint} on {trial.task} ({trial.method}, {trial.label_budget} labels, "
+        f"fine-tuning seed {trial.finetune_seed})"
+    )

@@ -6,8 +6,10 @@ difference of means is computed again. A trial that has not tried the value (a d
 the first state), or whose training diverged with it, keeps what validation chose.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,9 +18,10 @@ from stages.evaluation.metrics import merit
 from stages.evaluation.records import ScoredTry
 from stages.findings.cells import Cell
 
+Tries = Mapping[TrialKey, Sequence[ScoredTry]]
 
-@dataclass(frozen=True)
-class Forced:
+
+class Forced(NamedTuple):
     """A value that is forced on all trials that have tried it."""
 
     setting: str  # "pooling"
@@ -41,12 +44,10 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class ForcedEffect:
-    """The mean of ``a`` minus the mean of ``b`` with a forced value, compared with the same
+    """The mean of one cell minus the mean of another with a forced value, compared with the same
     difference as validation chose."""
 
     forced: Forced
-    a: Cell
-    b: Cell
     chosen: float  # the difference as validation chose
     value: float  # the difference with the forced value
 
@@ -68,23 +69,22 @@ def forced_values(tries: Iterable[ScoredTry]) -> list[Forced]:
     return [*forced]
 
 
-def not_varied(tries: Iterable[ScoredTry]) -> list[str]:
+def not_varied(tries: Sequence[ScoredTry]) -> list[str]:
     """Returns the settings of which no trial has tried several values although it could have."""
-    listed = [*tries]
-    varied = {forced.setting for forced in forced_values(listed)}
-    fixed = dict.fromkeys(name for each in listed for name in each.fixed_settings)
+    varied = {forced.setting for forced in forced_values(tries)}
+    fixed = dict.fromkeys(name for each in tries for name in each.fixed_settings)
     return [name for name in fixed if name not in varied]
 
 
-def changes(cells: Iterable[Cell], tries: Iterable[ScoredTry]) -> list[Change]:
+def changes(cells: Iterable[Cell], tries: Sequence[ScoredTry]) -> list[Change]:
     """Returns the mean of each cell with each forced value that one of its trials has tried."""
-    members = _by_trial(tries)
-    every = [each for some in members.values() for each in some]
+    by_trial = _by_trial(tries)
+    every = [each for some in by_trial.values() for each in some]
     return [
         Change(forced, cell, mean)
         for forced in forced_values(every)
         for cell in cells
-        if (mean := _forced_mean(cell, members, forced)) is not None
+        if (mean := _forced_mean(cell, by_trial, forced)) is not None
     ]
 
 
@@ -92,49 +92,38 @@ def largest_changes(found: Iterable[Change]) -> dict[str, Change]:
     """Returns the largest change of a cell for each setting, up or down."""
     largest = dict[str, Change]()
     for change in found:
-        known = largest.get(change.forced.setting)
-        if known is None or abs(change.size) > abs(known.size):
-            largest[change.forced.setting] = change
+        known = largest.get(change.forced.setting, change)
+        largest[change.forced.setting] = max(known, change, key=lambda each: abs(each.size))
     return largest
 
 
-def forced_effects(
-    pairs: Iterable[tuple[Cell, Cell]], found: Iterable[Change]
-) -> list[ForcedEffect]:
-    """Returns the difference of each pair of cells under each forced value that a trial of one side
-    has tried. ``found`` are the ``changes`` of the cells."""
-    means = dict[Forced, dict[Cell, float]]()
+def forced_effects(a: Cell, b: Cell, found: Iterable[Change]) -> list[ForcedEffect]:
+    """Returns the difference of two cells under each forced value that a trial of one side has
+    tried. ``found`` are the ``changes`` of the cells."""
+    means: dict[Forced, dict[Cell, float]] = defaultdict(dict)
     for change in found:
-        means.setdefault(change.forced, {})[change.cell] = change.mean
+        if change.cell in (a, b):
+            means[change.forced][change.cell] = change.mean
+    chosen = a.mean.value - b.mean.value
     return [
-        ForcedEffect(
-            forced,
-            a,
-            b,
-            chosen=a.mean.value - b.mean.value,
-            value=of_cell.get(a, a.mean.value) - of_cell.get(b, b.mean.value),
-        )
-        for a, b in pairs
-        for forced, of_cell in means.items()
-        if a in of_cell or b in of_cell
+        ForcedEffect(forced, chosen, of.get(a, a.mean.value) - of.get(b, b.mean.value))
+        for forced, of in means.items()
     ]
 
 
-def _by_trial(tries: Iterable[ScoredTry]) -> dict[TrialKey, list[ScoredTry]]:
-    by_trial = dict[TrialKey, list[ScoredTry]]()
+def _by_trial(tries: Iterable[ScoredTry]) -> Tries:
+    by_trial: dict[TrialKey, list[ScoredTry]] = defaultdict(list)
     for tried in tries:
-        by_trial.setdefault(tried.key, []).append(tried)
+        by_trial[tried.key].append(tried)
     return by_trial
 
 
-def _forced_mean(
-    cell: Cell, members: Mapping[TrialKey, Sequence[ScoredTry]], forced: Forced
-) -> float | None:
+def _forced_mean(cell: Cell, by_trial: Tries, forced: Forced) -> float | None:
     """Returns the mean of a cell with a forced value, or None if no trial of the cell has tried
     both this value of the setting and another one."""
     values, has_any = list[float](), False
     for trial in cell.trials:
-        own = members.get(trial.key, ())
+        own = by_trial.get(trial.key, ())
         with_value = [each for each in own if each.settings.get(forced.setting) == forced.value]
         best = _best(with_value, cell.metric) if len(with_value) < len(own) else None
         has_any = has_any or best is not None

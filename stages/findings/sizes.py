@@ -88,26 +88,18 @@ def cells_with_sizes(scores: Scores, task: str, label_budget: str) -> list[tuple
     """Returns the best cell of each pretrained group and the number of parameters that its trials
     use. It is the best among the methods that train more than half of these parameters or, if none
     does, among all methods."""
+
+    def trains_most(cell: Cell) -> bool:
+        return 2 * (cell.amounts["num_trained_params"] or 0) > (cell.amounts["num_params"] or 0)
+
     cells = scores.run_cells(task, label_budget)
     points = []
     for group in scores.groups:
         own = [cell for cell in cells if cell.group == group.name]
         if own and group.pretrained:
-            best = max(own, key=lambda cell: (_trains_most(cell), cell.merit))
-            points.append((best, cell_size(best)))
+            best = max(own, key=lambda cell: (trains_most(cell), cell.merit))
+            points.append((best, best.amounts["num_params"] or 0))
     return points
-
-
-def cell_size(cell: Cell) -> int:
-    """Returns the number of parameters that the trials of a cell use, which is always known."""
-    size = cell.amounts["num_params"]
-    assert size is not None
-    return size
-
-
-def _trains_most(cell: Cell) -> bool:
-    trained = cell.amounts["num_trained_params"]
-    return trained is not None and 2 * trained > cell_size(cell)
 
 
 def power_laws(

@@ -122,7 +122,7 @@ FINETUNED = [
         (name, pooling, method, f"{family}ForTokenClassification")
         for name, family in (("bert", "Bert"), ("esm", "Esm"))
         for pooling in ("mean", "first")
-        for method in ("full", "linear_probe", "lora")
+        for method in ("full", "lora")
     ),
     ("gpt2", "last", "full", "GPT2ForSequenceClassification"),
     ("gpt2", "mean", "full", "GPT2ForTokenClassification"),

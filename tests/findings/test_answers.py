@@ -1,7 +1,6 @@
 """The answer of a task: what is best, what ties with it, what is cheaper, and how much is luck."""
 
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -24,9 +23,10 @@ from stages.findings.answers import (
 )
 from stages.findings.cells import Cell
 from stages.findings.costs import total_flops
-from stages.findings.results import Results, load
+from stages.findings.results import Results
 from stages.findings.verdicts import Verdict
-from tests.synthetic_study import METRICS, raw_params, write_study
+from tests.study_results import with_baseline_at
+from tests.synthetic_study import METRICS
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +35,6 @@ def means(five_seeds: Results) -> pd.DataFrame:
     trials = pd.DataFrame(map(vars, five_seeds.trials))
     of = ["task", "label_budget", "run", "method"]
     return trials.pivot_table(["value", "num_params"], of, aggfunc="mean").reset_index()
-
-
-def with_baseline_at(results: Results, value: float) -> Results:
-    """The strongest baseline of each task has this score in all trials."""
-    trials = [
-        replace(t, value=value) if t.run in ("window", "tfidf") else t for t in results.trials
-    ]
-    return replace(results, trials=trials)
 
 
 @pytest.mark.parametrize("value", [0.2, 0.564, 0.999])
@@ -128,12 +120,9 @@ def test_cheapest_run_has_one_of_the_methods(five_seeds: Results) -> None:
             assert cheapest_run(best.run, contrasts, [method]).method == method
 
 
-def test_preference_is_the_cheaper_of_equal_means(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_preference_is_the_cheaper_of_equal_means(study_of) -> None:
     """In a study in which all runs have the mean of the best baseline."""
-    monkeypatch.chdir(tmp_path)
-    results = load(write_study(tmp_path, raw_params(), score=0.57))
+    results = study_of(score=0.57)
     flops = {cell: total_flops(cell) or 0 for cell in results.scores.of_groups}
     for (task, budget), best in results.best_runs[None].items():
         here = results.scores.run_cells(task, budget)

@@ -1,7 +1,6 @@
 """How small results carry over: small cases with a known share, and studies."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +9,11 @@ from stages.core.keys import RunKey
 from stages.core.seeding import stream
 from stages.findings.carry_over import CarryOver, carry_over, kept_orders
 from stages.findings.ranking import ALL_TASKS
-from stages.findings.results import Results, load
-from stages.reporting.words.carry_over import carry_over as appendix
+from stages.findings.results import Results
+from stages.reporting.words.appendix import carry_over as appendix
 from stages.reporting.words.files import COLUMNS, carry_over_row
-from tests.synthetic_study import METRICS, RUNS, raw_params, repeated, run, write_study
+from tests.study_results import loaded_in
+from tests.synthetic_study import METRICS, RUNS, raw_params, repeated, run
 
 SMALL = {
     "decoder_small": run("decoder", "causal", d_model=96),
@@ -26,9 +26,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Three seeds of each run, two label budgets, and three runs with two sizes."""
     raw = raw_params(repeated(RUNS | SMALL, 3))
     raw["finetune"] |= {"label_budgets": [100, 200], "seeds": [1]}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("several"))
-        return load(write_study(Path(), raw))
+    return loaded_in(tmp_path_factory.mktemp("several"), raw)
 
 
 def column(*scores: float) -> np.ndarray:
@@ -132,11 +130,10 @@ def test_carry_over_compares_losses_of_one_objective_and_text(several: Results) 
         assert (row.larger, row.num_pairs, row.task, row.method) == ("1", 1, "", "")
 
 
-def test_carry_over_where_all_scores_tie_has_no_share(tmp_path: Path, monkeypatch) -> None:
+def test_carry_over_where_all_scores_tie_has_no_share(study_of) -> None:
     raw = raw_params(repeated(RUNS, 2))
     raw["finetune"] |= {"label_budgets": [100, 200], "seeds": [1]}
-    monkeypatch.chdir(tmp_path)
-    results = load(write_study(Path(), raw, score=0.5))
+    results = study_of(raw=raw, score=0.5)
     for row in rows_of(results, "label budget"):
         assert (row.task != ALL_TASKS, row.num_pairs, row.share) == (True, 0, None)
 

@@ -5,7 +5,7 @@ import pytest
 from stages.evaluation.confusion import ConfusionRecord
 from stages.findings.confusions import MOST, OTHERS, Confusion, confusion
 from stages.findings.results import Results
-from stages.reporting.words.confusions import finding, shades
+from stages.reporting.words.tables import most_confused, shades
 from tests.synthetic_study import METRICS
 
 
@@ -20,7 +20,9 @@ def test_a_class_that_is_mistaken_is_the_finding(five_seeds: Results) -> None:
         found = confusion_of(five_seeds, task)
         assert found is not None
         said = "`b` is found least often (67%) and most often taken for `c` (33%)"
-        assert finding(found, []) == f"`{found.cell.group}` with `{found.cell.method}`: {said}"
+        assert (
+            most_confused(found, []) == f"`{found.cell.group}` with `{found.cell.method}`: {said}"
+        )
         assert found.columns == ["a", "b", "c"]
         assert [line.number for line in found.lines] == [100, 90, 100]
         assert found.lines[1].shares == pytest.approx([0, 2 / 3, 1 / 3])
@@ -52,11 +54,11 @@ def test_of_many_classes_those_with_the_most_errors_are_shown(five_seeds: Result
     assert len(found.lines) == MOST and found.columns[-1] == OTHERS
     assert [line.name for line in found.lines] == [f"c{i}" for i in range(20, 30)]
     assert all(sum(line.shares) == pytest.approx(1) for line in found.lines)
-    assert f"{MOST} of 30 classes" in finding(found, [])
+    assert f"{MOST} of 30 classes" in most_confused(found, [])
 
 
 def test_without_errors_or_without_classes_it_says_so(five_seeds: Results) -> None:
     found = with_confusion(five_seeds, {("a", "a"): 3, ("b", "b"): 2})
     assert found is not None and OTHERS not in found.columns
-    assert "every class is always found" in finding(found, [])
+    assert "every class is always found" in most_confused(found, [])
     assert with_confusion(five_seeds, {}) is None

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,13 +19,7 @@ from tests.synthetic_study import (
     raw_params,
     repeated,
     run,
-    write_study,
 )
-
-
-def results_of(root: Path, monkeypatch: pytest.MonkeyPatch, runs: dict) -> Results:
-    monkeypatch.chdir(root)
-    return load(write_study(root, raw_params(runs)))
 
 
 def pairs_of(results: Results) -> list[tuple[Axis, Group, Group]]:
@@ -68,21 +61,17 @@ def test_every_pair_on_every_task_and_method_and_both_methods_of_every_run(
     assert all(c.a.method == "full" for c in results.contrasts if c.axis == "method")
 
 
-def test_pairs_do_not_depend_on_the_order_of_runs(
-    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pairs_do_not_depend_on_the_order_of_runs(results: Results, study_of) -> None:
     def unordered(found: Results) -> set:
         return {(axis, frozenset((a.name, b.name))) for axis, a, b in pairs_of(found)}
 
-    backwards = results_of(tmp_path, monkeypatch, dict(reversed(RUNS.items())))
+    backwards = study_of(dict(reversed(RUNS.items())))
     assert unordered(backwards) == unordered(results)
 
 
-def test_several_seeds_of_a_run_support_a_claim_beyond_the_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_seeds_of_a_run_support_a_claim_beyond_the_checkpoint(study_of) -> None:
     runs = repeated({name: RUNS[name] for name in ("encoder_mlm", "decoder_causal")}, 2)
-    results = results_of(tmp_path, monkeypatch, runs)
+    results = study_of(runs)
     assert [(g.name, g.seeds) for g in results.groups] == [(name, [1, 2]) for name in runs]
     contrast = results.contrasts[0]
     assert (contrast.axis, seeds_of_contrast(contrast)) == ("architecture", "2 x 5")
@@ -91,51 +80,37 @@ def test_several_seeds_of_a_run_support_a_claim_beyond_the_checkpoint(
     assert {c.effect.test for c in results.contrasts if c.axis == "method"} == {"paired t"}
 
 
-def test_what_the_budget_made_of_a_run_is_compared_and_not_its_entry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_budget_made_of_a_run_is_compared_and_not_its_entry(study_of) -> None:
     """Matched in tokens, a run that asks for more steps trains no longer than the others."""
     longer = run("encoder", "mlm")
     longer["training"]["num_steps"] *= 4
     runs = {"encoder_mlm": RUNS["encoder_mlm"], "longer": longer}
-    monkeypatch.chdir(tmp_path)
-    results = load(matched(write_study(tmp_path, raw_params(runs))))
+    results = load(matched(study_of(runs).params))
     steps = [group.entry.training.num_steps for group in results.groups]
     assert steps == [TRAINING["num_steps"]] * 2
     assert pairs_of(results) == []
 
 
-def test_the_same_run_under_two_names_is_no_second_seed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_run_under_two_names_is_no_second_seed(study_of) -> None:
     runs = {"one": RUNS["encoder_mlm"], "copy": RUNS["encoder_mlm"]}
-    results = results_of(tmp_path, monkeypatch, runs)
+    results = study_of(runs)
     assert [group.name for group in results.groups] == ["one", "copy"]
     assert pairs_of(results) == []
 
 
-def test_architectures_meet_at_the_nearest_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_architectures_meet_at_the_nearest_size(study_of) -> None:
     """Two sizes of each: large against large, small against small, and no cross."""
     runs = {
         f"{model}_{d_model}": run(model, objective, d_model=d_model)
         for model, objective in (("encoder", "mlm"), ("decoder", "causal"))
         for d_model in (192, 96)
     }
-    assert named(pairs_of(results_of(tmp_path, monkeypatch, runs))) == {
+    assert named(pairs_of(study_of(runs))) == {
         ("architecture", "encoder_192", "decoder_192"),
         ("architecture", "encoder_96", "decoder_96"),
         ("size", "encoder_192", "encoder_96"),
         ("size", "decoder_192", "decoder_96"),
     }
-
-
-def test_sizes_too_far_apart_are_no_architecture_contrast(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = {"large": run("encoder", "mlm"), "small": run("decoder", "causal", d_model=96)}
-    assert pairs_of(results_of(tmp_path, monkeypatch, runs)) == []
 
 
 def of_steps(corpus: str, num_steps: int) -> dict:
@@ -144,9 +119,7 @@ def of_steps(corpus: str, num_steps: int) -> dict:
     return entry
 
 
-def test_amounts_of_one_text_are_compared_at_equal_steps_and_at_equal_epochs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_amounts_of_one_text_are_compared_at_equal_steps_and_at_equal_epochs(study_of) -> None:
     """Another text is compared with the amount that it has itself."""
     runs = {
         "few": of_steps("all_half", 1000),
@@ -158,8 +131,7 @@ def test_amounts_of_one_text_are_compared_at_equal_steps_and_at_equal_epochs(
     raw = raw_params(runs)
     raw["corpora"]["all_half"] = raw["corpora"]["all"]
     raw["budget"]["matched"] = "none"
-    monkeypatch.chdir(tmp_path)
-    results = load(write_study(tmp_path, raw))
+    results = study_of(raw=raw)
     assert named(pairs_of(results)) == {
         ("training", "few", "few_shorter"),
         ("amount of text", "much", "few"),
@@ -176,39 +148,34 @@ def test_amounts_of_one_text_are_compared_at_equal_steps_and_at_equal_epochs(
     assert confounds(amounts["few"]) == []
 
 
-def test_unequal_amounts_of_two_texts_are_a_confound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unequal_amounts_of_two_texts_are_a_confound(study_of) -> None:
     raw = raw_params({"few": of_steps("all_half", 1000), "other": of_steps("scientific", 1000)})
     raw["corpora"]["all_half"] = raw["corpora"]["all"]
-    monkeypatch.chdir(tmp_path)
-    results = load(write_study(tmp_path, raw))
+    results = study_of(raw=raw)
     assert named(pairs_of(results)) == {("training set", "few", "other")}
     assert confounds(results.contrasts[0]) == ["tokens of text: 500,000 v. 1,000,000"]
 
 
-def test_another_learning_rate_is_a_confound_unless_nothing_else_differs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_learning_rate_is_a_confound_unless_nothing_else_differs(study_of) -> None:
     fast, slow, other = (
         run("encoder", "mlm"),
         run("encoder", "mlm"),
         run("encoder", "mlm", "scientific"),
     )
     slow["training"]["lr"] = other["training"]["lr"] = 0.001
-    results = results_of(tmp_path, monkeypatch, {"fast": fast, "slow": slow, "other": other})
+    results = study_of({"fast": fast, "slow": slow, "other": other})
     assert named(pairs_of(results)) == {
         ("training", "fast", "slow"),
         ("training set", "slow", "other"),
     }
-    results = results_of(tmp_path, monkeypatch, {"fast": fast, "other": other})
+    results = study_of({"fast": fast, "other": other})
     assert named(pairs_of(results)) == {("training set", "fast", "other")}
     assert "training.lr: 0.003 v. 0.001" in confounds(results.contrasts[0])
 
 
 @pytest.mark.slow
 def test_how_the_learning_rate_of_pretraining_was_chosen_is_a_confound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study_of,
 ) -> None:
     """Another number of tries and another rate that was kept. Equal lists that kept one rate are
     none, and what was kept is no setting: it makes no axis and takes none away."""
@@ -221,8 +188,7 @@ def test_how_the_learning_rate_of_pretraining_was_chosen_is_a_confound(
     }.items():
         for entry, rates in zip(runs.values(), lr, strict=True):
             entry["training"]["lr"] = rates
-        (tmp_path / name).mkdir()
-        results = results_of(tmp_path / name, monkeypatch, runs)
+        results = study_of(runs)
         assert {c.axis for c in results.contrasts} == {"training set", "method"}
         found[name] = {
             (c.a.group, c.b.group): [text for text in confounds(c) if " rate" in text]
@@ -235,7 +201,7 @@ def test_how_the_learning_rate_of_pretraining_was_chosen_is_a_confound(
 
 
 def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run_of_the_study(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study_of,
 ) -> None:
     """It has no corpus and no objective in params.yaml, and is not from scratch."""
     runs = {
@@ -245,7 +211,7 @@ def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run
         "bert_later": public("google-bert/bert-base-uncased", "1" * 40),
         "gpt2": public("openai-community/gpt2"),
     }
-    results = results_of(tmp_path, monkeypatch, runs)
+    results = study_of(runs)
     # Another seed makes no other checkpoint, so no second sample of pretraining either.
     assert [group.name for group in results.groups] == [*runs]
     assert {g.name: (g.pretrained, g.objective, g.corpus) for g in results.groups}["bert"] == (
@@ -269,7 +235,7 @@ def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run
 
 
 def test_a_public_checkpoint_that_is_pretrained_further_differs_in_its_training_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study_of,
 ) -> None:
     """The effect is that of further pretraining: adapted less published, in whatever order they
     are listed. From another checkpoint a run differs in that, if in nothing else."""
@@ -282,7 +248,7 @@ def test_a_public_checkpoint_that_is_pretrained_further_differs_in_its_training_
         "roberta_adapted": further("FacebookAI/roberta-base", "mlm", tokenizer="other"),
         "span": further("google-bert/bert-base-uncased", "span_mlm"),
     }
-    results = results_of(tmp_path, monkeypatch, runs)
+    results = study_of(runs)
     assert named(pairs_of(results)) == {
         ("training set", "adapted", "bert"),
         ("training set", "twice", "bert"),
@@ -316,46 +282,38 @@ def test_confounds_are_what_differs_and_not_the_axis(results: Results) -> None:
     assert any(c.startswith("trained parameters: ") for c in confounds(by_axis["method"]))
 
 
-def test_the_training_of_two_methods_is_a_confound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_training_of_two_methods_is_a_confound(study_of) -> None:
     raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]})
     full = raw["finetune"]["methods"]["full"]
     faster = {**full, "training": full["training"] | {"lr": 0.01}}
     raw["finetune"]["methods"] = {"full": full, "faster": faster}
-    found = [c for c in load(write_study(tmp_path, raw)).contrasts if c.axis == "method"]
+    found = [c for c in study_of(raw=raw).contrasts if c.axis == "method"]
     assert found and all("finetune.training.lr: 0.001 v. 0.01" in confounds(c) for c in found)
 
 
-def test_the_own_fine_tuning_of_a_run_is_a_confound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_own_fine_tuning_of_a_run_is_a_confound(study_of) -> None:
     raw = raw_params(
         {"encoder_mlm": RUNS["encoder_mlm"], "other": run("encoder", "mlm", "scientific")}
     )
     raw["finetune"]["methods"]["full"]["runs"] = {"other": {"lr": 0.01}}
-    found = load(write_study(tmp_path, raw)).contrasts
+    found = study_of(raw=raw).contrasts
     for contrast in found:
         is_confounded = contrast.axis == "training set" and contrast.a.method == "full"
         assert ("finetune.training.lr: 0.001 v. 0.01" in confounds(contrast)) == is_confounded
     assert {"training set"} <= {contrast.axis for contrast in found}
 
 
-def test_two_optimizers_are_an_axis_with_rates_and_steps_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_optimizers_are_an_axis_with_rates_and_steps_of_their_own(study_of) -> None:
     adamw, muon, other = (run("encoder", "mlm") for _ in range(3))
     muon["training"] |= {"optimizer": "muon", "lr": 0.01, "num_steps": 900}
     other["training"] |= {"optimizer": "muon", "batch_rows": 64}
-    results = results_of(tmp_path, monkeypatch, {"adamw": adamw, "muon": muon})
+    results = study_of({"adamw": adamw, "muon": muon})
     [(axis, *_)] = pairs_of(results)
     assert axis == "optimizer"
     contrast = results.contrasts[0]
     assert (contrast.level_a, contrast.level_b) == ("adamw", "muon")
     assert "training.lr: 0.003 v. 0.01" in confounds(contrast)
-    assert not pairs_of(results_of(tmp_path, monkeypatch, {"adamw": adamw, "other": other}))
+    assert not pairs_of(study_of({"adamw": adamw, "other": other}))
 
 
 def test_effects_are_differences_of_means(results: Results) -> None:
@@ -384,14 +342,12 @@ def test_one_pretraining_seed_has_an_interval_and_no_verdict(results: Results) -
     assert smallest.p_holm == pytest.approx(min(1, len(tested) * smallest.effect.p_value))
 
 
-def test_published_checkpoints_have_verdicts_about_themselves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_published_checkpoints_have_verdicts_about_themselves(study_of) -> None:
     runs = {
         "bert": public("google-bert/bert-base-uncased"),
         "gpt2": public("openai-community/gpt2"),
     }
-    results = results_of(tmp_path, monkeypatch, runs)
+    results = study_of(runs)
     assert {c.axis for c in results.contrasts} == {"checkpoint", "method"}
     for c in results.contrasts:
         assert c.effect.basis == CHECKPOINTS and c.p_holm is not None
@@ -430,14 +386,9 @@ def test_a_verdict_is_never_stronger_than_its_numbers(five_seeds: Results) -> No
     assert {Verdict.SIGNIFICANT, Verdict.NOT_SIGNIFICANT} <= seen
 
 
-def test_more_labels_against_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_labels_against_fewer(study_of) -> None:
     raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]})
     raw["finetune"]["label_budgets"] = ["all", 200, 1000]
-    monkeypatch.chdir(tmp_path)
-    found = load(write_study(tmp_path, raw)).contrasts
+    found = study_of(raw=raw).contrasts
     budgets = {(c.a.label_budget, c.b.label_budget) for c in found if c.axis == "label budget"}
     assert budgets == {("all", "1000"), ("all", "200"), ("1000", "200")}
-
-
-def test_groups_keep_the_order_of_params(results: Results) -> None:
-    assert [group.name for group in results.groups] == list(RUNS)

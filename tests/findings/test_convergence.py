@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stages.findings.cells import Cell
-from stages.findings.convergence import unconverged
+from stages.findings.convergence import faults
 from stages.findings.results import Results
 from stages.reporting.words.answer import answers
 from stages.reporting.words.appendix import convergence
@@ -49,7 +49,7 @@ def test_a_cell_most_of_whose_trials_ended_too_early_is_named_and_its_contrasts_
     short = with_faults(results, run, 3, **fault)
     words = warnings(cell(short, run))
     assert len(words) == 2 and all("3 of 5" in each for each in words)
-    (warned,) = unconverged(short.scores.cells)
+    (warned,) = [cell for cell in short.scores.cells if faults(cell)]
     assert (warned.group, warned.task) == (run, "type")
     for contrast in short.contrasts:
         of_it = contrast.task == "type" and any(

@@ -1,14 +1,13 @@
 """What stands in reports/costs.csv and in the tables of cost, by hand."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.findings.costs import gains, pareto_front
-from stages.findings.results import Results, load
+from stages.findings.results import Results
 from stages.reporting.formats import DASH
 from stages.reporting.words.costs import (
     finetuning_rows,
@@ -18,7 +17,7 @@ from stages.reporting.words.costs import (
     weights_rows,
 )
 from stages.reporting.words.files import COLUMNS, KEYS, cost_rows
-from tests.synthetic_study import HARDWARE, RUNS, further, public, raw_params, write_study
+from tests.synthetic_study import HARDWARE, RUNS, further, public, raw_params
 
 OLD = ["wall_time_s", "peak_memory_bytes", "pretrain_wall_time_s", "pretrain_peak_memory_bytes"]
 
@@ -94,38 +93,21 @@ def test_what_would_narrow_the_intervals_is_priced_by_time(five_seeds: Results) 
     assert f"for {60 * hours:.3g} min" in text
 
 
-def test_the_cost_of_a_run_includes_its_parent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    more = RUNS["encoder_mlm"] | {"parent": "encoder_mlm", "corpus": "scientific"}
-    names = ("encoder_mlm", "encoder_scratch")
-    results = load(write_study(tmp_path, raw_params({n: RUNS[n] for n in names} | {"more": more})))
-    for name, number in (("encoder_mlm", 1), ("more", 2)):
-        cost = results.costs.of_lineage(results.scores.group_of[name])
-        assert (cost.wall_time_s, cost.joules) == (number * 61.5, number * 1440)
-
-
-def test_a_run_from_a_parent_with_another_mask_is_compared_with_the_run_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_cost_of_a_run_includes_its_parent(study_of) -> None:
+    """Which may have another mask."""
     later = RUNS["encoder_mlm"] | {"parent": "decoder_causal"}
     names = ("encoder_mlm", "decoder_causal", "encoder_scratch")
-    results = load(
-        write_study(tmp_path, raw_params({n: RUNS[n] for n in names} | {"later": later}))
-    )
-    assert results.costs.of_lineage(results.scores.group_of["later"]).wall_time_s == 2 * 61.5
+    results = study_of({n: RUNS[n] for n in names} | {"later": later})
+    for name, number in (("encoder_mlm", 1), ("later", 2)):
+        cost = results.costs.of_lineage(results.scores.group_of[name])
+        assert (cost.wall_time_s, cost.joules) == (number * 61.5, number * 1440)
     axes = {frozenset((c.a.group, c.b.group)): c.axis for c in results.contrasts}
     assert axes[frozenset(("later", "encoder_mlm"))] == "parent"
 
 
-def test_what_a_public_checkpoint_took_is_unknown_and_loading_it_no_pretraining(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_a_public_checkpoint_took_is_unknown_and_loading_it_no_pretraining(study_of) -> None:
     runs = {"bert": public("a/bert"), "adapted": further("a/bert", "mlm")}
-    found = pretraining_of(load(write_study(tmp_path, raw_params(runs))))
+    found = pretraining_of(study_of(runs))
     published, adapted = (set(list(row.values())[2:]) for row in found)
     assert published == {"unknown"} and "unknown" not in adapted
 
@@ -147,13 +129,10 @@ def test_a_point_took_the_pretraining_divided_by_what_was_gained(five_seeds: Res
             assert gain.gained is cost.flops is cost.joules is None
 
 
-def test_what_is_not_significant_has_its_verdict_and_no_cost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_is_not_significant_has_its_verdict_and_no_cost(study_of) -> None:
     raw = raw_params({name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")})
     raw["finetune"]["seeds"] = [1]
-    results = load(write_study(tmp_path, raw))
+    results = study_of(raw=raw)
     rows = gain_rows(gains(results.contrasts, results.groups, results.costs))
     assert {tuple(row.values())[3:] for row in rows} == {("one trial: no interval", *3 * [DASH])}
     assert all(row["gained"] == "" for row in cost_rows(results) if row["run"] == "encoder_mlm")

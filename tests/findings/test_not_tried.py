@@ -1,14 +1,13 @@
 """A study knows what it did not try, and what that would take."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from stages.findings.not_tried import NotTried, Untried, not_tried
-from stages.findings.results import Results, load
-from stages.reporting.words.not_tried import gaps
-from tests.synthetic_study import RUNS, public, raw_params, repeated, write_study
+from stages.findings.results import Results
+from stages.reporting.words.overview import gaps
+from tests.synthetic_study import RUNS, public, raw_params, repeated
 
 
 def omitted_of(results: Results) -> dict[Untried, NotTried]:
@@ -48,23 +47,17 @@ def test_not_tried_proposes_labels_that_every_task_has(results: Results) -> None
     assert omitted[Untried.LABELS].setting == ("75", "200")
 
 
-def test_not_tried_is_empty_for_a_study_that_tried_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_not_tried_is_empty_for_a_study_that_tried_everything(study_of) -> None:
     runs = {"encoder_mlm": RUNS["encoder_mlm"], "bert": public("bert")}
     raw = raw_params(repeated(runs, 3))
     raw["finetune"] |= {"label_budgets": [100, 200], "seeds": [1]}
-    assert not_tried(load(write_study(tmp_path, raw))) == []
+    assert not_tried(study_of(raw=raw)) == []
 
 
-def test_gaps_name_a_setting_for_everything_that_was_not_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_gaps_name_a_setting_for_everything_that_was_not_tried(study_of) -> None:
     raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]})
     del raw["finetune"]["methods"]["linear_probe"]
-    gaps_by_name = {gap.name: gap for gap in gaps(not_tried(load(write_study(tmp_path, raw))))}
+    gaps_by_name = {gap.name: gap for gap in gaps(not_tried(study_of(raw=raw)))}
     assert [*gaps_by_name] == [what.value for what in Untried]
     settings = {
         Untried.PUBLISHED: "`pretrain.runs.",

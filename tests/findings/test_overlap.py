@@ -10,7 +10,7 @@ import pytest
 from stages.findings.results import Results, load
 from stages.reporting.page import pages
 from stages.reporting.words.appendix import CONTAMINATION, Appendix, contamination
-from tests.synthetic_study import METRICS, RUNS, further, public, raw_params, run, write_study
+from tests.synthetic_study import METRICS, RUNS, further, public, raw_params, run
 
 ALL, SCIENTIFIC = ("all", "unigram"), ("scientific", "unigram")
 
@@ -57,60 +57,45 @@ def test_a_corpus_with_two_tokenizers_has_two_names(results: Results) -> None:
     assert names == {"all, unigram", "scientific", "deep_learning", "all, bpe"}
 
 
-def test_what_public_checkpoints_read_is_not_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_public_checkpoints_read_is_not_known(study_of) -> None:
     """Nor is there a table where no run of the study was pretrained."""
-    monkeypatch.chdir(tmp_path)
     runs: dict[str, Any] = {"bert": public("a/bert"), "gpt2": public("a/gpt2", "1" * 40)}
     raw = raw_params(runs) | {"corpora": {}, "budget": {"matched": "none", "reference": "bert"}}
-    found = appendix(load(write_study(tmp_path, raw)))
+    found = appendix(study_of(raw=raw))
     assert found.tables[CONTAMINATION] == []
     [note] = found.notes
     assert "unknown: `bert`, `gpt2`" in note
 
 
-def test_unequal_compares_no_text_of_a_public_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unequal_compares_no_text_of_a_public_checkpoint(study_of) -> None:
     """Its training set is an axis where it is pretrained further."""
-    monkeypatch.chdir(tmp_path)
     runs = {"bert": public("a/bert"), "adapted": further("a/bert", "mlm")}
-    results = load(write_study(tmp_path, raw_params(runs)))
+    results = study_of(runs)
     assert any(contrast.axis == "training set" for contrast in results.contrasts)
     assert unequal(results) == []
 
 
-def test_where_nothing_was_pretrained_nothing_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_nothing_was_pretrained_nothing_is_said(study_of) -> None:
     """Also where a run from scratch names a corpus, which it does not read."""
-    monkeypatch.chdir(tmp_path)
-    results = load(write_study(tmp_path, raw_params({"scratch": run("encoder", "none", "all")})))
+    results = study_of({"scratch": run("encoder", "none", "all")})
     assert results.contamination == {} and not appendix(results).notes
     assert "Contamination" not in pages.markdown(results)
 
 
 @pytest.mark.slow
-def test_unequal_names_training_sets_that_are_compared(
-    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unequal_names_training_sets_that_are_compared(results: Results, study_of) -> None:
     """Of all three, each is compared with the two others."""
     assert unequal(with_counts(results, (ALL, "type", 0), (SCIENTIFIC, "type", 20))) == []
     changed = with_counts(results, (SCIENTIFIC, "tag", 0), (ALL, "tag", 25))
     assert unequal(changed) == [("tag", ALL, SCIENTIFIC)]
     assert "(`tag`, `all` 2.5% v. `scientific` 0.0%)" in pages.markdown(changed)
-    monkeypatch.chdir(tmp_path)
     runs = {name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")}
-    one = load(write_study(tmp_path, raw_params(runs)))
+    one = study_of(runs)
     assert unequal(with_counts(one, (ALL, "tag", 25))) == []
 
 
-def test_a_measurement_that_is_missing_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    params = write_study(tmp_path, raw_params())
+def test_a_measurement_that_is_missing_is_named(study_of) -> None:
+    params = study_of().params
     Path("data/contamination/scientific/unigram.json").unlink()
     with pytest.raises(ValueError, match=r"data/contamination/scientific/unigram\.json: missing"):
         load(params)

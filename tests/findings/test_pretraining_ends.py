@@ -2,15 +2,14 @@
 
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from stages.core.keys import RunKey
-from stages.findings.results import Results, load
+from stages.findings.results import Results
 from stages.reporting.words.appendix import place_of_rate, pretraining
-from tests.synthetic_study import RUNS, raw_params, write_study
+from tests.synthetic_study import RUNS
 
 
 def test_the_end_is_that_of_the_curve_and_from_scratch_has_none(results: Results) -> None:
@@ -52,17 +51,11 @@ def test_a_steeper_end_is_a_warning_and_a_flat_one_is_none(results: Results) -> 
     ],
 )
 def test_where_the_kept_rate_lies_among_those_tried(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    rates: list[float],
-    kept: float,
-    place: str,
-    tried: int,
+    rates: list[float], kept: float, place: str, tried: int, study_of
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     runs = {name: deepcopy(RUNS[name]) for name in ("encoder_mlm", "decoder_causal")}
     runs["encoder_mlm"]["training"]["lr"] = rates
-    results = load(write_study(tmp_path, raw_params(runs)))
+    results = study_of(runs)
     tuned, single = results.endings
     assert (tuned.kept, place_of_rate(tuned), tuned.at_edge) == (kept, place, place != "inside")
     assert tuned.next_best == pytest.approx(0.5)

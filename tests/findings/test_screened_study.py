@@ -1,17 +1,15 @@
 """A study that screens: only what was fine-tuned is compared, and the report says the rest."""
 
-from pathlib import Path
-
 import pytest
 
 from stages.core.params import Params
 from stages.findings.results import Results, load
-from stages.reporting.figures import gallery
 from stages.reporting.page import pages
 from stages.reporting.words import tables
 from stages.reporting.words.answer import answers
 from stages.reporting.words.files import estimate_rows
-from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
+from tests.study_results import loaded_in, undrawn
+from tests.synthetic_study import METRICS, RUNS, raw_params
 
 
 def screening_by(estimate: str, keep: int) -> dict:
@@ -24,10 +22,7 @@ def screening_by(estimate: str, keep: int) -> dict:
 def screened(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """By the H-score, which knows the effects: two runs are kept beside those from scratch, the
     same ones on every task."""
-    root = tmp_path_factory.mktemp("screened")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        return load(write_study(root, screening_by("h_score", 2)))
+    return loaded_in(tmp_path_factory.mktemp("screened"), screening_by("h_score", 2))
 
 
 def test_contrasts_are_those_of_the_whole_study_without_what_is_screened_out(
@@ -63,16 +58,13 @@ def test_tables_answers_and_estimates_name_what_is_screened_out(screened: Result
 
 
 @pytest.mark.slow
-def test_one_run_may_be_kept_on_one_task_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_run_may_be_kept_on_one_task_alone(study_of) -> None:
     """Where neighbours say nothing all tie, and on the task where they are undefined all stay."""
-    monkeypatch.chdir(tmp_path)
-    found = load(write_study(tmp_path, screening_by("knn", 1)))
+    found = study_of(raw=screening_by("knn", 1))
     assert found.screened_out["section"] == []
     assert found.screened_out["tag"][0].run == "decoder_causal"
-    drawn = dict.fromkeys(gallery.pictures(found), "<svg></svg>")
-    for page in (pages.markdown(found).replace("\\_", "_"), pages.html(found, drawn)):
+    html = pages.html(found, undrawn(found))
+    for page in (pages.markdown(found).replace("\\_", "_"), html):
         assert "screened out by knn (" in page and "Screened by knn" in page
 
 
@@ -81,11 +73,8 @@ def test_a_study_that_does_not_screen_says_nothing_of_it(results: Results) -> No
     assert "creened" not in pages.markdown(results)
 
 
-def test_a_trial_of_a_run_that_is_screened_out_is_not_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_of_a_run_that_is_screened_out_is_not_listed(study_of) -> None:
     """The report refuses what finetune would not have written."""
-    monkeypatch.chdir(tmp_path)
-    write_study(tmp_path, raw_params())
+    study_of()
     with pytest.raises(ValueError, match="does not list"):
         load(Params(**screening_by("h_score", 2)))

@@ -130,8 +130,9 @@ def test_of_several_tries_with_a_value_the_best_on_validation_counts(varied) -> 
 def test_forced_effects_tell_which_signs_a_value_reverses(varied) -> None:
     a, b = cell(varied, "encoder_mlm", "type"), cell(varied, "decoder_causal", "type")
     untouched = cell(varied, "encoder_mlm", "tag"), cell(varied, "decoder_causal", "tag")
-    found = forced_effects([(a, b), untouched], changes(varied.scores.cells, varied.tries))
-    effects = {each.forced: each for each in found}
+    found = changes(varied.scores.cells, varied.tries)
+    assert forced_effects(*untouched, found) == []
+    effects = {each.forced: each for each in forced_effects(a, b, found)}
     assert effects.keys() == {MEAN, LAST}
     chosen = float(np.mean([t.value for t in a.trials]) - np.mean([t.value for t in b.trials]))
     assert chosen > 0

@@ -1,4 +1,4 @@
-import csv
+from dataclasses import replace
 from itertools import permutations, product
 from pathlib import Path
 
@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from pandas import Series
 
-from stages.core.artifacts import read_json, write_json
+from stages.core.artifacts import read_json
 from stages.core.seeding import stream
-from stages.evaluation.records import write_table
-from stages.findings.results import Results, load
+from stages.findings.results import Results
 from stages.findings.training_sets import MEASURES, spearman
 from stages.reporting.formats import DASH
 from stages.reporting.page import pages
@@ -22,7 +21,7 @@ from stages.reporting.words.training_sets import (
     NAMES,
     training_sets,
 )
-from tests.synthetic_study import METRICS, RUNS, public, raw_params, run, text_bits_of, write_study
+from tests.synthetic_study import METRICS, RUNS, public, raw_params, run, text_bits_of
 
 CORPORA = ("all", "all_half", "scientific", "deep_learning")
 # What each adds to the score of its run.
@@ -30,22 +29,16 @@ GAINS: dict[str, float] = dict(zip(CORPORA, (0.2, 0.15, 0.1, 0.05), strict=True)
 
 
 @pytest.fixture
-def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Results:
+def four(study_of) -> Results:
     """A study of one model on four training sets and from scratch, without noise."""
     runs = {name: run("encoder", "mlm", name) for name in CORPORA}
     raw = raw_params(runs | {"scratch": run("encoder", "none", "none")})
     raw["corpora"]["all_half"] = raw["corpora"]["all"]
-    monkeypatch.chdir(tmp_path)
-    params = write_study(tmp_path, raw)
-    for task in params.tasks:
-        path = tmp_path / "data/evaluated" / task / "trials.csv"
-        with path.open() as file:
-            found = [*csv.DictReader(file)]
-        for trial in found:
-            seed = int(trial["finetune_seed"]) / 1000
-            trial["value"] = str(0.4 + GAINS.get(trial["run"], 0) + seed * (trial["run"] == "all"))
-        write_table(path, found[0].keys(), found)
-    return load(params)
+    results, trials = study_of(raw=raw), []
+    for trial in results.trials:
+        value = 0.4 + GAINS.get(trial.run, 0) + trial.finetune_seed / 1000 * (trial.run == "all")
+        trials.append(replace(trial, value=value))
+    return replace(results, trials=trials)
 
 
 def appendix(results: Results) -> Appendix:
@@ -103,39 +96,29 @@ def test_a_run_that_has_no_counterpart_from_scratch_has_no_gain(results: Results
     assert found["encoder_mlm"]["gain"] > 0.1
 
 
-def test_runs_that_read_a_training_set_unequally_often_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_that_read_a_training_set_unequally_often_are_named(study_of) -> None:
     shorter = run("encoder", "mlm")
     shorter["training"]["num_steps"] = 500
     raw = raw_params({"long": run("encoder", "mlm"), "short": shorter})
     raw["budget"]["matched"] = "none"
-    monkeypatch.chdir(tmp_path)
-    found = appendix(load(write_study(tmp_path, raw)))
+    found = appendix(study_of(raw=raw))
     assert [row["epochs"] for row in found.tables[AMOUNTS]] == ["4.1 (long), 2.05 (short)"]
 
 
-def test_texts_without_words_have_no_likeness(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    params = write_study(tmp_path, raw_params({"encoder_mlm": RUNS["encoder_mlm"]}))
-    path = Path("data/likeness/all/unigram.json")
-    about = read_json(path)
+def test_texts_without_words_have_no_likeness(study_of) -> None:
+    results = study_of({"encoder_mlm": RUNS["encoder_mlm"]})
     nothing = dict.fromkeys(("divergence", "unseen_words", "unseen_types", "bits_per_byte"))
-    write_json(path, about | {"tasks": {task: nothing for task in params.tasks}})
-    results = load(params)
+    tasks = {"tasks": dict.fromkeys(results.params.tasks, nothing)}
+    likeness = {text: about | tasks for text, about in results.likeness.items()}
+    results = replace(results, likeness=likeness)
     found = appendix(results)
     assert found.tables[LIKENESS][0]["word divergence"] == DASH
     assert {row["divergence"] for row in corpus_rows(results)} == {""}
 
 
-def test_a_study_without_corpora_has_no_appendix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_study_without_corpora_has_no_appendix(study_of) -> None:
     runs = {"bert": public("bert"), "scratch": run("encoder", "none", "none")}
-    results = load(write_study(tmp_path, raw_params(runs)))
+    results = study_of(runs)
     assert appendix(results).tables == {} and [*corpus_rows(results)] == []
     assert "Training sets" not in pages.markdown(results)
 

@@ -12,12 +12,11 @@ import pytest
 
 from stages.findings.results import load
 from stages.matching.budget import matched
-from stages.reporting.figures import gallery
 from stages.reporting.page import pages
+from tests.study_results import undrawn
 from tests.synthetic_study import RUNS, raw_params, repeated, write_study
 
 GOLDEN = Path(__file__).parent / "golden"
-PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
 NAMES = ("encoder_mlm", "encoder_scratch", "decoder_causal", "encoder_scientific", "encoder_small")
 
 
@@ -33,7 +32,7 @@ def written(folder: Path) -> dict[str, str]:
     os.chdir(folder)
     try:
         results = load(matched(write_study(folder, raw)))
-        html = pages.html(results, dict.fromkeys(gallery.pictures(results), PICTURE))
+        html = pages.html(results, undrawn(results))
         markdown = pages.markdown(results)
     finally:
         os.chdir(before)

@@ -143,7 +143,7 @@ def _means(scores: Scores, task: str, label_budget: str, names: Sequence[str]) -
                     {
                         **mark(scores, cell),
                         "shown": f"{shown(mean.value, metric)}{inside}",
-                        "slot": _slot(i, len(methods)),
+                        "slot": (i - (len(methods) - 1) / 2) / max(len(methods), 2),  # -1 to 1
                         "low": factor * low,
                         "high": factor * high,
                     }
@@ -200,8 +200,3 @@ def _dots(
 def _offset() -> alt.YOffset:
     scale = alt.Scale(domain=[-1, 1], range=[ROW / 2 - 10, ROW / 2 + 10])
     return alt.YOffset("slot:Q", scale=scale)
-
-
-def _slot(i: int, num: int) -> float:
-    """The place of the i-th of ``num`` marks in its row: around 0, within -1 to 1."""
-    return (i - (num - 1) / 2) / max(num, 2)

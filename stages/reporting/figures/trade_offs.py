@@ -60,11 +60,14 @@ def cost(
     are on the front."""
     cells = cells_with_flops(scores, task, label_budget)
     front = front_beside_baselines(scores, task, label_budget)
+    classical = _baselines(scores, task, label_budget)
+    corners = [{"x": x, "score": mark(scores, c)["score"]} for c, x in (cells[i] for i in front)]
+    end = {"x": max(flops for _, flops in cells)}  # the line ends at the most expensive mark
     data = {
         "marks": _marks(scores, cells, front),
-        "front": _front(scores, [cells[i] for i in front], max(flops for _, flops in cells)),
-        "baselines": [_with_interval(scores, c) for c in _baselines(scores, task, label_budget)],
-        "baseline": [mark(scores, c) for c in _baselines(scores, task, label_budget)[:1]],
+        "front": [*corners, *({**corner, **end} for corner in corners[-1:])],
+        "baselines": [_with_interval(scores, cell) for cell in classical],
+        "baseline": [mark(scores, cell) for cell in classical[:1]],
     }
     line = (
         alt.Chart(alt.NamedData("front"))
@@ -159,15 +162,6 @@ def _marks(scores: Scores, cells: Placed, front: Sequence[int]) -> list[Row]:
         {**_with_interval(scores, cell), "x": x, "number": number.get(i, "")}
         for i, (cell, x) in enumerate(cells)
     ]
-
-
-def _front(scores: Scores, cells: Placed, end: int) -> list[Row]:
-    """Returns the corners of the front's line, which ends at the cost of the most expensive
-    mark (``end``)."""
-    if not cells:
-        return []
-    corners = [{"x": x, "score": mark(scores, cell)["score"]} for cell, x in cells]
-    return [*corners, {**corners[-1], "x": end}]
 
 
 def _curve(metric: str, group: Group, law: PowerLaw, sizes: Sequence[int]) -> list[Row]:

@@ -1,16 +1,17 @@
 """The figures of the page that are interactive, each with its finding as its title."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import cycle
+from typing import NamedTuple
 
 from markupsafe import Markup
 
+from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
-from stages.findings.answers import BestRuns, rivals
-from stages.findings.cells import Cell
+from stages.findings.answers import rivals
 from stages.findings.contrasts import Contrast
+from stages.findings.results import Results
 from stages.findings.scores import Scores
 from stages.findings.verdicts import Verdict
 from stages.reporting.figures import forest, score_dots, style, trade_offs
@@ -20,8 +21,7 @@ from stages.reporting.words.answer import Card, ties
 from stages.reporting.words.names import run_or_baseline, shown_mean
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     name: str  # of its picture
     task: str
     label_budget: str
@@ -30,8 +30,7 @@ class Figure:
     chart: Markup
 
 
-@dataclass(frozen=True)
-class Symbol:
+class Symbol(NamedTuple):
     """A line of a legend."""
 
     symbol: str
@@ -58,73 +57,55 @@ def legends(scores: Scores) -> dict[str, list[Symbol]]:
     }
 
 
-@dataclass(frozen=True)
-class Forest:
-    rows: Sequence[dict[str, object]]
-    choices: dict[str, list[str]]  # of each key that rows can be chosen by
-    chosen: dict[str, str]
-    chart: Markup
-    data: Markup
-
-
-def figures(
-    scores: Scores,
-    contrasts_of: Mapping[Cell, Sequence[Contrast]],
-    best_runs: BestRuns,
-    cards: Iterable[Card],
-    outside: Container[Cell],
-) -> dict[str, list[Figure]]:
-    """Returns the figures of scores and of costs for each of the ``cards``, by kind. The cells
-    ``outside`` the limits are in none of the scores, unless the answer is outside as well."""
-    dots, costs = [], []
+def figures(results: Results, cards: Iterable[Card]) -> dict[str, list[Figure]]:
+    """Returns the figures of scores and of costs for each of the ``cards``, by kind. Cells outside
+    the limits are in none of the scores, unless the answer is outside as well. The title of scores
+    is the best mean, and how sure that is; the title of costs is the number of runs with a better
+    mean than everything that costs less."""
+    scores, dots, costs = results.scores, [], []
     for card in cards:
         place = card.task, card.label_budget
         task_and_budget = f"{card.task}_{card.label_budget}"
-        ranked = rivals(best_runs[place], scores, contrasts_of, outside)
+        best_run = results.best_runs[None][place]
+        ranked = rivals(best_run, scores, results.contrasts_of, results.outside)
         spec = score_dots.task_scores(scores, ranked, width="container", title=False)
-        tied = ties(ranked, is_limited=best_runs[place].run_is_limited)
+        tied = ties(ranked, is_limited=best_run.run_is_limited)
         if len(ranked) > score_dots.MOST_ROWS:
             tied += f" The best {score_dots.MOST_ROWS} are drawn; the table below has all."
-        finding = _best_score(scores, card)
+        best = card.best
+        comma = "," if best.group in scores.baselines else ""
+        within = " within the limits" if card.is_limited else ""
+        finding = (
+            f"`{card.task}`: {run_or_baseline(best, scores.baselines)}{comma} has the best "
+            f"mean{within}, {shown_mean(best)} {metric_name(best.metric)} ({card.standing.value})"
+        )
         dots.append(Figure(f"scores_{task_and_budget}", *place, finding, tied, chart(spec)))
         if (name := f"cost_{task_and_budget}") in trade_offs.pictures(scores, *place):
             key = f"The front, cheapest first: {'; '.join(trade_offs.front_key(scores, *place))}."
             spec = trade_offs.cost(scores, *place, width="container", title=False)
-            costs.append(Figure(name, *place, _front(scores, card), key, chart(spec)))
+            number = len(trade_offs.front_beside_baselines(scores, *place))
+            runs = "run has" if number == 1 else "runs have"
+            finding = f"`{card.task}`: {number} {runs} a better mean than all that costs less"
+            if not number:
+                finding = (
+                    f"`{card.task}`: no run has a better mean than the best classical baseline"
+                )
+            costs.append(Figure(name, *place, finding, key, chart(spec)))
     return {"scores": dots, "cost": costs}
 
 
-def _best_score(scores: Scores, card: Card) -> str:
-    """Returns a sentence on which mean is the best, and how sure that is."""
-    best = card.best
-    mean = f"{shown_mean(best)} {metric_name(best.metric)}"
-    comma = "," if best.group in scores.baselines else ""
-    named = f"{run_or_baseline(best, scores.baselines)}{comma}"
-    within = " within the limits" if card.is_limited else ""
-    return f"`{card.task}`: {named} has the best mean{within}, {mean} ({card.standing.value})"
-
-
-def _front(scores: Scores, card: Card) -> str:
-    """Returns a sentence on how many runs have a better mean than everything that costs less."""
-    number = len(trade_offs.front_beside_baselines(scores, card.task, card.label_budget))
-    if not number:
-        return f"`{card.task}`: no run has a better mean than the best classical baseline"
-    runs = "run has" if number == 1 else "runs have"
-    return f"`{card.task}`: {number} {runs} a better mean than all that costs less"
-
-
-def contrast_forest(contrasts: Sequence[Contrast]) -> Forest:
+def contrast_forest(contrasts: Sequence[Contrast]) -> Json:
+    """Returns the forest's chart and data, the choices of rows by key, and those at first."""
     rows = forest.rows(contrasts)
     shown = forest.first_shown(rows)
     wide, narrow = (forest.interactive(shown, kind) for kind in ("wide", "narrow"))
     chosen = forest.first_choice(rows)
-    return Forest(
-        rows=rows,
-        choices={key: list(dict.fromkeys(str(row[key]) for row in rows)) for key in chosen},
-        chosen=chosen,
-        chart=chart(wide, narrow),
-        data=as_json({"rows": rows, "short": forest.short_values(rows)}),
-    )
+    return {
+        "choices": {key: list(dict.fromkeys(str(row[key]) for row in rows)) for key in chosen},
+        "chosen": chosen,
+        "chart": chart(wide, narrow),
+        "data": as_json({"rows": rows, "short": forest.short_values(rows)}),
+    }
 
 
 def forest_finding(contrasts: Sequence[Contrast]) -> str:

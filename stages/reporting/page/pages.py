@@ -45,10 +45,8 @@ from stages.reporting.words.answer import ANY, RULE, answers, references
 from stages.reporting.words.answer_limits import within
 from stages.reporting.words.audit import objections, summary, told
 from stages.reporting.words.caveats import caveats
-from stages.reporting.words.confusions import finding, shades
 from stages.reporting.words.glossary import TERMS
 from stages.reporting.words.names import reason, seeds_of_contrast, verdict, verdict_with_seeds
-from stages.reporting.words.not_tried import PLAN, gaps
 
 SMALLEST = 11  # pixels of a letter
 
@@ -74,8 +72,8 @@ def context(results: Results) -> Json:
         "objections": objections(questions.values()),
         "power": questions[Subject.POWER].answer,
         "caveats": caveats(results),
-        "gaps": gaps(not_tried(results)),
-        "plan": PLAN,
+        "gaps": overview.gaps(not_tried(results)),
+        "plan": overview.PLAN,
         "rule": RULE + within(results.params.answer),
         "scores": {
             task: tables.by_task(scores, results.screened_out[task], task, [*results.params.runs])
@@ -122,7 +120,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         values,
         machine=overview.machine(values["audit_summary"], measured.machines),
         references=references(scores),
-        figures=figures(scores, results.contrasts_of, best_runs, cards, results.outside),
+        figures=figures(results, cards),
         legends=legends(scores),
         contrasts=contrasts,
         limits=limits,
@@ -140,8 +138,8 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         leaderboard=limits.leaderboard(tables.leaderboard(scores)),
         num_cells=len(scores.cells),
         confusions=[*_confusions(results)],
-        finding_of_confusion=lambda each: finding(each, scores.baselines),
-        shades=shades,
+        finding_of_confusion=lambda each: tables.most_confused(each, scores.baselines),
+        shades=tables.shades,
         examples=results.examples,
         compute=results.params.compute,
         passages=passages(results.params.runs, results.progress),

@@ -9,9 +9,9 @@ import os
 import platform
 import re
 import subprocess
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from stages.core.params import Compute
 from stages.core.study_file import PATH
@@ -26,8 +26,7 @@ DIGITS = 16
 SHA256 = f"first {DIGITS} digits of SHA-256"
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(NamedTuple):
     """The commit at which a report was written."""
 
     id: str
@@ -37,13 +36,11 @@ class Commit:
 
 def files() -> list[dict[str, str]]:
     """FILES with the first digits of their ``sha256sum``."""
-    return [{"file": str(path), SHA256: _hash(path)} for path in FILES]
-
-
-def _hash(path: Path) -> str:
-    if not path.exists():
-        return "missing"
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGITS]
+    rows = []
+    for path in FILES:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "missing"
+        rows.append({"file": str(path), SHA256: digest[:DIGITS]})
+    return rows
 
 
 def packages() -> list[dict[str, str]]:
@@ -71,7 +68,11 @@ def commit() -> Commit | None:
     listing = ("status", "--porcelain", "--no-renames", "--untracked-files=all", "-z")
     status = _git(*listing, "--", "stages", *map(str, [*FILES, *_study()])) or ""
     changed = [entry[3:] for entry in status.split("\0") if entry]
-    return Commit(head.strip(), changed, _shareable(_git("remote", "get-url", "origin") or ""))
+    # Without credentials, and only if others can reach it
+    origin = (_git("remote", "get-url", "origin") or "").strip()
+    address = re.sub(r"^(https?://)[^/]*@", r"\1", origin)
+    is_shareable = re.match(r"(?:https?|ssh|git)://|\w+@[\w.-]+:", address)
+    return Commit(head.strip(), changed, address if is_shareable else "REPOSITORY")
 
 
 def _git(*arguments: str) -> str | None:
@@ -82,12 +83,6 @@ def _git(*arguments: str) -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout
-
-
-def _shareable(origin: str) -> str:
-    """A remote's address without credentials; "REPOSITORY" if it is not reachable by others."""
-    address = re.sub(r"^(https?://)[^/]*@", r"\1", origin.strip())
-    return address if re.match(r"(?:https?|ssh|git)://|\w+@[\w.-]+:", address) else "REPOSITORY"
 
 
 def machine(compute: Compute) -> list[dict[str, str]]:

@@ -9,7 +9,6 @@ from stages.findings.estimates import agreements
 from stages.findings.results import Results
 from stages.reporting.words import appendix as parts
 from stages.reporting.words.appendix import Appendix
-from stages.reporting.words.carry_over import carry_over
 from stages.reporting.words.estimates import SHOWN, estimates
 from stages.reporting.words.labels_needed import labels_needed
 from stages.reporting.words.tables import run_rows, task_rows
@@ -83,7 +82,7 @@ def appendix(results: Results) -> list[Appendix]:
         estimates(
             agreement, results.estimates.records, results.screened_out, runs, results.confidence
         ),
-        carry_over(results.carry_over, results.confidence),
+        parts.carry_over(results.carry_over, results.confidence),
         labels_needed(results.labels_needed.values(), results.confidence),
         parts.calibration(scores, filter(None, coverages)),
         parts.rare_classes(scores),
@@ -91,6 +90,6 @@ def appendix(results: Results) -> list[Appendix]:
         training_sets(results.training_sets, scores, results.contrasts_of),
         parts.pretraining(results.endings),
         parts.convergence(scores.cells),
-        Appendix("Runs", {"Runs": run_rows(results.groups, results.trials_of)}),
+        Appendix("Runs", {"Runs": run_rows(results.groups, results.trials)}),
     ]
     return [part for part in parts_of_page if part.notes or any(part.tables.values())]

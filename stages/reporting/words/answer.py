@@ -6,7 +6,7 @@ Names are in backticks.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
@@ -29,7 +29,7 @@ from stages.findings.answers import (
 )
 from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
-from stages.findings.costs import Costs, total_flops
+from stages.findings.costs import total_flops
 from stages.findings.questions import Question
 from stages.findings.results import Results
 from stages.findings.scores import Scores
@@ -74,7 +74,7 @@ class Card:
     """The answer for one task."""
 
     task: str
-    about: str  # the task in words
+    about: str  # what params.yaml says about the task, or else its kind
     label_budget: str
     best: Cell
     use: str  # what to use, with its score
@@ -99,11 +99,15 @@ class Answer:
     cards: list[Card]
     verdict: str  # over all tasks: whether models are ahead of baselines
     chosen: str  # by how much the choice of the best favours it
-    mattered: dict[str, list[Mattered]]  # by reference
+    mattered: dict[str, list[Mattered]]  # by reference: the questions that have it as a side
 
 
 def answers(results: Results) -> list[Answer]:
     """The answers for every label budget and method, the largest budget and ANY method first."""
+
+    def names_of(question: Question) -> list[str]:
+        return [BEST_BASELINE, *(side.group for side in question.first.sides)]
+
     scores = results.scores
     methods = [ANY, *scores.methods] if len(scores.methods) > 1 else [ANY]
     lines = []
@@ -126,7 +130,7 @@ def answers(results: Results) -> list[Answer]:
                 verdict=_verdict(best),
                 chosen=luck(scores, budget, allowed, results.outside),
                 mattered={
-                    reference: what_mattered(_with_side(questions, reference))
+                    reference: what_mattered([q for q in questions if reference in names_of(q)])
                     for reference in references(scores)
                 },
             )
@@ -138,15 +142,6 @@ def references(scores: Scores) -> list[str]:
     """Returns what to compare the best run with: BEST_BASELINE and the first MOST_REFERENCES
     runs."""
     return [BEST_BASELINE, *(group.name for group in scores.groups[:MOST_REFERENCES])]
-
-
-def _with_side(questions: Sequence[Question], reference: str) -> list[Question]:
-    """Returns the questions with the reference as a side, or all if it is BEST_BASELINE."""
-    return [
-        question
-        for question in questions
-        if reference == BEST_BASELINE or reference in (side.group for side in question.first.sides)
-    ]
 
 
 def _verdict(best: Sequence[BestRun]) -> str:
@@ -176,15 +171,13 @@ def _verdict(best: Sequence[BestRun]) -> str:
     first = f"On none of {number} is a model {than}"
     if ahead:
         first = f"On {len(ahead)} of {number}{_named(ahead)} a model is {than}"
-    rest = [_on(some, len(tasks)) + what for what, some in counts.items() if some]
+    on_all = {1: "", 2: "on both "}.get(len(tasks), f"on all {len(tasks)} ")
+    rest = [
+        (on_all if len(some) == len(tasks) else f"on {len(some)}{_named(some)} ") + what
+        for what, some in counts.items()
+        if some
+    ]
     return "; ".join([first, *rest]) + "."
-
-
-def _on(tasks: Sequence[str], number: int) -> str:
-    """Returns the words "on ..." for these tasks out of ``number``; "" for the only task."""
-    if len(tasks) < number:
-        return f"on {len(tasks)}{_named(tasks)} "
-    return f"on {'both' if number == 2 else f'all {number}'} " if number > 1 else ""
 
 
 def _named(tasks: Sequence[str]) -> str:
@@ -242,23 +235,13 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
         name: _against_run(best, name, scores, contrasts) for name in references(scores)[1:]
     }
     cheapest, cheapest_takes = _cheapest(results, best, methods)
-    unfinished = faults_in_words(run)
     limits = left_out(best, results.outside, scores.baselines)
-    otherwise = [
-        *([limits] if limits else []),
-        *_others(results, best, methods),
-        *(
-            [
-                f"`{run.group}` with `{run.method}` may score otherwise after more steps: "
-                f"{', '.join(unfinished)} trials."
-            ]
-            if unfinished
-            else []
-        ),
-    ]
+    otherwise = [*([limits] if limits else []), *_others(results, best, methods)]
+    kind = results.tasks[run.task]["kind"].replace("_", " ")
+    about = results.params.about("tasks", run.task) or f"{run.task}: {kind}"
     return Card(
         task=run.task,
-        about=_about(results, run.task),
+        about=about.removesuffix("."),
         label_budget=run.label_budget,
         best=best.best,
         use=_use(best.best, scores.baselines),
@@ -302,12 +285,6 @@ def predict_command(
     """The command that uses a run or, without a ``method``, a baseline on new rows."""
     command = f"python -m stages.commands.predict {run} {task} FILE --label-budget {label_budget}"
     return f"{command} --method {method} --finetune-seed {finetune_seed}" if method else command
-
-
-def _about(results: Results, task: str) -> str:
-    """Returns what params.yaml says about a task or, if it says nothing, the kind of the task."""
-    kind = results.tasks[task]["kind"].replace("_", " ")
-    return (results.params.about("tasks", task) or f"{task}: {kind}").removesuffix(".")
 
 
 def _use(best: Cell, baselines: Sequence[str]) -> str:
@@ -369,33 +346,28 @@ def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
     are not told apart from it."""
     if not contrasts:
         return f"Why `{run.group}` leads is unknown: no model differs from it in one thing alone."
-    comparison = lead(run, contrasts)
     number = len(contrasts)
     differ = "One model differs" if number == 1 else f"{number} models differ"
-    ahead = _others_by_name(run, comparison.ahead) if comparison.ahead else "none"
-    parts = [f"ahead of {ahead} after Holm correction"]
-    if comparison.ahead_before_correction:
-        names = _others_by_name(run, comparison.ahead_before_correction)
-        parts.append(f"of {names} before correction only")
-    if comparison.tied:
-        parts.append(f"{_others_by_name(run, comparison.tied)} could be as good")
-    if comparison.untested:
-        was = "was" if len(comparison.untested) == 1 else "were"
-        parts.append(f"{_others_by_name(run, comparison.untested)} {was} not tested against it")
+    others = lead(run, contrasts)
+    names = {  # of a few runs; of more only their number
+        tie: str(len(cells)) if len(cells) > FEW else quoted([cell.group for cell in cells])
+        for tie, cells in others.items()
+    }
+    parts = [f"ahead of {names[Tie.APART] or 'none'} after Holm correction"]
+    if others[Tie.UNSURE]:
+        parts.append(f"of {names[Tie.UNSURE]} before correction only")
+    if others[Tie.TIED]:
+        parts.append(f"{names[Tie.TIED]} could be as good")
+    if others[Tie.UNTESTED]:
+        was = "was" if len(others[Tie.UNTESTED]) == 1 else "were"
+        parts.append(f"{names[Tie.UNTESTED]} {was} not tested against it")
     return f"{differ} from `{run.group}` in one thing alone. `{run.group}` is {'; '.join(parts)}."
-
-
-def _others_by_name(run: Cell, contrasts: Sequence[Contrast]) -> str:
-    """Returns the names of the other sides, or their number if there are more than FEW."""
-    if len(contrasts) > FEW:
-        return str(len(contrasts))
-    return quoted([contrast.other(run).group for contrast in contrasts])
 
 
 def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterator[str]:
     """Yields sentences on the next best, the best model with fewer weights, runs that were screened
-    out, the best with other label budgets, and what more labels change for the best run. Only runs
-    with one of the ``methods`` count."""
+    out, the best with other label budgets, what more labels change for the best run, and whether
+    it has converged. Only runs with one of the ``methods`` count."""
     scores, best, outside = results.scores, first.best, _outside(results, first.best)
     after = next_best(best, scores, methods, outside)
     if after and (first.run_is_ahead or after is not first.run):  # else already compared
@@ -415,9 +387,14 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
         if there := elsewhere.get((best.task, budget)):
             named = run_or_baseline(there.best, scores.baselines)
             yield f"With {budget} labels: {named}, {shown_mean(there.best)}."
-    best_run = first.run
-    if needed := results.labels_needed.get((best_run.task, best_run.group, best_run.method)):
+    run = first.run
+    if needed := results.labels_needed.get((run.task, run.group, run.method)):
         yield more_labels(needed)
+    if unfinished := faults_in_words(run):
+        yield (
+            f"`{run.group}` with `{run.method}` may score otherwise after more steps: "
+            f"{', '.join(unfinished)} trials."
+        )
 
 
 def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[str, str]:
@@ -438,23 +415,16 @@ def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[
     run = cheapest_run(best.run, contrasts, methods, outside)
     flops = total_flops(run)
     cost = "FLOPs unknown" if flops is None else f"{compact(flops)} FLOPs"
-    times = _times(run, results.scores, results.costs)
-    shown_times = ", ".join(f"{what} {seconds(time)}" for what, time in times.items())
+    times = []  # means that were measured here
+    group = results.scores.group_of[run.group]
+    if group.pretrained and (before := results.costs.of_lineage(group).wall_time_s):
+        times.append(f"pretraining {seconds(before)}")  # with parents and teachers
+    if records := results.costs.of_trials([run]):
+        times.append(f"fine-tuning {seconds(fmean(record.wall_time_s for record in records))}")
     than = "" if run is best.run else f" (the best model has {shown_mean(best.run)})"
     of_models = "Of the models: " if parts else ""
     named = f"{of_models}{run_or_baseline(run, baselines)}, {shown_mean(run)}{than}: {cost}."
-    return " ".join([*parts, named]), f"It took {shown_times}." if times else ""
-
-
-def _times(cell: Cell, scores: Scores, costs: Costs) -> Mapping[str, float]:
-    """Returns mean times in seconds that were measured here: of pretraining a run with its parents
-    and teachers, and of one fine-tuning."""
-    group, times = scores.group_of[cell.group], {}
-    if group.pretrained and (before := costs.of_lineage(group).wall_time_s):
-        times["pretraining"] = before
-    if records := costs.of_trials([cell]):
-        times["fine-tuning"] = fmean(record.wall_time_s for record in records)
-    return times
+    return " ".join([*parts, named]), f"It took {', '.join(times)}." if times else ""
 
 
 def _takes(costs: Sequence[CostRecord]) -> str:
@@ -514,34 +484,23 @@ def verdict_of_rival(rival: Rival, baselines: Sequence[str]) -> str:
 def answer_rows(results: Results) -> list[Json]:
     """The rows of reports/answer.csv: for each label budget and task what to use, in numbers and in
     words. The interval is of the mean score on new test rows, with other seeds."""
-    return [
-        _row(results, card)
-        for answer in answers(results)
-        if answer.method == ANY
-        for card in answer.cards
-    ]
-
-
-def _row(results: Results, card: Card) -> Json:
-    best, scores = card.best, results.scores
-    after = next_best(best, scores, scores.methods, _outside(results, best))
-    words = {
-        "use": card.use,
-        "against": card.against[BEST_BASELINE],
-        "runs": card.runs,
-        "otherwise": card.otherwise,
-    }
-    return {
-        "task": card.task,
-        "label_budget": card.label_budget,
-        "run": best.group,
-        "method": best.method,
-        "metric": best.metric,
-        "mean": six_decimals(best.mean.value),
-        "low": six_decimals(best.mean.low),
-        "high": six_decimals(best.mean.high),
-        "sure": card.standing.value,
-        "next_run": after.group if after else "",
-        "next_method": after.method if after else "",
-        "next_mean": six_decimals(after.mean.value) if after else "",
-    } | {key: text.replace("`", "") for key, text in words.items()}
+    scores, rows = results.scores, []
+    for card in (card for each in answers(results) if each.method == ANY for card in each.cards):
+        best = card.best
+        after = next_best(best, scores, scores.methods, _outside(results, best))
+        words = {"against": card.against[BEST_BASELINE]}
+        words |= {key: getattr(card, key) for key in ("use", "runs", "otherwise")}
+        rows.append(
+            {
+                **best.key._asdict(),
+                "metric": best.metric,
+                **{key: six_decimals(getattr(best.mean, key)) for key in ("low", "high")},
+                "mean": six_decimals(best.mean.value),
+                "sure": card.standing.value,
+                "next_run": after.group if after else "",
+                "next_method": after.method if after else "",
+                "next_mean": six_decimals(after.mean.value) if after else "",
+                **{key: text.replace("`", "") for key, text in words.items()},
+            }
+        )
+    return rows

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from stages.core.params import AnswerLimits
-from stages.findings.answer_limits import Excess, Excesses
-from stages.findings.answers import BestRun
+from stages.findings.answers import BestRun, Excess, Excesses
 from stages.reporting.words.names import run_or_baseline, shown_mean
 
 # What each limit is about: a value, and by how much it exceeds the limit.
@@ -26,19 +25,14 @@ def within(limits: AnswerLimits) -> str:
 def left_out(best: BestRun, outside: Excesses, baselines: Sequence[str]) -> str:
     """The better choice that the limits leave out, or that nothing is within them, each with the
     limits that it exceeds; "" if the limits change nothing."""
-    if cell := best.left_out:
-        named = f"{run_or_baseline(cell, baselines)}, {shown_mean(cell)}"
-        return f"The limits leave out a better choice: {named}. It has {_over(outside[cell])}."
-    if best.best in outside:
-        return (
-            "No choice is within the limits, so this is the best without them. It has "
-            f"{_over(outside[best.best])}."
-        )
-    return ""
-
-
-def _over(excesses: Sequence[Excess]) -> str:
-    return " and ".join(map(_excess, excesses))
+    cell = best.left_out or best.best
+    if cell not in outside:
+        return ""
+    over = " and ".join(map(_excess, outside[cell]))
+    if best.left_out is None:
+        return f"No choice is within the limits, so this is the best without them. It has {over}."
+    named = f"{run_or_baseline(cell, baselines)}, {shown_mean(cell)}"
+    return f"The limits leave out a better choice: {named}. It has {over}."
 
 
 def _excess(excess: Excess) -> str:

@@ -13,6 +13,7 @@ from stages.evaluation.calibration import NUM_BINS
 from stages.evaluation.contamination import LONG, SHORT
 from stages.evaluation.rare_class import STATED_PRECISION
 from stages.evaluation.records import InputRecord, ScoredTrial
+from stages.findings.carry_over import CarryOver
 from stages.findings.cells import Cell
 from stages.findings.convergence import faults, share_at_edge, training_loss
 from stages.findings.coverage import STATED_ACCURACY, Coverage
@@ -22,7 +23,7 @@ from stages.findings.overlap import Overlap, Text
 from stages.findings.pretraining_ends import FALLING, Ending
 from stages.findings.scores import Scores
 from stages.kinds._kind import SPLITS
-from stages.reporting.formats import DASH, formatted, percent
+from stages.reporting.formats import DASH, formatted, in_parentheses, percent
 from stages.reporting.words.names import counted, quoted
 
 Rows = list[dict[str, str]]
@@ -73,6 +74,17 @@ ENDS_NOTE = (
 )
 CONVERGENCE = "How long each run was fitted, and the values that validation chose from"
 CONVERGENCE_NOTE = "A better value than the chosen one may lie beyond an edge of those tried."
+CARRY_OVER = "The share of pairs of runs that keep their order"
+CARRY_OVER_NOTE = (
+    "The decision accuracy of DataDecide (Magnusson et al. 2025): the share of pairs of runs that "
+    "have the same order in a smaller experiment with one seed as in a larger one, averaged over "
+    "the other seeds; 50% is chance. A single seed is compared with itself, which gives too high a "
+    "share. Pairs that tie in the larger experiment do not count; pairs that tie in the smaller "
+    "one count half. Validation losses are compared between runs with equal objective, training "
+    "text, tokenizer, row length and parent. The {confidence} interval is Student's t over seeds, "
+    "or over tasks for the mean over tasks; there is none where all of these agree. "
+    "`carry_over.csv` also has the experiments that fewer than two runs share, without a share."
+)
 
 
 @dataclass(frozen=True)
@@ -118,34 +130,29 @@ def comparisons_not_made(left_out: Sequence[NotCompared], scores: Scores) -> App
 
 
 def inputs(records: Mapping[str, Sequence[InputRecord]], runs: Mapping[str, Run]) -> Appendix:
-    """What runs read of the tasks' rows: how much was cut, and where labels are read."""
-    rows = [row for task, of_task in records.items() for row in _input_rows(task, of_task, runs)]
-    return Appendix("Inputs", {INPUTS: rows}, [INPUTS_NOTE] if rows else [])
-
-
-def _input_rows(
-    task: str, records: Sequence[InputRecord], runs: Mapping[str, Run]
-) -> Iterator[dict[str, str]]:
-    """Yields a row for each set of checkpoints that read a task in the same way."""
-    readers: dict[tuple[str, tuple[str, ...]], list[RunKey]] = {}
-    for (checkpoint, read_at), members in groupby(
-        records, key=lambda record: (record.checkpoint, record.read_at)
-    ):
-        splits = {record.split: record for record in members}
-        shares = tuple(_share_cut(splits[split]) if split in splits else "" for split in SPLITS)
-        readers.setdefault((read_at, shares), []).append(checkpoint)
-    for (read_at, shares), checkpoints in readers.items():
-        yield {
+    """What runs read of the tasks' rows: how much was cut, and where labels are read. A row for
+    each set of checkpoints that read a task in the same way."""
+    readers: dict[tuple[str, str, tuple[str, ...]], list[RunKey]] = defaultdict(list)
+    for task, of_task in records.items():
+        for (checkpoint, read_at), members in groupby(
+            of_task, key=lambda record: (record.checkpoint, record.read_at)
+        ):
+            shares = {str(split): "" for split in SPLITS}
+            for record in members:
+                rows_cut = record.rows_cut / max(record.rows, 1)
+                tokens_cut = record.tokens_cut / max(record.tokens, 1)
+                shares[record.split] = f"{rows_cut:.1%} ({tokens_cut:.1%})"
+            readers[task, read_at, tuple(shares.values())].append(checkpoint)
+    rows = [
+        {
             "task": task,
             "runs": "; ".join(names_of(checkpoints, runs)),
             "labels read at": read_at,
             **{f"{split} cut": share for split, share in zip(SPLITS, shares, strict=True)},
         }
-
-
-def _share_cut(record: InputRecord) -> str:
-    rows = record.rows_cut / max(record.rows, 1)
-    return f"{rows:.1%} ({record.tokens_cut / max(record.tokens, 1):.1%})"
+        for (task, read_at, shares), checkpoints in readers.items()
+    ]
+    return Appendix("Inputs", {INPUTS: rows}, [INPUTS_NOTE] if rows else [])
 
 
 def _with_measure(scores: Scores, measure: str) -> Iterator[tuple[Cell, list[ScoredTrial]]]:
@@ -213,19 +220,15 @@ def covered(coverage: Coverage) -> str:
         )
         if missed := coverage.num_trials - coverage.num_reached:
             answers += f" {counted(missed, 'trial')} reached it at no threshold."
-    return f"{answers} {_scaled(coverage)}"
-
-
-def _scaled(coverage: Coverage) -> str:
     before = percent(round(coverage.calibration_error, 3))
     if coverage.calibrated_error is None:
         missing = counted(coverage.num_trials - coverage.num_fitted, "trial")
         return (
-            f"Its calibration error is {before}; no temperature was fitted in {missing} "
+            f"{answers} Its calibration error is {before}; no temperature was fitted in {missing} "
             "(too few validation rows, or no minimum of the loss)."
         )
     after = percent(round(coverage.calibrated_error, 3))
-    return f"A temperature changes its calibration error from {before} to {after}."
+    return f"{answers} A temperature changes its calibration error from {before} to {after}."
 
 
 def _percent(shares: Sequence[float | None]) -> str:
@@ -237,7 +240,12 @@ def contamination(overlap: Overlap, runs: Mapping[str, Run]) -> Appendix:
     """The overlap of test rows with the training text of pretraining."""
     texts = overlap.contamination
     rows = [
-        {"task": task} | {overlap.name(text): _overlap(overlap, text, task) for text in texts}
+        {"task": task}
+        | {
+            overlap.name(text): f"{overlap.share(text, task):.1%} "
+            f"({overlap.share(text, task, 'exact'):.1%})"
+            for text in texts
+        }
         for task in (overlap.tasks if texts else ())
     ]
     notes = [CONTAMINATION_NOTE, *(list(_removals(texts)) or [FILTER])] if texts else []
@@ -246,10 +254,6 @@ def contamination(overlap: Overlap, runs: Mapping[str, Run]) -> Appendix:
             "The overlap of public checkpoints' training text is unknown: " + f"{quoted(public)}."
         )
     return Appendix("Contamination", {CONTAMINATION: rows}, notes)
-
-
-def _overlap(overlap: Overlap, text: Text, task: str) -> str:
-    return f"{overlap.share(text, task):.1%} ({overlap.share(text, task, 'exact'):.1%})"
 
 
 def _removals(contamination: Mapping[Text, Json]) -> Iterator[str]:
@@ -348,23 +352,50 @@ def convergence(cells: Sequence[Cell]) -> Appendix:
     members: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
     for cell in cells:
         members[cell.group, cell.method, cell.label_budget].append(cell)
-    rows = [
-        {"run": group, "method": method, "labels": budget}
-        | _fitted([trial for cell in of_key for trial in cell.trials])
-        | {"not converged": ", ".join(c.task for c in of_key if faults(c)) or DASH}
-        for (group, method, budget), of_key in members.items()
-    ]
+    rows = []
+    for (group, method, budget), of_key in members.items():
+        trials = [trial for cell in of_key for trial in cell.trials]
+        loss = training_loss(trials)
+        trained = [trial for trial in trials if trial.num_epochs]
+        best, last = ([getattr(t, key) for t in trained] for key in ("best_epoch", "num_epochs"))
+        rows.append(
+            {
+                "run": group,
+                "method": method,
+                "labels": budget,
+                "steps": f"{fmean(t.num_steps for t in trials):,.0f}" if loss is not None else DASH,
+                "kept epoch": f"{fmean(best):.1f} of {fmean(last):.1f}" if trained else DASH,
+                "training loss": formatted(loss, ".3f"),
+                "tried": str(max(trial.num_tries for trial in trials)),
+                "at an edge of those tried": formatted(share_at_edge(trials), ".0%"),
+                "not converged": ", ".join(c.task for c in of_key if faults(c)) or DASH,
+            }
+        )
     return Appendix("Convergence", {CONVERGENCE: rows}, [CONVERGENCE_NOTE])
 
 
-def _fitted(trials: Sequence[ScoredTrial]) -> dict[str, str]:
-    loss = training_loss(trials)
-    trained = [trial for trial in trials if trial.num_epochs]
-    best, last = ([getattr(t, key) for t in trained] for key in ("best_epoch", "num_epochs"))
-    return {
-        "steps": f"{fmean(t.num_steps for t in trials):,.0f}" if loss is not None else DASH,
-        "kept epoch": f"{fmean(best):.1f} of {fmean(last):.1f}" if trained else DASH,
-        "training loss": formatted(loss, ".3f"),
-        "tried": str(max(trial.num_tries for trial in trials)),
-        "at an edge of those tried": formatted(share_at_edge(trials), ".0%"),
-    }
+def carry_over(carried: Sequence[CarryOver], confidence: float) -> Appendix:
+    """How small results carry over: the shares of pairs of runs with equal orders."""
+    rows = []
+    for carry in carried:
+        if (share := carry.share) is None:
+            continue
+        low, high = carry.ends or (None, None)
+        interval = "" if low is None or high is None else f"{max(low, 0):.0%} to {min(high, 1):.0%}"
+        number = len(carry.shares)
+        rows.append(
+            {
+                "task": carry.task or "validation loss",
+                "method": carry.method or DASH,
+                "labels": carry.label_budget or DASH,
+                "what grows": carry.growth,
+                "from": carry.smaller,
+                "to": carry.larger,
+                "runs": str(len(carry.runs)),
+                "pairs": str(carry.num_pairs),
+                "same order": f"{share:.0%}{in_parentheses(interval)}",
+                "mean of": f"{number} {carry.over}" if number > 1 else DASH,
+            }
+        )
+    notes = [CARRY_OVER_NOTE.format(confidence=percent(confidence))] if rows else []
+    return Appendix("How small results carry over", {CARRY_OVER: rows}, notes)

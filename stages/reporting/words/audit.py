@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.statistics import POWER
@@ -11,10 +10,7 @@ from stages.findings.answers import BestRun, Standing
 from stages.findings.audit import ATTRIBUTED, MAJORITY, UNLIKE, UNLIKE_PRETRAINING, Check, Subject
 from stages.findings.axes import BETTER_MATCHED, SAME_MODEL, UNLIKE_SIZES
 from stages.findings.cells import Cell
-from stages.findings.contrasts import Contrast
-from stages.findings.not_compared import NotCompared
-from stages.findings.pretraining_ends import FALLING, Ending
-from stages.findings.shared_defaults import Change, Forced, ForcedEffect
+from stages.findings.pretraining_ends import FALLING
 from stages.reporting.formats import formatted, percent, with_unit
 from stages.reporting.words.appendix import place_of_rate
 from stages.reporting.words.names import counted, place, span, unit_of_scores, warnings
@@ -30,8 +26,7 @@ LEFT_OUT = {
 }
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(NamedTuple):
     """A check in words."""
 
     question: str
@@ -44,12 +39,12 @@ def told(checks: Mapping[Subject, Check]) -> dict[Subject, Told]:
     """Returns each check in words."""
     answers: dict[Subject, Told] = {}
     for subject, check in checks.items():
-        question, not_asked, answer, details = WORDS[subject]
-        if check.objection is None and not check.numbers:
-            answers[subject] = Told(question, not_asked, check.mark, ())
-            continue
-        text = answer.format(**check.numbers) if isinstance(answer, str) else answer(check)
-        answers[subject] = Told(question, text, check.mark, [*details(check)])
+        question, text, answer, words_of_details = WORDS[subject]
+        details: list[str] = []
+        if check.objection is not None or check.numbers:
+            text = answer.format(**check.numbers) if isinstance(answer, str) else answer(check)
+            details = [*words_of_details(check)]
+        answers[subject] = Told(question, text, check.mark, details)
     return answers
 
 
@@ -79,10 +74,9 @@ def _or(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def _faults_of_probes(check: Check) -> Iterable[str]:
-    for cell, share in check.details:
-        edge = [f"smallest or largest C in {share:.0%}"] if share > MAJORITY else []
-        yield f"{place(cell)}: {', '.join([*warnings(cell), *edge])}"
+def _probe(cell: Cell, share: float) -> str:
+    edge = [f"smallest or largest C in {share:.0%}"] if share > MAJORITY else []
+    return f"{place(cell)}: {', '.join([*warnings(cell), *edge])}"
 
 
 def _end_of_pretraining(check: Check) -> str:
@@ -95,11 +89,6 @@ def _end_of_pretraining(check: Check) -> str:
             f"in {n['unknown']} there are too few validations to know" if n["unknown"] else "",
         ]
     )
-
-
-def _slope(ending: Ending) -> str:
-    known = ending.slope is not None
-    return f"{ending.name}: {formatted(ending.slope, '+.3f') if known else 'not known'}"
 
 
 def _finetuning_rates(check: Check) -> str:
@@ -154,43 +143,30 @@ def _shared_defaults(check: Check) -> str:
     n = check.numbers
     if "largest" not in n:
         return "All trials have the same defaults; no other value was tried."
-    sizes = ", ".join(f"{name} by up to {_size(change)}" for name, change in n["largest"].items())
+    sizes = []
+    for name, change in n["largest"].items():
+        scale = scale_of(change.cell.metric)
+        size = f"{scale.shown(abs(change.size))} {scale.unit}".strip()
+        sizes.append(f"{name} by up to {size}")
     return (
         "Each trial chose these settings on validation. With one value for all trials, the mean "
-        f"score of a run would change: {sizes}. The sign of {n['reversed']} of {n['contrasts']} "
-        f"contrasts would change, {n['clear']} of them with an interval that excludes zero."
+        f"score of a run would change: {', '.join(sizes)}. The sign of {n['reversed']} of "
+        f"{n['contrasts']} contrasts would change, {n['clear']} of them with an interval that "
+        "excludes zero."
     )
 
 
 def _shared_default_details(check: Check) -> Iterable[str]:
     for change in check.numbers.get("largest", {}).values():
         size = with_unit(change.size, change.cell.metric)
-        yield f"{_forced(change.forced)}: {size} for {place(change.cell)}"
+        yield f"{'='.join(change.forced)}: {size} for {place(change.cell)}"
     for contrast, effect in check.details:
-        yield _reversal(contrast, effect)
+        a, b = (f"{c.group} ({c.method}, {c.label_budget} labels)" for c in contrast.sides)
+        reversal = f"{'='.join(effect.forced)} reverses {a} against {b} on {contrast.task}"
+        before = scale_of(contrast.metric).signed(effect.chosen)
+        yield f"{reversal}: {before} becomes {with_unit(effect.value, contrast.metric)}"
     if fixed := check.numbers["fixed"]:
         yield f"not varied: {', '.join(fixed)}"
-
-
-def _size(change: Change) -> str:
-    scale = scale_of(change.cell.metric)
-    return f"{scale.shown(abs(change.size))} {scale.unit}".strip()
-
-
-def _reversal(contrast: Contrast, effect: ForcedEffect) -> str:
-    before = scale_of(contrast.metric).signed(effect.chosen)
-    after = with_unit(effect.value, contrast.metric)
-    sides = " against ".join(map(_side, contrast.sides))
-    forced = _forced(effect.forced)
-    return f"{forced} reverses {sides} on {contrast.task}: {before} becomes {after}"
-
-
-def _side(cell: Cell) -> str:
-    return f"{cell.group} ({cell.method}, {cell.label_budget} labels)"
-
-
-def _forced(forced: Forced) -> str:
-    return f"{forced.setting}={forced.value}"
 
 
 def _labelled_rows(check: Check) -> str:
@@ -202,18 +178,13 @@ def _labelled_rows(check: Check) -> str:
         )
     else:
         answer = f"{span(draws)} different samples of rows for each task and label budget"
-    nested = (
-        "with one seed, a larger label budget includes the rows of a smaller one"
-        if n["nested"]
-        else ""
-    )
-    return _joined([answer, nested])
+    nested = "with one seed, a larger label budget includes the rows of a smaller one"
+    return _joined([answer, nested if n["nested"] else ""])
 
 
 def _cut_texts(check: Check) -> str:
-    answer = (
-        f"At most {check.numbers['most']:.1%} of a split's rows were cut because they are too long"
-    )
+    most = check.numbers["most"]
+    answer = f"At most {most:.1%} of a split's rows were cut because they are too long"
     more = "a larger `finetune.max_tokens` reads more of them"
     ends = ", ".join(check.numbers["endless"])
     end = f"`long_texts: head_tail` reads their end, too, and `windows` all of them: {ends}"
@@ -224,9 +195,8 @@ def _cut_texts(check: Check) -> str:
 
 
 def _near_duplicates(check: Check) -> str:
-    answer = (
-        f"At most {check.numbers['most']:.1%} of a task's test rows have a near-duplicate in train"
-    )
+    most = check.numbers["most"]
+    answer = f"At most {most:.1%} of a task's test rows have a near-duplicate in train"
     remedy = "if rows belong together, `group` of the source draws them into one split"
     return _joined([answer, remedy if check.objection else ""])
 
@@ -266,11 +236,9 @@ def _power(check: Check) -> str:
     )
 
 
-def _power_details(check: Check) -> Iterable[str]:
-    for metric, low, _, high in check.details:
-        scale = scale_of(metric)
-        sizes = f"{scale.shown(low)} to {scale.shown(high)}"
-        yield f"over all contrasts: {sizes} {unit_of_scores(metric)}"
+def _sizes(metric: str, low: float, _: float, high: float) -> str:
+    shown = scale_of(metric).shown
+    return f"over all contrasts: {shown(low)} to {shown(high)} {unit_of_scores(metric)}"
 
 
 def _missing(check: Check) -> str:
@@ -280,27 +248,10 @@ def _missing(check: Check) -> str:
     return f"Left out: {'; '.join(kinds)}."
 
 
-def _not_compared(found: NotCompared) -> str:
-    return (
-        f"{found.a} against {found.b}: {found.reason}"
-        if found.b
-        else (f"{found.a}: {found.reason}")
-    )
-
-
 def _confounds(check: Check) -> Iterable[str]:
     for axis, number, names in check.details:
         if listed := ", ".join(f"{name} in {count}" for name, count in names.most_common()):
             yield f"of {number} contrasts of {axis}, what also differs: {listed}"
-
-
-def _baselines(check: Check) -> str:
-    if not check.numbers:
-        return "No classical baseline was fitted."
-    return (
-        "Yes on {beaten} of {places} pairs of task and label budget, after Holm correction for "
-        "these pairs. The best of several runs is favoured by chance."
-    ).format(**check.numbers)
 
 
 def _beside_baseline(best: BestRun) -> str:
@@ -330,7 +281,7 @@ WORDS: Mapping[
         "No method uses a solver.",
         "{converged:,} of {trials:,} probes converged; {share:.0%} kept the smallest or largest "
         "penalty C that was tried.",
-        _faults_of_probes,
+        _each(lambda cell_and_share: _probe(*cell_and_share)),
     ),
     Subject.FINETUNING_END: (
         "Was fine-tuning long enough?",
@@ -345,7 +296,12 @@ WORDS: Mapping[
         "Was pretraining long enough for its loss to become flat?",
         NOT_PRETRAINED,
         _end_of_pretraining,
-        _each(_slope),
+        _each(
+            lambda end: (
+                f"{end.name}: "
+                + ("not known" if end.slope is None else formatted(end.slope, "+.3f"))
+            )
+        ),
     ),
     Subject.FINETUNING_RATES: (
         "Were several learning rates tried for fine-tuning, and is the best inside their range?",
@@ -424,7 +380,7 @@ WORDS: Mapping[
         "Are there enough test rows and seeds for small differences?",
         NO_CONTRAST,
         _power,
-        _power_details,
+        _each(lambda sizes: _sizes(*sizes)),
     ),
     Subject.IDENTICAL: (
         "Are compared runs different models?",
@@ -436,7 +392,7 @@ WORDS: Mapping[
         "Is every pair of runs that differs in one thing compared?",
         "",
         _missing,
-        _each(_not_compared),
+        _each(lambda pair: f"{' against '.join(filter(None, (pair.a, pair.b)))}: {pair.reason}"),
     ),
     Subject.CONFOUNDS: (
         "Do compared runs differ in one thing alone?",
@@ -448,7 +404,12 @@ WORDS: Mapping[
     Subject.BASELINES: (
         "Does a run beat the best classical baseline?",
         "",
-        _baselines,
+        lambda check: (
+            "Yes on {beaten} of {places} pairs of task and label budget, after Holm correction for "
+            "these pairs. The best of several runs is favoured by chance."
+            if check.numbers
+            else "No classical baseline was fitted."
+        ).format(**check.numbers),
         _each(_beside_baseline),
     ),
 }

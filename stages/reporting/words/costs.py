@@ -1,11 +1,12 @@
 """Tables and notes of the page on costs."""
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from statistics import fmean, median
 
 from stages.evaluation.estimates import Estimates
 from stages.evaluation.precision import narrowing
-from stages.evaluation.records import CostRecord, ScoredTrial
+from stages.evaluation.records import ScoredTrial
 from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
 from stages.findings.costs import Costs, Gain, estimated_energy, mean_if_known, total_flops
@@ -29,27 +30,28 @@ from stages.training.energy import BASIS, Energy
 def pretraining_rows(
     groups: Sequence[Group], trials: Sequence[ScoredTrial], costs: Costs
 ) -> list[dict[str, str]]:
-    """The size of each group and the mean cost of its seeds."""
-    first = {trial.run: trial for trial in reversed(trials)}
-    return [_pretraining_row(group, first[group.name], costs) for group in groups]
-
-
-def _pretraining_row(group: Group, trial: ScoredTrial, costs: Costs) -> dict[str, str]:
-    """Returns the size and cost of a group. The cost of a published checkpoint, which was only
-    loaded here, is unknown."""
-    checkpoints = [] if group.entry.as_published else group.checkpoints
-    known = [costs.pretraining[checkpoint] for checkpoint in checkpoints]
-    energies = [estimated_energy(cost) for cost in known] or [None]
-    return {
-        "run": group.name,
-        "parameters": compact(group.num_params),
-        "tokens seen": compact(trial.pretrain_tokens),
-        "FLOPs": compact(trial.pretrain_flops),
-        "time": seconds(fmean(cost["wall_time_s"] for cost in known) if known else None),
-        "peak memory": memory(max((cost["peak_memory_bytes"] for cost in known), default=None)),
-        "energy, estimate": _energy(energies),
-        "CO2e, estimate": grams(mean_if_known(e.co2e_g if e else None for e in energies)),
-    }
+    """The size of each group and the mean cost of its seeds. The cost of a published checkpoint,
+    which was only loaded here, is unknown."""
+    first, rows = {trial.run: trial for trial in reversed(trials)}, []
+    for group in groups:
+        trial = first[group.name]
+        checkpoints = [] if group.entry.as_published else group.checkpoints
+        known = [costs.pretraining[checkpoint] for checkpoint in checkpoints]
+        energies = [estimated_energy(cost) for cost in known] or [None]
+        peak = max((cost["peak_memory_bytes"] for cost in known), default=None)
+        rows.append(
+            {
+                "run": group.name,
+                "parameters": compact(group.num_params),
+                "tokens seen": compact(trial.pretrain_tokens),
+                "FLOPs": compact(trial.pretrain_flops),
+                "time": seconds(fmean(cost["wall_time_s"] for cost in known) if known else None),
+                "peak memory": memory(peak),
+                "energy, estimate": _energy(energies),
+                "CO2e, estimate": grams(mean_if_known(e.co2e_g if e else None for e in energies)),
+            }
+        )
+    return rows
 
 
 def _energy(energies: Sequence[Energy | None]) -> str:
@@ -59,30 +61,25 @@ def _energy(energies: Sequence[Energy | None]) -> str:
 def finetuning_rows(scores: Scores, costs: Costs) -> list[dict[str, str]]:
     """The mean cost of a trial and of inference with its model, for each group and method."""
     rows = []
-    for group in scores.groups:
-        for method in scores.methods:
-            cells = _cells(scores, group, method)
-            if records := costs.of_trials(cells):
-                rows.append(
-                    {
-                        "run": group.name,
-                        "method": method,
-                        "time": seconds(fmean(cost.wall_time_s for cost in records)),
-                        "energy, estimate": _energy([estimated_energy(vars(c)) for c in records]),
-                        "weights on disk": _weights(cells),
-                        "latency": milliseconds(_median(records, "latency_s")),
-                        "texts/s": compact(_median(records, "texts_per_s")),
-                    }
-                )
+    for group, method in product(scores.groups, scores.methods):
+        cells = _cells(scores, group, method)
+        if records := costs.of_trials(cells):
+            rows.append(
+                {
+                    "run": group.name,
+                    "method": method,
+                    "time": seconds(fmean(cost.wall_time_s for cost in records)),
+                    "energy, estimate": _energy([estimated_energy(vars(c)) for c in records]),
+                    "weights on disk": _weights(cells),
+                    "latency": milliseconds(median(r.latency_s for r in records if r.latency_s)),
+                    "texts/s": compact(median(r.texts_per_s for r in records if r.texts_per_s)),
+                }
+            )
     return rows
 
 
 def _cells(scores: Scores, group: Group, method: str) -> list[Cell]:
     return [c for c in scores.of_groups if (c.group, c.method) == (group.name, method)]
-
-
-def _median(records: Sequence[CostRecord], key: str) -> float:
-    return median(value for record in records if (value := getattr(record, key)) is not None)
 
 
 def weights_rows(scores: Scores) -> list[dict[str, str]]:
@@ -126,6 +123,7 @@ def notes(
 ) -> list[str]:
     """How the numbers were measured, and what they leave out."""
     records = [*costs.finetuning.values()]
+    estimating = [cost.wall_time_s for cost in estimates.costs]
     named = ", ".join(f"`{name}`" for name in sorted(costs.machines))
     several = " They are not comparable across machines; `costs.csv` names the machine of each row."
     threads = sorted({record.threads for record in records})
@@ -141,7 +139,10 @@ def notes(
         "adapts.",
         f"Energy and CO2-equivalent (CO2e) are estimates: {BASIS}.",
         *_narrower(costs, contrasts, trials),
-        _of_estimates(costs, estimates),
+        "All estimates of a checkpoint and a task took "
+        f"{seconds(sum(estimating) / max(len(estimating), 1))} on average, and "
+        f"{seconds(sum(estimating))} together; all trials "
+        f"{seconds(sum(record.wall_time_s for record in records))}.",
     ]
 
 
@@ -161,17 +162,6 @@ def _narrower(
     ]
     columns = {"pretraining": "pretrain_wall_time_s", "finetuning": "wall_time_s"}
     return narrowing(undecided_rows(contrasts), took, seconds, **columns, per="per hour")
-
-
-def _of_estimates(costs: Costs, estimates: Estimates) -> str:
-    """How long the estimates took, compared with fine-tuning."""
-    took = [cost.wall_time_s for cost in estimates.costs]
-    tuned = sum(cost.wall_time_s for cost in costs.finetuning.values())
-    return (
-        "All estimates of a checkpoint and a task took "
-        f"{seconds(sum(took) / max(len(took), 1))} on average, and {seconds(sum(took))} together; "
-        f"all trials {seconds(tuned)}."
-    )
 
 
 def left_out(scores: Scores) -> Iterator[str]:

@@ -19,7 +19,7 @@ from stages.findings.estimates import (
 )
 from stages.findings.groups import names_of
 from stages.reporting.formats import DASH, formatted, percent
-from stages.reporting.words.appendix import Appendix, Rows
+from stages.reporting.words.appendix import Appendix
 
 NAMES = {
     "h_score": "H-score",
@@ -85,7 +85,18 @@ def estimates(
             for by_estimate in places
             if _any(by_estimate).runs == "all" and _any(by_estimate).num_checkpoints > 1
         ],
-        "Runs that are screened out, and the mean of their estimates": _screened(screened_out),
+        # the best of each task first
+        "Runs that are screened out, and the mean of their estimates": [
+            {
+                "task": task,
+                "run": screened.run,
+                "estimate": screened.by,
+                "mean": formatted(screened.value, ".3f"),
+                "rank": str(screened.rank),
+            }
+            for task, some in screened_out.items()
+            for screened in some
+        ],
     }
     explained = EXPLAINED.format(confidence=percent(confidence))
     return Appendix("Estimates", tables, [explained, COMPARED, *_left_out(records), CHOICES])
@@ -148,21 +159,6 @@ def _choice(by_estimate: Mapping[str, Agreement], runs: Mapping[str, Run]) -> di
         "at random": shown(first.lost_at_random),
         "FLOPs saved": " to ".join(saved) or DASH,
     }
-
-
-def _screened(screened_out: Mapping[str, Sequence[ScreenedOut]]) -> Rows:
-    """The runs that an estimate kept from being fine-tuned, the best of each task first."""
-    return [
-        {
-            "task": task,
-            "run": screened.run,
-            "estimate": screened.by,
-            "mean": formatted(screened.value, ".3f"),
-            "rank": str(screened.rank),
-        }
-        for task, some in screened_out.items()
-        for screened in some
-    ]
 
 
 def _left_out(records: Mapping[str, Sequence[EstimateRecord]]) -> Iterator[str]:

@@ -13,12 +13,12 @@ from stages.findings.carry_over import CarryOver
 from stages.findings.cells import AMOUNTS
 from stages.findings.confusions import confusion
 from stages.findings.contrasts import Contrast
-from stages.findings.costs import Gain, estimated_energy, gains
+from stages.findings.costs import estimated_energy, gains
 from stages.findings.coverage import coverages_of
 from stages.findings.estimates import COMPARABLE, agreements
-from stages.findings.labels_needed import Crossing, LabelsNeeded
+from stages.findings.labels_needed import LabelsNeeded
 from stages.findings.questions import Question, unit_of
-from stages.findings.ranking import Ranking
+from stages.findings.ranking import Ranked
 from stages.findings.results import Results
 from stages.findings.training_sets import gain_of
 from stages.findings.verdicts import Verdict
@@ -32,7 +32,6 @@ KEYS = [
 ]
 MOST = 20  # numbers in the summary
 ENERGY = ("energy_j_estimate", "co2e_g_estimate")
-MEASURED = ("calibration_error", "average_precision", "recall_at_precision")  # None if not
 COLUMNS = {
     "trials": [
         *KEYS,
@@ -57,8 +56,7 @@ COLUMNS = {
         *("run", "corpus", "tokenizer", "task", "method", "label_budget"),
         *("corpus_documents", "corpus_words", "corpus_types", "corpus_bytes", "corpus_tokens"),
         *("epochs", "divergence", "unseen_words", "unseen_types", "bits_per_byte"),
-        "own_bits_per_byte",
-        *("gain", "low", "high"),
+        *("own_bits_per_byte", "gain", "low", "high"),
     ],
     "answer": [
         *("task", "label_budget", "run", "method", "metric", "mean", "low", "high", "sure"),
@@ -70,18 +68,8 @@ COLUMNS = {
     ],
     "agreement": [
         *("task", "method", "label_budget", "estimate", "layers", "runs"),
-        *(
-            "num_checkpoints",
-            "num_runs",
-            "tau",
-            "low",
-            "high",
-            "chosen",
-            "best",
-            "lost",
-            "lost_at_random",
-        ),
-        "saved_flops",
+        *("num_checkpoints", "num_runs", "tau", "low", "high", "chosen", "best", "lost"),
+        *("lost_at_random", "saved_flops"),
     ],
     "carry_over": [
         *("growth", "smaller", "larger", "task", "method", "label_budget", "runs", "num_pairs"),
@@ -98,8 +86,7 @@ COLUMNS = {
         *("largest_task", "largest_effect", "smallest_task", "smallest_effect"),
     ],
     "ranks": [
-        *("scope", "method", "label_budget", "run", "mean", "rank", "lowest_rank"),
-        "highest_rank",
+        *("scope", "method", "label_budget", "run", "mean", "rank", "lowest_rank", "highest_rank"),
     ],
     "scores": [
         *("task", "run", "method", "label_budget", "num_labels", "metric", "mean", "low", "high"),
@@ -139,7 +126,7 @@ def files(results: Results) -> dict[str, Iterable[Json]]:
         "carry_over": map(carry_over_row, results.carry_over),
         "labels_needed": map(labels_needed_row, results.labels_needed.values()),
         "questions": map(question_row, results.questions),
-        "ranks": rank_rows(results.rankings),
+        "ranks": map(rank_row, results.rankings),
         "scores": score_rows(results),
         "confusion": confusion_rows(results),
         "reliability": reliability_rows(results),
@@ -149,11 +136,15 @@ def files(results: Results) -> dict[str, Iterable[Json]]:
 
 
 def trial_rows(results: Results) -> list[Json]:
+    measured = ("value", "calibration_error", "average_precision", "recall_at_precision")
     return [
-        {"study": results.params.study, **asdict(trial), "value": six_decimals(trial.value)}
-        | {name: six_decimals(getattr(trial, name)) for name in MEASURED}
+        {"study": results.params.study, **_rounded(asdict(trial), *measured)}
         for trial in results.trials
     ]
+
+
+def _rounded(row: Json, *keys: str) -> Json:
+    return row | {key: six_decimals(row[key]) for key in keys}
 
 
 def metrics(results: Results) -> Json:
@@ -199,10 +190,16 @@ def summary(results: Results) -> Json:
 def cost_rows(results: Results) -> list[Json]:
     """Returns a row for each trial: its keys, what it and its pretraining took, and the gain over
     from scratch, which all trials of a cell share."""
-    gained = {
-        gain.contrast.a.key: _gain_columns(gain)
-        for gain in reversed(gains(results.contrasts, results.groups, results.costs))
-    }
+    gained = {}
+    for gain in reversed(gains(results.contrasts, results.groups, results.costs)):
+        cost = gain.cost_per_unit
+        columns = {
+            "gained": gain.gained,
+            "flops_per_gain": cost.flops,
+            "wall_time_s_per_gain": cost.wall_time_s,
+            "energy_j_estimate_per_gain": cost.joules,
+        }
+        gained[gain.contrast.a.key] = {key: three_digits(v) for key, v in columns.items()}
     rows = []
     for trial in results.trials:
         if cost := results.finetuning_costs.get(trial.key):
@@ -224,16 +221,6 @@ def _energy_columns(cost: Settings) -> Json:
     return dict(zip(ENERGY, map(three_digits, both), strict=True))
 
 
-def _gain_columns(gain: Gain) -> Json:
-    cost = gain.cost_per_unit
-    return {
-        "gained": three_digits(gain.gained),
-        "flops_per_gain": three_digits(cost.flops),
-        "wall_time_s_per_gain": three_digits(cost.wall_time_s),
-        "energy_j_estimate_per_gain": three_digits(cost.joules),
-    }
-
-
 def corpus_rows(results: Results) -> Iterator[Json]:
     """A row for each pretrained run, task, method and label budget."""
     scores, sets = results.scores, results.training_sets
@@ -253,10 +240,10 @@ def corpus_rows(results: Results) -> Iterator[Json]:
             "corpus_tokens": group.corpus_tokens,
             "epochs": six_decimals(group.epochs),
             **{
-                key: six_decimals(about["tasks"][task][key])
-                for key in ("divergence", "unseen_words", "unseen_types", "bits_per_byte")
+                key: six_decimals(value)
+                for key, value in sets.measured(group, task).items()
+                if key in COLUMNS["corpora"]
             },
-            "own_bits_per_byte": six_decimals(sets.own_bits(group, task)),
             "gain": six_decimals(gain.effect.value if gain else None),
             "low": six_decimals(gain.effect.low if gain else None),
             "high": six_decimals(gain.effect.high if gain else None),
@@ -269,8 +256,8 @@ def estimate_rows(results: Results) -> Iterator[Json]:
     for task, records in results.estimates.records.items():
         out = {screened.run for screened in results.screened_out[task]}
         for record in records:
-            numbers = asdict(record) | {"value": six_decimals(record.value)}
-            yield {"task": task, **numbers, "screened_out": int(record.run in out)}
+            about = {"task": task, "screened_out": int(record.run in out)}
+            yield _rounded(asdict(record) | about, "value")
 
 
 def agreement_rows(results: Results) -> Iterator[Json]:
@@ -286,14 +273,11 @@ def agreement_rows(results: Results) -> Iterator[Json]:
 
 def carry_over_row(carried: CarryOver) -> Json:
     low, high = carried.ends or (None, None)
-    return {
-        **{key: getattr(carried, key) for key in COLUMNS["carry_over"][:6]},
+    return {key: getattr(carried, key, None) for key in COLUMNS["carry_over"]} | {
         "runs": "; ".join(carried.runs),
-        "num_pairs": carried.num_pairs,
         "share": six_decimals(carried.share),
         "low": six_decimals(low),
         "high": six_decimals(high),
-        "over": carried.over,
         "num_units": len(carried.shares),
     }
 
@@ -301,32 +285,22 @@ def carry_over_row(carried: CarryOver) -> Json:
 def labels_needed_row(needed: LabelsNeeded) -> Json:
     """Returns the row of a run, with whole numbers of labels. The gain is not multiplied by the
     metric's ``factor``: 0.034 is 3.4 points."""
+    gain = ("gain_per_doubling", "gain_low", "gain_high")
     row = {
-        "task": needed.task,
-        "run": needed.run,
-        "method": needed.method,
-        "metric": needed.metric,
+        **{key: getattr(needed, key) for key in ("task", "run", "method", "metric")},
         "fewest_labels": needed.num_labels[0],
         "most_labels": needed.num_labels[-1],
         "doubled_from": needed.num_labels[-2],
         "doubled_to": needed.num_labels[-1],
-        "gain_per_doubling": six_decimals(needed.gain_per_doubling.value),
-        "gain_low": six_decimals(needed.gain_per_doubling.low),
-        "gain_high": six_decimals(needed.gain_per_doubling.high),
+        **dict(zip(gain, map(six_decimals, needed.gain_per_doubling), strict=True)),
     }
     if passing := needed.passing:
         row |= {"baselines": "; ".join(passing.baselines), "basis": passing.basis}
-        row |= _crossing("reach", "labels", passing.labels)
-        row |= _crossing("low_reach", "low", passing.low)
-        row |= _crossing("high_reach", "high", passing.high)
+        for end, reach in (("labels", "reach"), ("low", "low_reach"), ("high", "high_reach")):
+            if crossing := getattr(passing, end):
+                number = crossing.num_labels
+                row |= {reach: crossing.reach.value, end: "" if number is None else round(number)}
     return row
-
-
-def _crossing(reach: str, labels: str, crossing: Crossing | None) -> Json:
-    if crossing is None:
-        return {}
-    number = crossing.num_labels
-    return {reach: crossing.reach.value, labels: "" if number is None else round(number)}
 
 
 def score_rows(results: Results) -> Iterator[Json]:
@@ -360,9 +334,7 @@ def reliability_rows(results: Results) -> Iterator[Json]:
     for run in results.best_of_tasks:
         for row in results.reliability[run.task]:
             if (row.run, row.method, row.label_budget) == (run.group, run.method, run.label_budget):
-                numbers = {"mean_probability": row.mean_probability, "accuracy": row.accuracy}
-                rounded = {key: six_decimals(value) for key, value in numbers.items()}
-                yield asdict(row) | {"task": run.task} | rounded
+                yield _rounded(asdict(row) | {"task": run.task}, "mean_probability", "accuracy")
 
 
 def coverage_rows(results: Results) -> Iterator[Json]:
@@ -370,24 +342,12 @@ def coverage_rows(results: Results) -> Iterator[Json]:
     labels."""
     for run in results.best_of_tasks:
         for row in coverages_of(run, results.coverage[run.task]):
-            numbers = (row.temperature, row.calibration_error, row.calibrated_error)
-            names = ("temperature", "calibration_error", "calibrated_error")
-            yield asdict(row) | dict(zip(names, map(six_decimals, numbers), strict=True))
+            rounded = ("temperature", "calibration_error", "calibrated_error")
+            yield _rounded(asdict(row), *rounded)
 
 
-def rank_rows(rankings: Iterable[Ranking]) -> Iterator[Json]:
-    for ranking in rankings:
-        for ranked in ranking.ranked:
-            yield {
-                "scope": ranking.scope,
-                "method": ranking.method,
-                "label_budget": ranking.label_budget,
-                "run": ranked.name,
-                "mean": six_decimals(ranked.mean),
-                "rank": ranked.rank,
-                "lowest_rank": ranked.best,
-                "highest_rank": ranked.worst,
-            }
+def rank_row(ranked: Ranked) -> Json:
+    return _rounded(asdict(ranked), "mean")
 
 
 def contrast_row(contrast: Contrast) -> Json:
@@ -397,10 +357,7 @@ def contrast_row(contrast: Contrast) -> Json:
         for side, cell in (("a", contrast.a), ("b", contrast.b))
     }
     return {
-        "axis": contrast.axis,
         "task": contrast.task,
-        "method": contrast.method,
-        "label_budget": contrast.label_budget,
         **_sides(contrast),
         "mean_a": six_decimals(contrast.a.mean.value),
         "mean_b": six_decimals(contrast.b.mean.value),
@@ -421,10 +378,7 @@ def question_row(question: Question) -> Json:
     if question.effect.value < 0:
         largest, smallest = smallest, largest
     return {
-        "axis": question.axis,
         **_sides(question.first),
-        "method": question.first.method,
-        "label_budget": question.first.label_budget,
         "num_tasks": question.num_tasks,
         "unit": unit_of(question.metric),
         **_effect(question),
@@ -436,12 +390,9 @@ def question_row(question: Question) -> Json:
 
 
 def _sides(contrast: Contrast) -> Json:
-    return {
-        "run_a": contrast.a.group,
-        "run_b": contrast.b.group,
-        "level_a": contrast.level_a,
-        "level_b": contrast.level_b,
-    }
+    keys = ("axis", "level_a", "level_b", "method", "label_budget")
+    about = {key: getattr(contrast, key) for key in keys}
+    return about | {"run_a": contrast.a.group, "run_b": contrast.b.group}
 
 
 def _effect(tested: Contrast | Question) -> Json:

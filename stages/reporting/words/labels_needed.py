@@ -55,24 +55,24 @@ def more_labels(needed: LabelsNeeded) -> str:
 
 def labels_needed(needed: Iterable[LabelsNeeded], confidence: float) -> Appendix:
     """The table of all runs; empty if the study has one number of labels."""
-    rows = [*map(_row, needed)]
+    rows = []
+    for of_run in needed:
+        passing, (*_, few, many) = of_run.passing, of_run.num_labels
+        gain = scale_of(of_run.metric).signed(of_run.gain_per_doubling.value)
+        rows.append(
+            {
+                "task": of_run.task,
+                "run": of_run.run,
+                "method": of_run.method,
+                "best baseline": ", ".join(passing.baselines) if passing else DASH,
+                "ahead from": _shown(passing.labels, of_run) if passing else DASH,
+                "interval": _interval(of_run) or DASH,
+                "twice the labels": f"{gain}{in_parentheses(_ends_of_gain(of_run))}",
+                "between": f"{few:,} and {many:,}",
+            }
+        )
     notes = [NOTE.format(confidence=percent(confidence)), DOUBLING] if rows else []
     return Appendix(HEADING, {CAPTION: rows}, notes)
-
-
-def _row(needed: LabelsNeeded) -> dict[str, str]:
-    passing, (*_, few, many) = needed.passing, needed.num_labels
-    gain = scale_of(needed.metric).signed(needed.gain_per_doubling.value)
-    return {
-        "task": needed.task,
-        "run": needed.run,
-        "method": needed.method,
-        "best baseline": ", ".join(passing.baselines) if passing else DASH,
-        "ahead from": _shown(passing.labels, needed) if passing else DASH,
-        "interval": _interval(needed) or DASH,
-        "twice the labels": f"{gain}{in_parentheses(_ends_of_gain(needed))}",
-        "between": f"{few:,} and {many:,}",
-    }
 
 
 def _shown(crossing: Crossing, needed: LabelsNeeded) -> str:
@@ -93,16 +93,14 @@ def _interval(needed: LabelsNeeded) -> str:
     passing = needed.passing
     if passing is None or passing.low is None or passing.high is None:
         return ""
-    low, high = (_end(crossing, needed) for crossing in (passing.low, passing.high))
+    below, above = f"at most {needed.num_labels[0]:,}", f"more than {needed.num_labels[-1]:,}"
+    low, high = (
+        (below if end.reach is Reach.ALREADY else above)
+        if end.num_labels is None
+        else f"{end.num_labels:,.0f}"
+        for end in (passing.low, passing.high)
+    )
     return low if low == high else f"{low} to {high}"
-
-
-def _end(crossing: Crossing, needed: LabelsNeeded) -> str:
-    if crossing.num_labels is not None:
-        return f"{crossing.num_labels:,.0f}"
-    fewest, most = needed.num_labels[0], needed.num_labels[-1]
-    is_below = crossing.reach is Reach.ALREADY
-    return f"at most {fewest:,}" if is_below else f"more than {most:,}"
 
 
 def _ends_of_gain(needed: LabelsNeeded) -> str:

@@ -1,17 +1,22 @@
-"""What a reader needs besides the answer: the question, what was compared, why to believe it."""
+"""What a reader needs besides the answer: the question, what was compared, why to believe it, and
+what was not tried."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from stages.evaluation.metrics import scale_of
 from stages.findings.contrasts import Contrast
+from stages.findings.not_tried import NotTried, Untried
 from stages.findings.questions import Question
 from stages.findings.scores import Scores
 from stages.findings.verdicts import Verdict
-from stages.reporting.formats import compact
+from stages.reporting.formats import about, compact
 from stages.reporting.words.names import counted, span, unit_of_scores
 
 SMALL = 20_000_000  # weights: far fewer than those of the checkpoints that people know
 QUESTION = "Which model should be fine-tuned?"
+PLAN = "`make plan` says what an edit of `params.yaml` takes, before anything runs"
+USUAL_TRAINING = "training: {num_epochs: 4, batch_examples: 16, lr: 1e-3}"
 
 
 def compared(scores: Scores, num_trials: int) -> str:
@@ -81,3 +86,51 @@ def best(metrics: Iterable[str]) -> str:
     """Which mean of a column is in bold: ``lowest`` or ``highest``; ``best`` if metrics differ."""
     extremes = {"lowest" if scale_of(metric).lower_is_better else "highest" for metric in metrics}
     return extremes.pop() if len(extremes) == 1 else "best"
+
+
+class Gap(NamedTuple):
+    """Something that was not tried, in words."""
+
+    name: str
+    sentence: str
+    takes: str  # on the machine of the study; "" if unknown
+
+
+def gaps(omitted: Sequence[NotTried]) -> list[Gap]:
+    """Returns what was not tried: what it may change, how to try it and what that takes."""
+    gaps = []
+    for untried in omitted:
+        bound = "at most about" if untried.is_upper_bound else "about"
+        takes = ""
+        if untried.seconds is not None:
+            takes = f"That takes {bound} {about(untried.seconds)} more on this machine."
+        gaps.append(Gap(untried.what.value, _sentence(untried), takes))
+    return gaps
+
+
+def _sentence(omitted: NotTried) -> str:
+    tried, setting = (", ".join(values) for values in (omitted.tried, omitted.setting))
+    match omitted.what:
+        case Untried.PUBLISHED:
+            return (
+                "The study has no published checkpoint. One that read far more text may be ahead "
+                "of everything that is pretrained here. To try one, take over the lines marked "
+                "with (*) in `studies/default.yaml` (English, 84 MB), or name one of the hub: "
+                "`pretrain.runs.bert.model: {name: hub, path: google-bert/bert-base-uncased}`."
+            )
+        case Untried.LABELS:
+            return (
+                f"All trials have {tried} labels; with others another choice may be ahead. To try "
+                f"some: `finetune.label_budgets: [{setting}]`."
+            )
+        case Untried.SEEDS:
+            return (
+                f"A run has as few as {tried} of them, so intervals are wide or about these "
+                f"checkpoints alone. To try more: `pretrain.seeds: [{setting}]`."
+            )
+        case Untried.METHODS:
+            training = "" if setting == "linear_probe" else USUAL_TRAINING
+            return (
+                f"All runs are adapted by `{tried}` alone. To try another one: "
+                f"`finetune.methods.{setting}: {{{training}}}`."
+            )

@@ -1,21 +1,23 @@
-"""Tables of scores, ranks, confounds and runs, for both pages."""
+"""Tables of scores, ranks, confounds, confusions, tasks and runs, for both pages."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stages.core.artifacts import Json
-from stages.core.components import Settings
 from stages.evaluation.records import ScoredTrial, budget_order
 from stages.evaluation.screening import ScreenedOut
 from stages.findings.axes import Confound
 from stages.findings.cells import Cell
+from stages.findings.confusions import MOST, Confusion, Line
 from stages.findings.contrasts import Contrast
 from stages.findings.groups import Group
-from stages.findings.ranking import ALL_TASKS, Ranked, Ranking
+from stages.findings.ranking import ALL_TASKS, Ranked
 from stages.findings.scores import Scores
 from stages.reporting.formats import DASH, compact, ends, formatted, percent, shown
 from stages.reporting.words.names import confound, seeds
+
+LEVELS = (0.005, 0.1, 0.3, 0.6)  # shares of a row; a cell is one shade darker from each on
 
 
 @dataclass(frozen=True)
@@ -103,24 +105,24 @@ def leaderboard(scores: Scores) -> list[Json]:
     ]
 
 
-def ranks(rankings: Sequence[Ranking]) -> list[tuple[str, list[dict[str, str]]]]:
+def ranks(rankings: Sequence[Ranked]) -> list[tuple[str, list[dict[str, str]]]]:
     """A table for each method and label budget: runs in the order of the last ranking that has
     them, their mean there, and a column for each ranking."""
-    members: dict[str, list[Ranking]] = {}
-    for ranking in rankings:
-        caption = f"{ranking.method}, {ranking.label_budget} labels"
-        members.setdefault(caption, []).append(ranking)
-    return [(caption, _ranks(some)) for caption, some in members.items()]
+    tables: dict[str, dict[str, dict[str, Ranked]]] = {}  # by caption, scope and run
+    for ranked in rankings:
+        caption = f"{ranked.method}, {ranked.label_budget} labels"
+        by_scope = tables.setdefault(caption, {})
+        by_scope.setdefault(ranked.scope, {})[ranked.run] = ranked
+    return [(caption, _ranks(by_scope)) for caption, by_scope in tables.items()]
 
 
-def _ranks(rankings: Sequence[Ranking]) -> list[dict[str, str]]:
-    by_scope = {ranking.scope: {each.name: each for each in ranking.ranked} for ranking in rankings}
-    last = by_scope[rankings[-1].scope]
+def _ranks(by_scope: Mapping[str, Mapping[str, Ranked]]) -> list[dict[str, str]]:
+    last_scope, last = [*by_scope.items()][-1]
     names = dict.fromkeys([*last, *(name for ranks in by_scope.values() for name in ranks)])
     table = []
     for name in names:
         row = {"run": name}
-        if rankings[-1].scope == ALL_TASKS:
+        if last_scope == ALL_TASKS:
             row["mean"] = shown(last[name].mean, last[name].metric) if name in last else DASH
         row |= {scope: _rank(ranks.get(name)) for scope, ranks in by_scope.items()}
         table.append(row)
@@ -131,7 +133,7 @@ def _rank(ranked: Ranked | None) -> str:
     """``2 (1 to 4)``"""
     if ranked is None:
         return DASH
-    interval = f" ({ranked.best} to {ranked.worst})" if ranked.best else ""
+    interval = f" ({ranked.lowest_rank} to {ranked.highest_rank})" if ranked.lowest_rank else ""
     return f"{ranked.rank}{interval}"
 
 
@@ -172,9 +174,26 @@ def _also(lists: Sequence[Sequence[Confound]]) -> str:
     return "; ".join(texts) or "nothing that is counted"
 
 
-def run_rows(
-    groups: Sequence[Group], trials_of: Mapping[str, Sequence[ScoredTrial]]
-) -> list[dict[str, str]]:
+def most_confused(confusion: Confusion, baselines: Sequence[str]) -> str:
+    """Returns the class that is found least often, and what it is taken for."""
+    cell, number, worst = confusion.cell, confusion.num_classes, confusion.worst
+    named = f"`{cell.group}`" + ("" if cell.group in baselines else f" with `{cell.method}`")
+    few = f"; the {MOST} of {number} classes with the most errors" if number > MOST else ""
+    if worst is None:
+        return f"{named}: every class is always found{few}"
+    share_found, mistaken = (percent(round(share, 2)) for share in (worst.found, worst.mistaken))
+    return (
+        f"{named}: `{worst.name}` is found least often ({share_found}) and most often taken for "
+        f"`{worst.taken_for}` ({mistaken}){few}"
+    )
+
+
+def shades(line: Line) -> list[int]:
+    """Returns how dark each share of a line of a confusion is shaded, from 0 (not at all) to 4."""
+    return [sum(share >= level for level in LEVELS) for share in line.shares]
+
+
+def run_rows(groups: Sequence[Group], trials: Sequence[ScoredTrial]) -> list[dict[str, str]]:
     """The settings of each group, from params.yaml; nothing here depends on the machine."""
     return [
         {
@@ -182,8 +201,8 @@ def run_rows(
             "architecture": group.architecture,
             "objective": group.objective if group.pretrained else "from scratch",
             "training set": group.corpus,
-            "model": _settings(group.entry.model),
-            "parameters": _sizes(group, trials_of[group.name]),
+            "model": ", ".join(f"{k}={v}" for k, v in group.entry.model.items() if k != "name"),
+            "parameters": _sizes(group, trials),
             "pretraining seeds": str(len(group.seeds)),
         }
         for group in groups
@@ -195,7 +214,7 @@ def _sizes(group: Group, trials: Sequence[ScoredTrial]) -> str:
     (with the largest of the tasks' heads)."""
     parts: dict[str, dict[str, int]] = {}
     for trial in trials:
-        if trial.used_architecture != group.architecture:
+        if trial.run == group.name and trial.used_architecture != group.architecture:
             largest = parts.setdefault(trial.used_architecture, {})
             largest[trial.task] = max(largest.get(trial.task, 0), trial.num_params)
     used = [
@@ -203,10 +222,6 @@ def _sizes(group: Group, trials: Sequence[ScoredTrial]) -> str:
         for part, sizes in parts.items()
     ]
     return compact(group.num_params) + "".join(used)
-
-
-def _settings(component: Settings) -> str:
-    return ", ".join(f"{key}={value}" for key, value in component.items() if key != "name")
 
 
 def task_rows(tasks: Mapping[str, Json]) -> list[dict[str, str]]:

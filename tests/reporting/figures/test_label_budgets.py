@@ -5,23 +5,22 @@ from typing import Any
 
 import pytest
 
-from stages.findings.results import Results, load
+from stages.findings.results import Results
 from stages.reporting.figures import gallery, label_budgets
 from stages.reporting.figures.style import PAPER
-from tests.synthetic_study import METRICS, RUNS, about, raw_params, write_study
-
-
-@pytest.fixture(scope="module")
-def several(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return study(tmp_path_factory.mktemp("study"), [200, 500, "all"], seeds=[1, 2, 3])
+from tests.study_results import loaded_in
+from tests.synthetic_study import METRICS, RUNS, about, raw_params
 
 
 def study(root: Path, budgets: list[int | str], *, seeds: list[int]) -> Results:
     raw = raw_params()
     raw["finetune"] |= {"label_budgets": budgets, "seeds": seeds}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        return load(write_study(root, raw))
+    return loaded_in(root, raw)
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return study(tmp_path_factory.mktemp("study"), [200, 500, "all"], seeds=[1, 2, 3])
 
 
 def pictures_of(results: Results) -> dict[str, gallery.Picture]:

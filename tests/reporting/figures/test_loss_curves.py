@@ -1,16 +1,15 @@
 """Pictures of the validation loss against what pretraining took."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stages.core.keys import RunKey
-from stages.findings.results import Results, load
+from stages.findings.results import Results
 from stages.reporting.figures import loss_curves
 from stages.reporting.figures.loss_curves import Amount, Losses
-from tests.synthetic_study import RUNS, further, public, raw_params, write_study
+from tests.synthetic_study import RUNS, further, public
 
 
 def losses_of(results: Results) -> Losses:
@@ -51,33 +50,26 @@ def test_a_run_that_goes_on_begins_where_its_parent_ended(results: Results) -> N
     assert lines(continued, "tokens")[first] == lines(results, "tokens")[first]
 
 
-def test_seeds_are_thin_lines_of_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_seeds_are_thin_lines_of_one_name(study_of) -> None:
     runs = {name: RUNS[name] for name in ("encoder_mlm", "decoder_causal")}
     runs["encoder_mlm"] = RUNS["encoder_mlm"] | {"seeds": [1, 2]}
-    found = lines(load(write_study(tmp_path, raw_params(runs))), "tokens")
+    found = lines(study_of(runs), "tokens")
     assert {(p["run"], p["width"]) for p in found["encoder_mlm, seed 2"]} == {("encoder_mlm", 1)}
     assert {(p["run"], p["width"]) for p in found["decoder_causal, seed 1"]} == {
         ("decoder_causal", 2)
     }
 
 
-def test_where_nothing_was_pretrained_there_is_no_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_where_nothing_was_pretrained_there_is_no_picture(study_of) -> None:
     runs = {name: RUNS[name] for name in ("encoder_scratch", "decoder_scratch")}
-    results = load(write_study(tmp_path, raw_params(runs)))
+    results = study_of(runs)
     assert loss_curves.pictures(results.scores, losses_of(results)) == {}
 
 
-def test_a_public_checkpoint_that_is_pretrained_further_begins_at_0(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_public_checkpoint_that_is_pretrained_further_begins_at_0(study_of) -> None:
     """What it had seen before nobody knows."""
-    monkeypatch.chdir(tmp_path)
     runs = {"bert": public("a/bert"), "adapted": further("a/bert", "mlm")}
-    found = lines(load(write_study(tmp_path, raw_params(runs))), "tokens")
+    found = lines(study_of(runs), "tokens")
     assert found.keys() == {"adapted, seed 1"}
     assert min(point["x"] for point in found["adapted, seed 1"]) > 0
 

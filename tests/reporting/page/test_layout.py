@@ -3,9 +3,6 @@
 Facts of the layout are compared, not pixels.
 """
 
-import json
-import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +12,12 @@ import pytest
 
 from stages.commands.screenshots import SEEN, framed
 from stages.core.study_file import load as read_params
-from stages.findings.results import Results, load
+from stages.findings.results import Results
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
 from tests.project import ROOT
-from tests.synthetic_study import RUNS, raw_params, write_study
+from tests.reporting.page.conftest import probed, with_script
+from tests.synthetic_study import RUNS, raw_params
 
 pytestmark = pytest.mark.slow
 
@@ -97,7 +95,7 @@ wait();
 @pytest.fixture(scope="module")
 def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = described(results, f"Which? {LONG}", {"tag": LONG})
-    return probed(found, tmp_path_factory.mktemp("page"))
+    return written(found, tmp_path_factory.mktemp("page"))
 
 
 def described(results: Results, title: str | None, tasks: Mapping[str, str | None]) -> Results:
@@ -112,15 +110,14 @@ def described(results: Results, title: str | None, tasks: Mapping[str, str | Non
     return replace(results, params=params.model_copy(update=update))
 
 
-def probed(found: Results, folder: Path) -> Path:
+def written(found: Results, folder: Path) -> Path:
     names = gallery.pictures(found)
     svg = gallery.draw(names["forest"], svg=folder / "x.svg", png=folder / "x.png")
     html = pages.html(found, dict.fromkeys(names, svg))
     html = html.replace("</head>", f"{SEEN}</head>", 1)
     sizes = f"<script>const SMALLEST = {SMALLEST}, CONTRAST = {CONTRAST};</script>"
     file = folder / "index.html"
-    body, end, rest = html.rpartition("</body>")  # the runtime has another one, in a string
-    file.write_text(f"{body}{sizes}{PROBE}{end}{rest}", encoding="utf-8")
+    file.write_text(with_script(html, sizes + PROBE), encoding="utf-8")
     return file
 
 
@@ -138,22 +135,19 @@ def test_the_first_screens_say_what_to_use_and_whether_the_architecture_mattered
     """With the words of the default study; a phone takes a quarter of a screen more."""
     default = read_params(ROOT / "studies/default.yaml")
     about = {name: default.about("tasks", name) for name in default.tasks}
-    page = probed(described(results, default.title, about), tmp_path)
+    page = written(described(results, default.title, about), tmp_path)
     for width, most in ((390, 2.25 * 844), (1280, 2 * 800)):
         answered = looked_at(page, browser, width, "light")["closed"]["answered"]
         assert 0 < answered <= most, width
 
 
-def test_a_study_of_one_run_can_be_read(
-    browser: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_study_of_one_run_can_be_read(browser: list[str], tmp_path: Path, study_of) -> None:
     """One task and method, no baseline, and a name as long as one can be expected."""
-    monkeypatch.chdir(tmp_path)
     raw = raw_params({"encoder_" + "a_long_name" * 6: RUNS["encoder_mlm"]}) | {"baselines": {}}
     raw["tasks"] = {"type": raw["tasks"]["type"]}
     raw["finetune"]["methods"] = {"full": raw["finetune"]["methods"]["full"]}
-    results = load(write_study(tmp_path, raw))
-    page = probed(results, tmp_path)
+    results = study_of(raw=raw)
+    page = written(results, tmp_path)
     assert 'id="forest"' not in page.read_text(encoding="utf-8")
     for width in (390, 1280):
         legible(page, browser, width, "dark")
@@ -173,10 +167,5 @@ def legible(page: Path, browser: list[str], width: int, theme: str) -> dict[str,
 
 def looked_at(page: Path, browser: list[str], width: int, theme: str) -> dict[str, Any]:
     dark = f"--blink-settings=preferredColorScheme={0 if theme == 'dark' else 1}"
-    command = [*browser, dark, "--virtual-time-budget=60000", f"--window-size={width},8000"]
-    command += ["--hide-scrollbars", "--dump-dom", framed(page, width, 8000).as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, flags=re.DOTALL)
-    assert found, done.stderr
-    text = found[1].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
-    return json.loads(text)
+    options = (dark, "--virtual-time-budget=60000", f"--window-size={width},8000")
+    return probed(browser, framed(page, width, 8000), *options, "--hide-scrollbars").found

@@ -7,11 +7,10 @@ import pytest
 
 from stages.findings.contrasts import Contrast
 from stages.findings.results import Results
-from stages.reporting.figures import gallery, score_dots
+from stages.reporting.figures import score_dots
 from stages.reporting.page import limits, pages
 from stages.reporting.words.tables import leaderboard
-
-PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path d="M0 0"/></svg>'
+from tests.study_results import PICTURE, undrawn
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def test_the_leaderboard_keeps_the_best_of_each_task(five_seeds: Results) -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_limits")
 def test_the_page_says_where_the_rest_is(five_seeds: Results) -> None:
-    html = pages.html(five_seeds, dict.fromkeys(gallery.pictures(five_seeds), PICTURE))
+    html = pages.html(five_seeds, undrawn(five_seeds))
     text = re.sub(r"<[^>]+>", "", html)
     trials, means = len(five_seeds.trials), len(five_seeds.scores.cells)
     assert f"The {trials:,} trials are in trials.csv" in text

@@ -1,6 +1,4 @@
-import json
 import re
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -8,11 +6,13 @@ import pytest
 
 from stages.core.keys import RunKey
 from stages.findings.pretraining_progress import Progress, passages
-from stages.findings.results import Results, load
+from stages.findings.results import Results
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
 from stages.reporting.words.names import verdict
-from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
+from tests.reporting.page.conftest import probed, with_script
+from tests.study_results import loaded_in, undrawn
+from tests.synthetic_study import METRICS, RUNS, raw_params
 
 pytestmark = pytest.mark.slow
 
@@ -74,10 +74,7 @@ document.body.append(probe);
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    root = tmp_path_factory.mktemp("study")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        found = load(write_study(root, raw_params()))
+    found = loaded_in(tmp_path_factory.mktemp("study"), raw_params())
     for run in found.params.runs.values():
         run.model["note"] = HOSTILE
     return found
@@ -85,8 +82,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 @pytest.fixture(scope="module")
 def html(results: Results) -> str:
-    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path id="a"/></svg>\n'
-    return pages.html(results, dict.fromkeys(gallery.pictures(results), svg))
+    return pages.html(results, undrawn(results))
 
 
 def test_text_is_escaped(html: str) -> None:
@@ -177,29 +173,23 @@ def test_markdown_says_nothing_that_was_measured_on_a_machine(results: Results) 
 def test_it_works_in_a_browser_without_a_request_or_an_error(
     results: Results, browser: list[str], tmp_path: Path, width: int
 ) -> None:
-    pictures = gallery.pictures(results)
-    picture = pictures["curves_tag_full_200"]
+    picture = gallery.pictures(results)["curves_tag_full_200"]
     svg = gallery.draw(picture, svg=tmp_path / "x.svg", png=tmp_path / "x.png")
-    html = pages.html(results, dict.fromkeys(pictures, svg))
     file = tmp_path / "index.html"
-    body, end, rest = html.rpartition("</body>")  # the runtime has another one, in a string
-    file.write_text(f"{body}{PROBE}{end}{rest}", encoding="utf-8")
-    command = [*browser, "--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr"]
-    command += [f"--window-size={width},900", "--dump-dom", file.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert "CONSOLE" not in done.stderr  # a refused request is written there as well
-    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout)
-    assert found, done.stderr
-    probe = json.loads(found[1])
+    html = pages.html(results, undrawn(results, svg))
+    file.write_text(with_script(html, PROBE), encoding="utf-8")
+    offline = ("--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr")
+    probe, messages = probed(browser, file, *offline, f"--window-size={width},900")
+    assert "CONSOLE" not in messages  # a refused request is written there as well
     assert probe["requests"] == []
     assert probe["before"] == len(results.trials)
     assert probe["up"] == sorted(probe["up"]) and probe["down"] == probe["up"][::-1]
     assert probe["filtered"] == [True] * 5
-    first, beside, probed = (probe[key] for key in ("first", "beside", "probed"))
-    assert len(first) == len(beside) == len(probed) == 2 * len(METRICS)
+    first, beside, of_probes = (probe[key] for key in ("first", "beside", "probed"))
+    assert len(first) == len(beside) == len(of_probes) == 2 * len(METRICS)
     assert all("encoder_scratch" in text for text in beside[1::2])
     assert first[::2] == beside[::2]  # what to use is the same
-    assert all("with full" not in text for text in probed)
+    assert all("with full" not in text for text in of_probes)
     assert sorted(set(probe["chipped"])) == ["tag linear_probe", "type linear_probe"]
     assert len(probe["chipped"]) == 2 * len(RUNS)
     numbers = len(results.scores.cells) // len(METRICS), len(RUNS)

@@ -8,8 +8,8 @@ import torch
 
 from stages.core.params import Compute
 from stages.findings.results import Results
-from stages.reporting.figures import gallery
 from stages.reporting.page import pages, reproduction
+from tests.study_results import undrawn
 
 PROJECT = Path(__file__).parents[3]
 HOSTILE = '<script>alert("1")</script>.py'
@@ -130,7 +130,7 @@ def test_the_page_has_commit_and_machine_and_markdown_what_stays(
     results: Results, repository: Path
 ) -> None:
     (repository / "stages" / HOSTILE.replace("/", "|")).write_text("")
-    html, markdown = pages.html(results, drawn_of(results)), pages.markdown(results)
+    html, markdown = pages.html(results, undrawn(results)), pages.markdown(results)
     commit = git("rev-parse", "HEAD")
     assert f"git checkout {commit}" in html and commit not in markdown
     assert "stages/&lt;script&gt;alert(" in html
@@ -144,10 +144,5 @@ def test_the_page_has_commit_and_machine_and_markdown_what_stays(
 
 @pytest.mark.slow
 def test_the_page_says_that_there_is_no_commit(results: Results, folder: Path) -> None:
-    html = pages.html(results, drawn_of(results))
+    html = pages.html(results, undrawn(results))
     assert "outside a git repository" in html and "git checkout" not in html
-
-
-def drawn_of(results: Results) -> dict[str, str]:
-    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
-    return dict.fromkeys(gallery.pictures(results), svg)

@@ -1,16 +1,13 @@
 """Charts fit their boxes after the window was resized, those that were hidden then as well."""
 
-import json
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from stages.findings.results import load
-from stages.reporting.figures import gallery
 from stages.reporting.page import pages
-from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
+from tests.reporting.page.conftest import probed, with_script
+from tests.study_results import undrawn
+from tests.synthetic_study import METRICS, RUNS, raw_params
 
 pytestmark = pytest.mark.slow
 
@@ -55,25 +52,17 @@ const choose = budget => {
 
 
 def test_a_chart_that_was_hidden_while_the_page_changed_its_width_fits(
-    browser: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    browser: list[str], tmp_path: Path, study_of
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     raw = raw_params({name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")})
     raw["finetune"]["label_budgets"] = [100, 200]
-    results = load(write_study(tmp_path, raw))
-    picture = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
-    html = pages.html(results, dict.fromkeys(gallery.pictures(results), picture))
+    results = study_of(raw=raw)
+    html = pages.html(results, undrawn(results))
     html = html.replace("</head>", f"<style>{ALONE} {{ display: none }}</style></head>", 1)
-    body, end, rest = html.rpartition("</body>")  # the runtime has another one, in a string
     file = tmp_path / "index.html"
-    file.write_text(f"{body}{PROBE}{end}{rest}", encoding="utf-8")
-    command = [*browser, "--virtual-time-budget=300000", "--window-size=1280,3000", "--dump-dom"]
-    done = subprocess.run(
-        [*command, file.as_uri()], capture_output=True, text=True, timeout=240, check=True
-    )
-    probe = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout)
-    assert probe, done.stderr
-    found = json.loads(probe[1])
+    file.write_text(with_script(html, PROBE), encoding="utf-8")
+    options = ("--virtual-time-budget=300000", "--window-size=1280,3000")
+    found = probed(browser, file, *options).found
     assert len(found["before"]) == len(METRICS)
     for state in ("before", "narrower", "again"):
         for form, box, chart in found[state]:

@@ -3,13 +3,11 @@
 import re
 
 from stages.findings.results import Results
-from stages.reporting.figures import gallery
 from stages.reporting.page import pages
 from stages.reporting.page.tooltips import with_tooltips
 from stages.reporting.words.glossary import TERMS
 from tests.project import ROOT
-
-PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
+from tests.study_results import undrawn
 
 
 def test_with_tooltips_marks_the_first_use_that_is_read() -> None:
@@ -29,7 +27,7 @@ def test_terms_stand_in_the_glossary_of_the_docs() -> None:
 
 
 def test_each_term_has_at_most_one_tooltip_on_the_page(results: Results) -> None:
-    html = pages.html(results, dict.fromkeys(gallery.pictures(results), PICTURE))
+    html = pages.html(results, undrawn(results))
     marked = re.findall(r'<abbr title="[^"]+">([^<]+)</abbr>', html)
     names = {name.lower().removesuffix("s") for name in marked}
     assert len(names) == len(marked) > 5

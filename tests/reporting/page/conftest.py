@@ -1,0 +1,30 @@
+"""Runs a script in a page in a browser."""
+
+import html
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Probed(NamedTuple):
+    """What a page's script wrote as JSON to the element ``probe``, and the browser's messages."""
+
+    found: Any
+    messages: str
+
+
+def with_script(page: str, script: str) -> str:
+    """The page with a script at its end."""
+    body, end, rest = page.rpartition("</body>")  # the runtime has another one, in a string
+    return f"{body}{script}{end}{rest}"
+
+
+def probed(browser: list[str], file: Path, *options: str) -> Probed:
+    """Opens the page and waits for its script."""
+    command = [*browser, *options, "--dump-dom", file.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    probe = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, flags=re.DOTALL)
+    assert probe, done.stderr
+    return Probed(json.loads(html.unescape(probe[1])), done.stderr)
