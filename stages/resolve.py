@@ -14,7 +14,7 @@ from stages.core.params import NONE, Params
 from stages.core.process import run_root
 from stages.core.study_file import load
 from stages.evaluation.records import discard_unlisted
-from stages.planning.stage_plans import files_of, write_plans
+from stages.planning.stage_plans import files_of, plans, write_plans
 
 DVC_STAGE = "DVC_STAGE"  # DVC sets it for what it runs
 
@@ -41,7 +41,7 @@ def main() -> None:
         _discard_unlisted(params)
     with replacing(paths.PLANS) as folder:
         folder.mkdir()
-        write_plans(params, folder)
+        write_plans(plans(params), folder)
 
 
 def _notes(baselines: Mapping[str, Settings], tasks: Collection[str]) -> Iterator[str]:

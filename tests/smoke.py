@@ -122,7 +122,7 @@ def plans(params: Params) -> dict[tuple[str, ...], Plan]:
 def write_plans(params: Params, root: Path = Path()) -> None:
     """Writes the plans of all stages, as the root stage does, below the folder of a study."""
     with _project_packages():
-        stage_plans.write_plans(params, root / paths.PLANS)
+        stage_plans.write_plans(stage_plans.plans(params), root / paths.PLANS)
 
 
 def _project_packages() -> AbstractContextManager[object]:

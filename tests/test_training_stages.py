@@ -39,7 +39,7 @@ from stages.training.pretraining import PretrainingData, validation_batches
 from stages.trials import kept
 from stages.trials.prediction import predict
 from stages.trials.setup import TrialSetup
-from stages.trials.thresholds import best_threshold
+from stages.trials.validation import best_threshold
 from tests.small import VOCAB_SIZE, documents, headless, small_tokenizer, with_encoder_decoder
 from tests.small_hub import checkpoint, revision_of
 from tests.small_study import finetune_plan, run_stage, write_corpus, write_inputs

@@ -63,9 +63,8 @@ def code_of(*modules: str) -> list[Path]:
     waiting = set(modules)
     while waiting:
         reached |= waiting
-        waiting = (
-            {name for module in waiting for name in _imports(module)} - reached - EXEMPT.keys()
-        )
+        imported = {name for module in waiting for name in _imports(module)}
+        waiting = imported - reached - EXEMPT.keys()
     files = {_file(module) for module in reached}
     templates = {path for file in files for path in file.parent.glob("*.jinja")}
     return sorted(files | templates)
@@ -143,10 +142,7 @@ def _source(file: Path) -> _Source:
         return _Source(**read_json(stored))
     names = {name for name in _names(ast.parse(source)) if name.startswith("stages.")}
     parsed = _Source(syntax_hash(source), sorted(names))
-    with (
-        suppress(OSError),
-        replacing(stored) as new,
-    ):  # a file that cannot be written only costs time
+    with suppress(OSError), replacing(stored) as new:  # a file that is not written costs time alone
         write_json(new, asdict(parsed))
     return parsed
 

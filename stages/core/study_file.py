@@ -239,22 +239,10 @@ class StudyFile(Strict):
         if faults:
             raise ValueError("\n".join(faults))
         reference = self.pretrain.reference or next(iter(runs))
-        return Params(
-            study=self.study,
-            title=self.title,
-            compute=self.compute,
-            distributed=self.distributed,
-            corpora=self.corpora,
-            packaged_checkpoints=self.checkpoints,
-            tokenizers=self.tokenizers,
-            tasks=tasks,
-            runs=runs,
-            budget=Budget(matched=self.pretrain.matched, reference=reference),
-            baselines=self.baselines,
-            finetune=self.finetune,
-            evaluation=self.evaluation,
-            answer=self.answer,
-        )
+        budget = Budget(matched=self.pretrain.matched, reference=reference)
+        others: Any = {key: value for key, value in self if key in Params.model_fields}
+        others |= {"packaged_checkpoints": self.checkpoints, "tasks": tasks, "runs": runs}
+        return Params(**others, budget=budget)
 
     def _run(self, entry: RunEntry, where: str) -> Run:
         """Returns a run, with settings of the first run where its entry states none."""
@@ -325,9 +313,8 @@ class StudyFile(Strict):
             raise ValueError(f"pretrain.training: missing; {where} trains")
         settings = shared.model_dump()
         if settings["micro_batch_rows"] == settings["batch_rows"]:
-            del settings[
-                "micro_batch_rows"
-            ]  # again all rows of a step, also if `changes` sets their number
+            # Again all rows of a step, also if `changes` sets their number.
+            del settings["micro_batch_rows"]
         training = Training.model_validate(settings | changes)
         return Training.model_construct(_fields_set={*changes}, **dict(training))
 

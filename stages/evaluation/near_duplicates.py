@@ -79,12 +79,8 @@ def _similar(
         near = np.flatnonzero(similarity >= LEAST)
         near = near[np.lexsort((common.row[near], -similarity[near], common.col[near]))]
         near = near[np.unique(common.col[near], return_index=True)[1]]  # the first of each column
-        for row, column, share in zip(
-            common.row[near].tolist(),
-            common.col[near].tolist(),
-            similarity[near].tolist(),
-            strict=True,
-        ):
+        numbers = (values[near].tolist() for values in (common.row, common.col, similarity))
+        for row, column, share in zip(*numbers, strict=True):
             yield test_at[column], Nearest(places[row], share)
 
 

@@ -47,14 +47,7 @@ class TrialRow(CheckpointRow):
 
     @property
     def key(self) -> TrialKey:
-        return TrialKey(
-            self.run,
-            self.pretrain_seed,
-            self.task,
-            self.method,
-            self.label_budget,
-            self.finetune_seed,
-        )
+        return TrialKey(*(getattr(self, name) for name in TrialKey._fields))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -319,12 +319,8 @@ class Variance:
         now = self.between
         if source == "test rows":
             units = now.units - now.interaction / 2
-            return replace(
-                self,
-                between=replace(now, units=units),
-                rows=self.rows / 2,
-                num_rows=2 * self.num_rows,
-            )
+            between, rows = replace(now, units=units), self.rows / 2
+            return replace(self, between=between, rows=rows, num_rows=2 * self.num_rows)
         if source == "pretraining seeds":
             return self.with_units(2) if self.covers_pretraining else None
         if not self.covers_pretraining:

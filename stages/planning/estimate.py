@@ -11,7 +11,7 @@ from stages.evaluation.screening import candidates
 from stages.matching.budget import matched
 from stages.planning.finetuning_costs import Finetuning, finetunings
 from stages.planning.pretraining_costs import Pretraining, pretrainings
-from stages.planning.speed import Other, add_times, operations, other_stages
+from stages.planning.speed import Calibration, Other, add_times, operations, other_stages
 from stages.planning.stored import Stores
 from stages.training.device import resolve, side_by_side
 from stages.training.meter import peak_memory_bytes
@@ -59,7 +59,7 @@ def made(params: Params, stages: list[str]) -> Estimate:
         # A stage whose trials are all stored still runs, but takes almost no time.
         waits = f"finetune@{cost.task}" in stages
         cost.pending = waits and cost.num_stored < cost.num_trials
-    add_times(study, runs, trials)
+    add_times(study.runs, study.compute, Calibration(study, trials), runs, trials)
     screen = study.finetune.screen
     most, least = screened(study.runs, screen, trials) if screen else (trials, None)
     others = other_stages(study.corpora, study.tasks, stages)

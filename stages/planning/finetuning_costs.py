@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stages.core.components import Settings
 from stages.core.keys import TrialKey
 from stages.core.params import Adaptation, Finetune, Params, Run
 from stages.kinds._kind import rows_in_budget
@@ -47,7 +48,7 @@ class Finetuning:
     run: str
     task: str
     method: str
-    num_trials: int
+    num_trials: int = 0
     num_stored: int = 0  # trials that the store has
     architecture: str | None = None
     d_model: int | None = None
@@ -84,17 +85,24 @@ def finetunings(
 
     @cache
     def texts(run: str, task: str, text_to_text: bool) -> Texts:
-        prepared = texts_of(study, run, task, text_to_text=text_to_text)
-        counts: dict[str, Any] = {**counts_of(study.tasks[task])}
+        entry, settings = study.tasks[task], study.finetune
+        prepared = texts_of(run, study.runs[run], task, entry, settings, text_to_text=text_to_text)
+        counts: dict[str, Any] = {**counts_of(entry)}
         return replace(prepared, **counts) if task in changed else prepared
 
-    return [
-        _finetuning(study, key, task, method, backbones[key], texts, stored, flops)
-        for key in study.runs
-        for task in study.tasks
-        for method in study.finetune.methods_of(key)
-        if _fits(study.finetune, method, study.tasks[task].task["name"], backbones[key])
-    ]
+    costs = list[Finetuning]()
+    for (key, run), (task, entry) in product(study.runs.items(), study.tasks.items()):
+        for method in study.finetune.methods_of(key):
+            if not _fits(study.finetune, method, entry.task["name"], backbones[key]):
+                continue
+            read = texts(key, task, study.finetune.methods[method].text_to_text)
+            cost = Finetuning(key, task, method)
+            known = flops[json.dumps([run.model, run.tokenizer, method])]
+            # A method changes its backbone, so each gets one of its own.
+            backbone = backbone_of(run, study.tokenizers) if backbones[key] else None
+            _estimate(cost, run, entry.task, study.finetune, backbone, read, stored, known)
+            costs.append(cost)
+    return costs
 
 
 def _fits(finetune: Finetune, method: str, task: str, backbone: Backbone | None) -> bool:
@@ -106,17 +114,18 @@ def _fits(finetune: Finetune, method: str, task: str, backbone: Backbone | None)
     return incompatibility(made, kind, task, backbone, text_to_text=text_to_text) is None
 
 
-def _finetuning(
-    study: Params,
-    key: str,
-    task: str,
-    method: str,
-    outlined: Backbone | None,
-    texts: Callable[[str, str, bool], Texts],
+def _estimate(
+    cost: Finetuning,
+    run: Run,
+    component: Settings,
+    settings: Finetune,
+    backbone: Backbone | None,
+    of_task: Texts,
     stored: Collection[TrialKey],
-    flops: "Mapping[str, _KnownFlops]",
-) -> Finetuning:
-    run, settings, component = study.runs[key], study.finetune, study.tasks[task].task
+    flops: "_KnownFlops",
+) -> None:
+    """Sets the numbers of ``cost``, as far as they are known."""
+    key, task, method = cost.run, cost.task, cost.method
     trials = [
         TrialKey(key, pretrain_seed, task, method, str(budget), seed)
         for pretrain_seed, budget, seed in product(
@@ -124,17 +133,17 @@ def _finetuning(
         )
     ]
     missing = [trial for trial in trials if trial not in stored]
-    cost = Finetuning(key, task, method, len(trials), len(trials) - len(missing))
-    if outlined is not None:
-        cost.architecture, cost.d_model = outlined.architecture, outlined.d_model
-    of_task = texts(key, task, settings.methods[method].text_to_text)
-    if outlined is None or (of_task.train is None and "all" in settings.label_budgets):
-        return cost
+    cost.num_trials, cost.num_stored = len(trials), len(trials) - len(missing)
+    if backbone is None:
+        return
+    cost.architecture, cost.d_model = backbone.architecture, backbone.d_model
+    if of_task.train is None and "all" in settings.label_budgets:
+        return
     tried = variants(
         settings,
         method,
         component,
-        outlined,
+        backbone,
         has_prefix=OBJECTIVES.find(run.objective["name"], where="").has_prefix,
         from_scratch=run.from_scratch,
         where=f"tasks.{task}.task",
@@ -159,16 +168,13 @@ def _finetuning(
     cost.assumes_lengths, cost.text_tokens = of_task.assumed, round(shape.tokens, 1)
     cost.longest_text = max(size.longest for size in of_task.sizes)
     cost.rows_cut, cost.tokens_cut = of_task.rows_cut, of_task.tokens_cut
-    backbone = backbone_of(run, study.tokenizers)  # a method changes it
-    assert backbone is not None
     model = _adapted(backbone, made, writes=shape.uses_logits)
-    forward, step = _flops(shape, model, flops[json.dumps([run.model, run.tokenizer, method])])
+    forward, step = _flops(shape, model, flops)
     _add_work(cost, run, shape, forward, step, trials)
     cost.prediction_flops_of_all = cost.prediction_flops
     if missing != trials:
         _add_work(cost, run, shape, forward, step, missing)
     _add_room(cost, len(run.seeds), settings, shape, model)
-    return cost
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ nothing that follows from it, and what DVC's run cache has is not computed again
 
 import hashlib
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from typing import Any
 from stages.core import paths
 from stages.core.artifacts import read_json
 from stages.core.params import Params
-from stages.planning.stage_plans import inputs_plan, write_plans
+from stages.core.plans import Plan
+from stages.planning.stage_plans import plans, run_inputs, write_plans
 
 ROOT, INPUTS = "resolve", "record_inputs"
 
@@ -43,11 +44,11 @@ def pending(params: Params) -> dict[str, list[str]]:
         stages = [*dfs_postorder_nodes(graph)]
         root = next(stage for stage in stages if stage.addressing == ROOT)
         written = {out.def_path for out in root.outs}
-        hashes = _hashes_of_plans(params)
+        hashes = _hashes(plans(params))
         waiting: set[Any] = {root} if ROOT in status else set()
         read = {  # the folders that each run reads, by the path of its record in data/inputs
             str(paths.INPUTS / f"{key}.json"): [str(folder) for folder in run.folders]
-            for key, run in inputs_plan(params).runs.items()
+            for key, run in run_inputs(params.runs, params.packaged_checkpoints).items()
         }
         for stage in stages:
             follows = any(
@@ -115,11 +116,11 @@ def _has_another_plan(stage: Any, hashes: Mapping[str, str]) -> bool:
     )
 
 
-def _hashes_of_plans(params: Params) -> dict[str, str]:
+def _hashes(planned: Iterable[tuple[tuple[str, ...], Plan]]) -> dict[str, str]:
     """Returns the MD5 of each plan that the root stage would write, by its path."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_plans(params, folder)
+        write_plans(planned, folder)
         return {
             str(paths.PLANS / file.relative_to(folder)): hashlib.md5(file.read_bytes()).hexdigest()
             for file in folder.rglob("*.json")

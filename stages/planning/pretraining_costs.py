@@ -54,34 +54,32 @@ class Pretraining:
 def pretrainings(study: Params, missing: Mapping[str, Sequence[int]]) -> list[Pretraining]:
     """Returns the cost of each run of a study under the matched budget; ``missing`` are the seeds
     that have to be trained."""
-    return [_pretraining(study, key, run, missing[key]) for key, run in study.runs.items()]
-
-
-def _pretraining(study: Params, key: str, run: Run, missing: Sequence[int]) -> Pretraining:
-    backbone, number = backbone_of(run, study.tokenizers), len(missing or run.seeds)
-    cost = Pretraining(key, run.learnt[0], len(run.seeds), len(run.seeds) - number)
-    cost.pending = bool(missing)
-    if backbone is None:
-        return cost
-    cost.architecture, cost.d_model = backbone.architecture, backbone.d_model
-    cost.num_layers, cost.num_params = backbone.num_layers, num_weights(backbone)
-    cost.disk_bytes = number * FLOAT32 * cost.num_params
-    if trains(run):
-        training = run.training
-        trainings = number * len(training.rates)
-        cost.num_steps = trainings * training.num_steps
-        cost.tokens = cost.num_steps * training.batch_rows * training.max_tokens
-        of_step = step_flops(study, run)
-        cost.flops = cost.num_steps * of_step
-        validated = trainings * training.num_validations * VALIDATION_ROWS / training.batch_rows
-        cost.validation_flops = round(validated * of_step / 3)
-        shape = {"rows": training.micro_batch_rows, "length": training.max_tokens}
-        batch = random_batch(objective_of(run, study.tokenizers), **shape)
-        copied = COPIES * FLOAT32 * cost.num_params
-        labels = 0 if batch.labels is None else batch.labels.numel()
-        kept = kept_activation_bytes(backbone, batch, labels)
-        cost.memory_bytes = None if kept is None else copied + kept
-    return cost
+    costs = []
+    for key, run in study.runs.items():
+        backbone, number = backbone_of(run, study.tokenizers), len(missing[key] or run.seeds)
+        cost = Pretraining(key, run.learnt[0], len(run.seeds), len(run.seeds) - number)
+        costs.append(cost)
+        cost.pending = bool(missing[key])
+        if backbone is None:
+            continue
+        cost.architecture, cost.d_model = backbone.architecture, backbone.d_model
+        cost.num_layers, cost.num_params = backbone.num_layers, num_weights(backbone)
+        cost.disk_bytes = number * FLOAT32 * cost.num_params
+        if trains(run):
+            training, of_step = run.training, step_flops(study, run)
+            trainings = number * len(training.rates)
+            cost.num_steps = trainings * training.num_steps
+            cost.tokens = cost.num_steps * training.batch_rows * training.max_tokens
+            cost.flops = cost.num_steps * of_step
+            validated = trainings * training.num_validations * VALIDATION_ROWS / training.batch_rows
+            cost.validation_flops = round(validated * of_step / 3)
+            shape = {"rows": training.micro_batch_rows, "length": training.max_tokens}
+            batch = random_batch(objective_of(run, study.tokenizers), **shape)
+            labels = 0 if batch.labels is None else batch.labels.numel()
+            kept = kept_activation_bytes(backbone, batch, labels)
+            copied = COPIES * FLOAT32 * cost.num_params
+            cost.memory_bytes = None if kept is None else copied + kept
+    return costs
 
 
 def backbone_of(run: Run, tokenizers: Mapping[str, AnyEntry]) -> Backbone | None:

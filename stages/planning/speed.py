@@ -76,12 +76,15 @@ class Other:
 
 
 def add_times(
-    study: Params, pretrain: Sequence[Pretraining], finetune: Sequence[Finetuning]
+    runs: Mapping[str, Run],
+    compute: Compute,
+    calibration: "Calibration",
+    pretrain: Sequence[Pretraining],
+    finetune: Sequence[Finetuning],
 ) -> None:
-    """Sets the time of each pending cost, and the memory of each cost that was measured earlier, as
-    far as they are known. ``study`` is under the matched budget."""
-    earlier = _Earlier(study.runs, study.compute, finetune)
-    calibration = Calibration(study, finetune)
+    """Sets the time of each pending cost of ``runs`` under the matched budget, and the memory of
+    each cost that was measured earlier, as far as they are known."""
+    earlier = _Earlier(runs, compute, finetune)
     for cost in (*pretrain, *finetune):
         cost.memory_bytes = earlier.memory.get(_training(cost)) or cost.memory_bytes
         if not cost.pending or cost.flops is None:
@@ -92,9 +95,9 @@ def add_times(
             cost.seconds, cost.speed_from = work / speed, EARLIER
         elif seconds := calibration.seconds(cost):
             cost.seconds, cost.speed_from = seconds, CALIBRATION
-    for task in study.tasks:
+    for task in {cost.task for cost in finetune}:
         of_task = [cost for cost in finetune if cost.task == task and cost.seconds is not None]
-        put_side_by_side(of_task, side_by_side(study.compute))
+        put_side_by_side(of_task, side_by_side(compute))
 
 
 def operations(cost: Pretraining | Finetuning) -> int:

@@ -6,10 +6,19 @@ from pathlib import Path
 
 from stages.baselines._baseline import BASELINES
 from stages.core import paths
-from stages.core.artifacts import sha256, write_json
+from stages.core.artifacts import Json, sha256, write_json
 from stages.core.code import hashes
 from stages.core.components import Settings
-from stages.core.params import NONE, Params, PublishedTokenizer, Run, Tokenizer
+from stages.core.params import (
+    NONE,
+    AnyTokenizer,
+    Compute,
+    Distributed,
+    Finetune,
+    Params,
+    PublishedTokenizer,
+    Run,
+)
 from stages.core.plans import (
     BaselinePlan,
     CheckpointPlan,
@@ -34,9 +43,9 @@ from stages.matching.budget import matched
 PACKAGES = Path("requirements.lock")
 
 
-def write_plans(params: Params, folder: Path) -> None:
-    """Writes the plan of each stage into ``folder``, as the root stage does into data/plans."""
-    for keys, plan in plans(params):
+def write_plans(planned: Iterable[tuple[tuple[str, ...], Plan]], folder: Path) -> None:
+    """Writes ``plans`` into ``folder``, as the root stage does into data/plans."""
+    for keys, plan in planned:
         file = folder / path_of(*keys).relative_to(paths.PLANS)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_json(file, plan.model_dump(mode="json", exclude_none=True))
@@ -81,41 +90,44 @@ def plans(params: Params) -> Iterator[tuple[tuple[str, ...], Plan]]:
         yield ("encode_corpus", corpus_key, key), plan
     for stage in ("measure_contamination", "measure_likeness"):
         yield (stage,), TextsPlan(tasks=tasks, code=hashes(stage))
-    yield ("record_inputs",), inputs_plan(params)
+    budgets, seeds = params.finetune.label_budgets, params.finetune.seeds
+    inputs = run_inputs(params.runs, params.packaged_checkpoints)
+    code = hashes("record_inputs")
+    yield (
+        ("record_inputs",),
+        InputsPlan(runs=inputs, tasks=[*tasks], label_budgets=budgets, code=code),
+    )
+    compute, distributed = everything.compute, everything.distributed
     for key, run in everything.runs.items():
-        yield ("pretrain", key), pretrain_plan(everything, run)
-    finetune = finetune_plan(everything)
-    for task in params.tasks:
-        yield ("fit_baseline", task), baseline_plan(params, task)
-        yield ("finetune", task), finetune
-        yield ("evaluate", task), EvaluationPlan(runs=[*params.runs], code=hashes("evaluate"))
+        yield ("pretrain", key), pretrain_plan(params.study, run, compute, distributed)
+    finetune = finetune_plan(everything.runs, everything.finetune, compute)
+    for key, task in tasks.items():
+        fitted = _fitted(params.baselines, key, task.source, tasks)
+        settings = {"label_budgets": budgets, "finetune_seeds": seeds}
+        plan = BaselinePlan(**fitted, **settings, pretrain_seeds=params.pretrain_seeds)
+        yield ("fit_baseline", key), plan
+        yield ("finetune", key), finetune
+        yield ("evaluate", key), EvaluationPlan(runs=[*params.runs], code=hashes("evaluate"))
     yield ("report",), ReportPlan(params=everything, code=hashes("report"))
 
 
-def baseline_plan(params: Params, task: str) -> BaselinePlan:
-    """Returns the plan of ``fit_baseline``. The entry of a baseline that reads files names the file
-    for the task, and is left out if there is none."""
-    baselines: dict[str, Settings] = {}
-    files: dict[str, str] = {}
-    for name, entry in params.baselines.items():
-        file_of = files_of(name, entry, params.tasks)
+def _fitted(
+    baselines: Mapping[str, Settings], task: str, source: Settings, tasks: Iterable[str]
+) -> Json:
+    """Returns the fields of a BaselinePlan about the baselines that are fitted to a task. The entry
+    of a baseline that reads files names the file for the task, and is left out if there is none."""
+    entries, files = dict[str, Json](), dict[str, str]()
+    for name, entry in baselines.items():
+        file_of = files_of(name, entry, tasks)
         if file_of is None:
-            baselines[name] = entry
+            entries[name] = dict(entry)
         elif file := file_of.get(task):
-            baselines[name] = {"name": entry["name"], "path": str(file)}
+            entries[name] = {"name": entry["name"], "path": str(file)}
             files[str(file)] = sha256(file)
-    reading = {key for kind in KINDS.values() for key in settings_of(type(kind))}
-    source = params.tasks[task].source if files else {}
-    components = {f"baselines/{entry['name']}" for entry in baselines.values()}
-    return BaselinePlan(
-        baselines={name: dict(entry) for name, entry in baselines.items()},
-        files=files,
-        reading={key: value for key, value in source.items() if key in reading},
-        label_budgets=params.finetune.label_budgets,
-        pretrain_seeds=params.pretrain_seeds,
-        finetune_seeds=params.finetune.seeds,
-        code=hashes("fit_baseline", *sorted(components)),
-    )
+    reading = {key for kind in KINDS.values() for key in settings_of(type(kind)) if files}
+    code = hashes("fit_baseline", *sorted({f"baselines/{e['name']}" for e in entries.values()}))
+    read = {key: value for key, value in source.items() if key in reading}
+    return {"baselines": entries, "files": files, "reading": read, "code": code}
 
 
 def files_of(name: str, entry: Settings, tasks: Iterable[str]) -> dict[str, Path] | None:
@@ -124,71 +136,51 @@ def files_of(name: str, entry: Settings, tasks: Iterable[str]) -> dict[str, Path
     return BASELINES.build(entry, where=f"baselines.{name}").files([*tasks])
 
 
-def inputs_plan(params: Params) -> InputsPlan:
-    """Returns the plan of ``record_inputs``."""
-    fetched = {paths.CHECKPOINTS / key: key for key in params.packaged_checkpoints}
-    read = {
+def run_inputs(runs: Mapping[str, Run], checkpoints: Iterable[str]) -> dict[str, RunInputs]:
+    """Returns what each run reads; ``checkpoints`` are the names of packaged checkpoints."""
+    fetched = {paths.CHECKPOINTS / key: key for key in checkpoints}
+    return {
         key: RunInputs(
             corpus=run.corpus,
             tokenizer=run.tokenizer,
             checkpoint=fetched.get(Path(str(run.model.get("path"))), NONE),
         )
-        for key, run in params.runs.items()
+        for key, run in runs.items()
     }
-    return InputsPlan(
-        runs=read,
-        tasks=[*params.tasks],
-        label_budgets=params.finetune.label_budgets,
-        code=hashes("record_inputs"),
-    )
 
 
-def pretrain_plan(everything: Params, run: Run) -> PretrainPlan:
-    """Returns the plan of a run of ``everything``, a study under the matched budget."""
-    components = (
+def pretrain_plan(study: str, run: Run, compute: Compute, distributed: Distributed) -> PretrainPlan:
+    """Returns the plan of a run under the matched budget of the study of this name."""
+    code = hashes(
+        "pretrain",
         f"models/{run.model['name']}",
         f"objectives/{run.objective['name']}",
         f"optimizers/{run.training.optimizer['name']}",
     )
-    return PretrainPlan(
-        study=everything.study,
-        run=run,
-        compute=everything.compute,
-        distributed=everything.distributed,
-        code=hashes("pretrain", *components),
-    )
+    return PretrainPlan(study=study, run=run, compute=compute, distributed=distributed, code=code)
 
 
-def finetune_plan(everything: Params) -> FinetunePlan:
-    """Returns the plan of the fine-tuning on each task of ``everything``, a study under the matched
-    budget. Checkpoints and examples have the hashes of the code of models and tasks."""
-    methods = without_texts(everything.finetune.methods)
+def finetune_plan(runs: dict[str, Run], finetune: Finetune, compute: Compute) -> FinetunePlan:
+    """Returns the plan of the fine-tuning on each task of ``runs`` under the matched budget.
+    Checkpoints and examples have the hashes of the code of models and tasks."""
+    methods = without_texts(finetune.methods)
     adapted = {f"methods/{entry.method['name']}" for entry in methods.values()}
-    trainings = (m.of(run).training for m in methods.values() for run in everything.runs)
+    trainings = (m.of(run).training for m in methods.values() for run in runs)
     optimizers = {f"optimizers/{each.optimizer['name']}" for each in trainings if each}
-    return FinetunePlan(
-        runs=everything.runs,
-        finetune=everything.finetune.model_copy(update={"methods": methods}),
-        compute=everything.compute,
-        code=hashes("finetune", *sorted(adapted | optimizers)),
-    )
+    finetune = finetune.model_copy(update={"methods": methods})
+    code = hashes("finetune", *sorted(adapted | optimizers))
+    return FinetunePlan(runs=runs, finetune=finetune, compute=compute, code=code)
 
 
 def _revisions(
-    runs: Mapping[str, Run],
-    tokenizers: Mapping[str, Tokenizer | PublishedTokenizer],
-    folder: Path,
+    runs: Mapping[str, Run], tokenizers: Mapping[str, AnyTokenizer], folder: Path
 ) -> dict[str, str]:
     """Returns the revision of a local folder that each run and tokenizer states, by the setting's
     path in params.yaml."""
-    stated: dict[str, Settings] = {
-        f"{run.where(key)}.model": run.model for key, run in runs.items() if run.is_public
-    }
-    stated |= {
-        f"tokenizers.{key}": entry.model_dump()
-        for key, entry in tokenizers.items()
-        if isinstance(entry, PublishedTokenizer)
-    }
+    stated = {f"{run.where(key)}.model": run.model for key, run in runs.items() if run.is_public}
+    for key, entry in tokenizers.items():
+        if isinstance(entry, PublishedTokenizer):
+            stated[f"tokenizers.{key}"] = dict(entry)
     return {
         f"{where}.revision": entry["revision"]
         for where, entry in stated.items()

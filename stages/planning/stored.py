@@ -6,6 +6,7 @@ from stages.core import paths
 from stages.core.artifacts import read_json
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import NONE, Params, Run
+from stages.core.plans import PretrainPlan
 from stages.planning.stage_plans import finetune_plan, pretrain_plan
 from stages.training import checkpoint_store
 from stages.training.device import resolve
@@ -34,7 +35,7 @@ class Stores:
             return []
         if not self._has_inputs(run):
             return run.seeds
-        return checkpoint_store.missing_seeds(pretrain_plan(self._study, run), name, self._device)
+        return checkpoint_store.missing_seeds(self._plan(run), name, self._device)
 
     def trials(self) -> set[TrialKey]:
         """Returns the trials of pending stages that are stored. Trials whose checkpoint or task has
@@ -53,18 +54,18 @@ class Stores:
         }
 
     def _of(self, checkpoint: RunKey, task: str) -> set[TrialKey]:
-        plan = finetune_plan(self._study)
-        finetune, from_scratch = plan.finetune, plan.runs[checkpoint.run].from_scratch
+        study, name = self._study, checkpoint.run
+        plan = finetune_plan(study.runs, study.finetune, study.compute)
+        finetune, from_scratch = plan.finetune, plan.runs[name].from_scratch
         setup = TrialSetup(checkpoint, task, max_tokens=finetune.max_tokens)
-        groups = trial_groups(
-            finetune,
-            checkpoint,
-            task,
-            finetune.methods_of(checkpoint.run),
-            from_scratch=from_scratch,
-        )
+        methods = finetune.methods_of(name)
+        groups = trial_groups(finetune, checkpoint, task, methods, from_scratch=from_scratch)
         addresses = addresses_of(finetune, plan.compute, setup, groups)
         return {key for key, address in addresses.items() if stored(finetune, key, address)}
+
+    def _plan(self, run: Run) -> PretrainPlan:
+        study = self._study
+        return pretrain_plan(study.study, run, study.compute, study.distributed)
 
     def _is_made(self, checkpoint: RunKey) -> bool:
         """Returns whether data/pretrained has a checkpoint as its stage would write it now."""
@@ -73,8 +74,7 @@ class Stores:
             return True
         if not (self._has_inputs(run) and record.is_file()):
             return False
-        plan = pretrain_plan(self._study, run)
-        identity = checkpoint_store.identity_of(plan, checkpoint, self._device)
+        identity = checkpoint_store.identity_of(self._plan(run), checkpoint, self._device)
         return read_json(record)["fingerprint"] == identity
 
     def _has_inputs(self, run: Run) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl
 from stages.core.keys import RunKey
-from stages.core.params import Params, Task
+from stages.core.params import Finetune, Run, Task
 from stages.kinds._kind import SPLITS, of_draw
 from stages.models._backbone import MODELS
 from stages.tasks._task import TASKS, Example
@@ -69,72 +69,67 @@ def _padded(part: Sequence[Size]) -> int:
     return sum(size.num_windows for size in part) * max(size.longest for size in part)
 
 
-def texts_of(params: Params, run_key: str, task_key: str, *, text_to_text: bool) -> Texts:
+def texts_of(
+    run_key: str, run: Run, task_key: str, task: Task, finetune: Finetune, *, text_to_text: bool
+) -> Texts:
     """Returns the texts of the prepared task if it and the tokenizer exist. Else returns texts of
     the maximum length, in the numbers of params.yaml."""
+    longest = finetune.max_tokens
     try:
-        return _prepared(params, run_key, task_key, text_to_text=text_to_text)
+        checkpoint = RunKey(run_key, run.seeds[0])
+        return _prepared(checkpoint, run, task_key, task, finetune, text_to_text=text_to_text)
     except (ValueError, OSError):
-        longest = params.finetune.max_tokens
-        return _assumed(params.tasks[task_key], longest, text_to_text=text_to_text)
+        writes = TASKS.find(task.task["name"], where="task").generates or text_to_text
+        return Texts(
+            **counts_of(task),
+            sizes=(Size(longest, longest, num_windows=1),),
+            written=int(task.task.get("max_target_tokens", longest)) if writes else 0,
+            per_row=1,
+            assumed=True,
+            rows_cut=0.0,
+            tokens_cut=0.0,
+        )
 
 
-def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool) -> Texts:
+def _prepared(
+    checkpoint: RunKey,
+    run: Run,
+    task_key: str,
+    entry: Task,
+    finetune: Finetune,
+    *,
+    text_to_text: bool,
+) -> Texts:
     """Returns the texts of the prepared task. Raises ValueError or OSError if the task or the
     tokenizer is not prepared."""
-    run, examples = params.runs[run_key], paths.examples(task_key)
-    kind = MODELS.find(run.model["name"], where="model")
-    checkpoint = RunKey(run_key, run.seeds[0])
-    folder = paths.TOKENIZERS / run.tokenizer
-    if run.is_public:
-        folder = paths.pretrained(checkpoint)
+    examples = paths.examples(task_key)
+    folder = paths.pretrained(checkpoint) if run.is_public else paths.TOKENIZERS / run.tokenizer
     if not folder.is_dir():
         raise FileNotFoundError(folder)
     record = read_json(examples / "task.json")
-    if record["task"]["name"] != params.tasks[task_key].task["name"]:
+    if record["task"]["name"] != entry.task["name"]:
         raise ValueError(f"{examples}: prepared as another task")
     rows = {
-        split: of_draw(read_jsonl(examples / f"{split}.jsonl"), params.finetune.seeds[0])
+        split: of_draw(read_jsonl(examples / f"{split}.jsonl"), finetune.seeds[0])
         for split in SPLITS
     }
+    tokenizer = MODELS.find(run.model["name"], where="model").tokenizer_of(run.model, folder)
     task: TaskComponent = TASKS.build(
-        record["task"],
-        record["labels"],
-        kind.tokenizer_of(run.model, folder),
-        params.finetune.max_tokens,
-        where="task",
+        record["task"], record["labels"], tokenizer, finetune.max_tokens, where="task"
     )
     if text_to_text:
         task = TextToText(task_key, record, task)
     sampled = rows["train"][:SAMPLED_ROWS]
     encoded = task.encode(sampled)
-    written = [len(e.labels) if task.generates else 0 for e in encoded]
     read = input_record(checkpoint, "train", "", encoded)
     return Texts(
         *(len(rows[split]) for split in SPLITS),
         sizes=tuple(map(Size.of, encoded)),
-        written=float(np.mean(written)),
+        written=float(np.mean([len(e.labels) if task.generates else 0 for e in encoded])),
         per_row=len(encoded) / len(sampled),
         assumed=False,
         rows_cut=read.rows_cut / len(sampled),
         tokens_cut=read.tokens_cut / read.tokens,
-    )
-
-
-def _assumed(task: Task, longest: int, *, text_to_text: bool) -> Texts:
-    """Returns texts of the maximum length, ``finetune.max_tokens``."""
-    kind = TASKS.find(task.task["name"], where="task")
-    written = 0
-    if kind.generates or text_to_text:
-        written = int(task.task.get("max_target_tokens", longest))
-    return Texts(
-        **counts_of(task),
-        sizes=(Size(longest, longest, num_windows=1),),
-        written=written,
-        per_row=1,
-        assumed=True,
-        rows_cut=0.0,
-        tokens_cut=0.0,
     )
 
 

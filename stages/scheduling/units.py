@@ -7,11 +7,11 @@ A stage ``finetune@TASK`` waits for every checkpoint. A group of its trials need
 task: the group runs as soon as both exist and puts its trials into the store of trials.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import product
 
 from stages.core.keys import RunKey
-from stages.core.params import Params, Run
+from stages.core.params import Finetune, Params, Run
 from stages.matching.budget import matched, trains
 from stages.planning.stored import Stores, pretraining_stage
 from stages.scheduling.unit import Unit
@@ -27,11 +27,10 @@ def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
     study = matched(params)
     stores = Stores(study, pending)
     needs = {stage: [*others] for stage, others in pending.items()}
-    seeds, trials = _seeds(study.runs, pending, stores), _trials(study, pending, stores)
-    parts = list[Unit]()
+    seeds = [*_seeds(study.runs, pending, stores)]
+    trials = [*_trials(study.runs, study.tasks, study.finetune, pending, stores)]
     for stage, part in (*seeds, *trials):
         needs[stage].append(part.name)
-        parts.append(part)
     later = set[str]()  # the stages that fine-tune, and the stages that follow from them
     for stage, others in pending.items():
         if stage.startswith("finetune@") or not later.isdisjoint(others):
@@ -39,9 +38,9 @@ def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
     result = list[Unit]()
     for stage in pending:
         if stage not in later:
-            result += [part for part in parts if not part.trials and part.name in needs[stage]]
+            result += [part for taker, part in seeds if taker == stage]
             result.append(Unit(stage, (*needs[stage],)))
-    result += [part for part in parts if part.trials]
+    result += [part for _, part in trials]
     return result + [Unit(stage, (*needs[stage],)) for stage in pending if stage in later]
 
 
@@ -58,35 +57,36 @@ def _seeds(
             yield stage, Unit(f"pretrain_seed@{name}-{seed}", (*pending[stage],), checkpoint=key)
 
 
-def _trials(study: Params, pending: Collection[str], stores: Stores) -> Iterator[tuple[str, Unit]]:
+def _trials(
+    runs: Mapping[str, Run],
+    tasks: Iterable[str],
+    finetune: Finetune,
+    pending: Collection[str],
+    stores: Stores,
+) -> Iterator[tuple[str, Unit]]:
     """Yields the trials that the store lacks, with the stage that takes their results: the longest
     groups first, so that all workers end at about the same time.
 
     If the study screens runs, only trials of runs from scratch are yielded: the stage itself
     chooses the other runs once all estimates are known.
     """
-    stored, finetune = stores.trials(), study.finetune
-    groups = list[Group]()
-    for task, checkpoint in product(study.tasks, study.checkpoints):
-        from_scratch = study.runs[checkpoint.run].from_scratch
-        if f"finetune@{task}" in pending and (from_scratch or finetune.screen is None):
-            for group in trial_groups(
-                finetune,
-                checkpoint,
-                task,
-                finetune.methods_of(checkpoint.run),
-                from_scratch=from_scratch,
-            ):
-                groups.append([key for key in group if key not in stored])
-    for group in sorted(filter(None, groups), key=work, reverse=True):
+    stored, groups = stores.trials(), list[Group]()
+    waiting = [task for task in tasks if f"finetune@{task}" in pending]
+    for task, (name, run) in product(waiting, runs.items()):
+        if run.from_scratch or finetune.screen is None:
+            for seed in run.seeds:
+                groups += trial_groups(
+                    finetune,
+                    RunKey(name, seed),
+                    task,
+                    finetune.methods_of(name),
+                    from_scratch=run.from_scratch,
+                )
+    missing = [[key for key in group if key not in stored] for group in groups]
+    for group in sorted(filter(None, missing), key=work, reverse=True):
         first = group[0]
-        needed = pretraining_stage(first.run, study.runs[first.run]), f"prepare_task@{first.task}"
+        needed = pretraining_stage(first.run, runs[first.run]), f"prepare_task@{first.task}"
         parts = (first.task, first.run, first.pretrain_seed, first.method, first.label_budget)
-        yield (
-            f"finetune@{first.task}",
-            Unit(
-                "trials@" + "-".join(map(str, (*parts, first.finetune_seed))),
-                tuple(stage for stage in needed if stage in pending),
-                trials=tuple(group),
-            ),
-        )
+        name = "trials@" + "-".join(map(str, (*parts, first.finetune_seed)))
+        needs = tuple(stage for stage in needed if stage in pending)
+        yield f"finetune@{first.task}", Unit(name, needs, trials=tuple(group))

@@ -38,7 +38,7 @@ class Classification(PooledTask):
 
     ``threshold: validation`` is for two labels: each trial chooses the probability of the second
     label from which it is predicted, so that the metric on validation is best
-    (``trials/thresholds.py``). With 0.5 the more probable label is predicted.
+    (``trials/validation.py``). With 0.5 the more probable label is predicted.
 
     These settings have no effect where answers are written as text or prompted for, nor has
     ``long_texts``.

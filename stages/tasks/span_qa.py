@@ -38,7 +38,7 @@ class SpanQA(Task):
     A span's score is the difference to the score of no answer in its window, since a window's
     softmax does not fix the level of its logits. The best span of all windows is the prediction
     (Alberti et al. 2019). With ``no_answer``, nothing is predicted if that score is below a
-    threshold, which each trial chooses on its validation rows (``trials/thresholds.py``).
+    threshold, which each trial chooses on its validation rows (``trials/validation.py``).
 
     Raises ValueError for lengths that leave no room for the context.
     """

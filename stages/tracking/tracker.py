@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 
 from stages.core.components import Settings
 from stages.core.keys import RunKey
@@ -69,9 +68,7 @@ class Tracker:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is not None:
             self._status = "FAILED" if issubclass(kind, Exception) else "KILLED"
         self._ended.set()

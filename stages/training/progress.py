@@ -1,7 +1,6 @@
 """The progress line of a training, on a terminal."""
 
 import shutil
-from types import TracebackType
 
 import torch
 from tqdm import tqdm
@@ -73,12 +72,7 @@ class Progress:
     def __enter__(self) -> "Progress":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.close()
 
     def update(self, *, loss: float, gradient_norm: float, tokens: int, flops: int) -> None:

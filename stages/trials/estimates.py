@@ -3,10 +3,11 @@ reads."""
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,7 @@ from stages.core.keys import RunKey
 from stages.core.params import Compute, Finetune, InitialWeights
 from stages.core.seeding import stream
 from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateRecord
-from stages.evaluation.transferability import (
-    h_score,
-    logme,
-    nearest_neighbours,
-    one_hot,
-)
+from stages.evaluation.transferability import h_score, logme, nearest_neighbours, one_hot
 from stages.kinds._cells import Row
 from stages.kinds._kind import labelled_rows, most_rows
 from stages.models._heads import ModelWithHead
@@ -67,7 +63,11 @@ def estimated(finetune: Finetune, compute: Compute, checkpoint: RunKey, task: st
     """
     setup = TrialSetup(checkpoint, task, max_tokens=finetune.max_tokens)
     device = resolve(compute, threads=compute.trial_threads)
-    seed, rows = finetune.seeds[0], _labelled(finetune, setup)
+    seed = finetune.seeds[0]
+    train = setup.rows("train", seed=seed)
+    most = min(most_rows(finetune.label_budgets, len(train), task=task), MOST_ROWS)
+    seeds = {"pretrain_seed": seed, "finetune_seed": seed}
+    rows = labelled_rows(train, most, setup.task.kind, **seeds, task=task)
     # As in the first variant of a probe.
     initial = finetune.initial_weights[0] if setup.from_scratch else None
     settings = {"rows": [row["id"] for row in rows], "seed": seed, "initial_weights": initial}
@@ -95,20 +95,6 @@ def _stored(file: Path) -> Estimated | None:
     return None
 
 
-def _labelled(finetune: Finetune, setup: TrialSetup) -> list[Row]:
-    seed = finetune.seeds[0]
-    rows = setup.rows("train", seed=seed)
-    most = most_rows(finetune.label_budgets, len(rows), task=setup.task_name)
-    return labelled_rows(
-        rows,
-        min(most, MOST_ROWS),
-        setup.task.kind,
-        pretrain_seed=seed,
-        finetune_seed=seed,
-        task=setup.task_name,
-    )
-
-
 def _records(
     setup: TrialSetup,
     rows: Sequence[Row],
@@ -116,16 +102,24 @@ def _records(
     initial: InitialWeights | None,
     device: Device,
 ) -> list[EstimateRecord]:
+    def undefined(reason: str, estimates: Sequence[str] = ESTIMATES) -> list[EstimateRecord]:
+        nothing: Json = {"value": None, "layer": None, "num_rows": 0, "num_states": 0, "flops": 0}
+        return [
+            EstimateRecord(**key, estimate=estimate, layers=layers, **nothing, reason=reason)
+            for estimate, layers in product(estimates, LAYERS)
+        ]
+
+    key = setup.checkpoint._asdict()
     if setup.task.scores_text or isinstance(setup.task, Writing):
-        return [*_undefined(setup.checkpoint, WRITTEN)]
+        return undefined(WRITTEN)
     setup = setup.of(Variant(setup.readings()[0], initial_weights=initial))
     examples = _few(setup.task.encode(rows), seed)
     read = _states_read(setup, examples, seed, device)
     if read is None:
-        return [*_undefined(setup.checkpoint, NO_LABEL_OF_A_STATE)]
+        return undefined(NO_LABEL_OF_A_STATE)
     states, labels = read.states, read.labels
     if labels.dtype.kind != "f" and len(set(labels.tolist())) < 2:
-        return [*_undefined(setup.checkpoint, ONE_CLASS)]
+        return undefined(ONE_CLASS)
     by_layer = [_measured(layer, labels) for layer in states]
     of_mean = _measured(states.mean(axis=0), labels)
     result = []
@@ -133,7 +127,7 @@ def _records(
     about |= {"flops": read.flops}
     for estimate in ESTIMATES:
         if estimate not in of_mean:
-            result += _undefined(setup.checkpoint, FOR_CLASSES, only=estimate)
+            result += undefined(FOR_CLASSES, [estimate])
             continue
         of_layer = [measured[estimate] for measured in by_layer]
         best = int(np.argmax(of_layer))
@@ -141,7 +135,7 @@ def _records(
         for layers, value in zip(LAYERS, values, strict=True):
             result.append(
                 EstimateRecord(
-                    **setup.checkpoint._asdict(),
+                    **key,
                     estimate=estimate,
                     layers=layers,
                     value=value,
@@ -164,24 +158,6 @@ def _measured(states: Float[np.ndarray, "N D"], labels: np.ndarray) -> dict[str,
         "logme": logme(states, one_hot(labels)),
         "knn": nearest_neighbours(states, labels),
     }
-
-
-def _undefined(
-    checkpoint: RunKey, reason: str, *, only: str | None = None
-) -> Iterator[EstimateRecord]:
-    for estimate in ESTIMATES if only is None else (only,):
-        for layers in LAYERS:
-            yield EstimateRecord(
-                **checkpoint._asdict(),
-                estimate=estimate,
-                layers=layers,
-                value=None,
-                layer=None,
-                num_rows=0,
-                num_states=0,
-                flops=0,
-                reason=reason,
-            )
 
 
 def _few(examples: Sequence[Example], seed: int) -> list[Example]:

@@ -1,9 +1,10 @@
 """Finding a kept trial of a run and a task by its method, label budget and seeds."""
 
+from contextlib import suppress
+
 from stages.core import paths
 from stages.core.components import unknown
 from stages.core.keys import TrialKey
-from stages.core.params import Params
 from stages.core.study_file import load
 from stages.evaluation import records
 from stages.trials.kept import KeptTrial, kept_trials, path_of, read, setup_of, weights_folder
@@ -81,27 +82,19 @@ def _baselines(run: str, task: str) -> list[TrialKey]:
 
 
 def _why_missing(run: str, task: str) -> str:
-    params = _params()
-    if params is not None and task not in params.tasks:
-        return f"tasks: {unknown(task, params.tasks)}"
-    if params is not None and run in params.baselines:
-        trials = paths.BASELINES / task / "trials.csv"
-        if trials.is_file():
-            return f"{trials}: {run} does not fit the rows of {task}"
-        return f"{trials}: no such file; `dvc repro fit_baseline@{task}` writes it"
-    if params is not None and run not in params.runs:
-        return f"pretrain.runs, baselines: {unknown(run, [*params.runs, *params.baselines])}"
+    with suppress(ValueError):  # a kept trial can be used without a params.yaml that can be read
+        params = load()
+        if task not in params.tasks:
+            return f"tasks: {unknown(task, params.tasks)}"
+        if run in params.baselines:
+            trials = paths.BASELINES / task / "trials.csv"
+            if trials.is_file():
+                return f"{trials}: {run} does not fit the rows of {task}"
+            return f"{trials}: no such file; `dvc repro fit_baseline@{task}` writes it"
+        if run not in params.runs:
+            return f"pretrain.runs, baselines: {unknown(run, [*params.runs, *params.baselines])}"
     folder = weights_folder(run, task).parent
     return f"{folder}: no such folder; `dvc repro finetune@{task}` writes it"
-
-
-def _params() -> Params | None:
-    """Returns the study, or None if params.yaml cannot be read: a kept trial can be used without
-    it."""
-    try:
-        return load()
-    except ValueError:
-        return None
 
 
 def opened(key: TrialKey) -> tuple[KeptTrial, TrialSetup]:

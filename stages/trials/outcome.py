@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 
-from stages.core.artifacts import Json
+from pydantic import TypeAdapter
+
 from stages.core.components import Settings
 from stages.core.keys import TrialKey
 from stages.core.params import Compute
@@ -83,23 +84,6 @@ class Tried:
             return 0.0, 0.0
         return metrics.merit(metric, self.validated.value), -self.validated.loss
 
-    def as_json(self) -> Json:
-        return asdict(self)
-
-    @staticmethod
-    def from_json(stored: Settings) -> "Tried":
-        """Returns the object whose ``as_json`` was ``stored``."""
-        validated = stored["validated"]
-        typed: Json = {
-            "variant": Variant(**stored["variant"]),
-            "predictions": [records.PredictionRecord(**row) for row in stored["predictions"]],
-            "validated": Validated(*validated) if validated else None,
-            "fit": Fit(**stored["fit"]),
-            "validation": [records.ValidationRecord(**row) for row in stored["validation"]],
-            "epochs": [records.EpochRecord(**row) for row in stored["epochs"]],
-        }
-        return Tried(**{**stored, **typed})
-
 
 @dataclass(frozen=True)
 class Adapted:
@@ -128,13 +112,16 @@ class Outcome:
         return self.trial.key
 
 
+TRIED_TYPE, OUTCOME_TYPE = TypeAdapter(Tried), TypeAdapter(Outcome)  # to read them from JSON
+
+
 def trial_record(
     key: TrialKey, adapted: Adapted, kept_try: Tried, tries: Sequence[Tried], account: Settings
 ) -> records.TrialRecord:
     """Returns the row of ``trials.csv`` of a trial that keeps ``kept_try``. ``account`` has the
     amounts of its pretraining (``metrics.json``)."""
     setup, backbone = adapted.setup, adapted.model.backbone.uncached
-    run = setup.run_record
+    run, design = setup.run_record, backbone.design
     fit = replace(kept_try.fit, num_tries=sum(each.fit.num_tries for each in tries))
     return records.TrialRecord(
         **key._asdict(),
@@ -153,7 +140,7 @@ def trial_record(
         weights_bytes=kept.weights_bytes(adapted.model, setup.pretrained / WEIGHTS),
         num_pretrained_params=account["num_params"],
         used_architecture=backbone.used_architecture,
-        design=None if backbone.design is None else _short_hash(backbone.design),
+        design=None if design is None else sha256(design.encode()).hexdigest()[:12],
         lineage_bytes=account["lineage_bytes"],
         **asdict(fit),
         **kept_try.variant.columns,
@@ -183,10 +170,6 @@ def lost_predictions(kept_try: Tried, tries: Sequence[Tried]) -> list[records.Lo
         if each is not kept_try
         for prediction in each.predictions
     ]
-
-
-def _short_hash(text: str) -> str:
-    return sha256(text.encode()).hexdigest()[:12]
 
 
 def prediction_records(

@@ -3,20 +3,20 @@ keeps the variant that is best on validation, and predicts the test inputs."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
 from stages.core.artifacts import read_json
 from stages.core.keys import TrialKey
-from stages.core.params import Adaptation, Finetune
+from stages.core.params import Finetune
 from stages.core.plans import FinetunePlan
 from stages.evaluation import metrics
 from stages.evaluation.calibration import fitted_temperature
 from stages.evaluation.records import PredictionRecord
 from stages.kinds._cells import Row
-from stages.kinds._kind import SPLITS
+from stages.kinds._kind import SPLITS, Split
 from stages.methods._method import (
     METHODS,
     Method,
@@ -38,6 +38,7 @@ from stages.training.solver import solve
 from stages.trials import kept
 from stages.trials.inference_speed import measure_speed
 from stages.trials.outcome import (
+    TRIED_TYPE,
     Adapted,
     Fit,
     Outcome,
@@ -78,30 +79,21 @@ def keeps_weights(finetune: Finetune, key: TrialKey) -> bool:
 
 
 @dataclass(frozen=True)
-class _Encoded:
-    """The rows of a task as examples. ``train`` has the rows that at least one trial uses."""
-
-    train: list[Example]
-    validation: list[Example]
-    test: list[Example]
-
-
-@dataclass(frozen=True)
 class _Start:
     """The set-up, the method and the examples of a variant of the trials."""
 
     setup: TrialSetup  # of the variant
     method: Method
-    encoded: _Encoded
+    encoded: dict[Split, list[Example]]  # of train, the rows that at least one trial uses
     shares_states: bool  # whether an earlier variant has the same states of a frozen backbone
-
-    @property
-    def variant(self) -> Variant:
-        return self.setup.variant
 
     @property
     def task(self) -> Task:
         return self.setup.task
+
+    def adapted(self, model: ModelWithHead) -> Adapted:
+        """Returns a model of the variant whose predictor is the task."""
+        return Adapted(model, self.task, self.encoded["test"], self.setup)
 
 
 class TrialRunner:
@@ -123,7 +115,9 @@ class TrialRunner:
         self.rows = {s: self.setup.rows(s, seed=first.finetune_seed) for s in SPLITS}
         # The rows that any of the trials uses: a frozen backbone computes their states once.
         needed = {row["id"] for key in keys for row in self._labelled(key)}
-        self._rows_needed = [row for row in self.rows["train"] if row["id"] in needed]
+        self._encoded_rows = self.rows | {
+            "train": [row for row in self.rows["train"] if row["id"] in needed]
+        }
         self._starts = [*self._all_starts(self.setup.variants(settings, method), method)]
         # The trials and the methods that remember the states of their labelled rows.
         self._remembered = set[tuple[TrialKey, Method]]()
@@ -133,17 +127,16 @@ class TrialRunner:
         """Yields the start of each variant. Variants that differ in their heads alone share
         encoded rows, and variants with the same backbone share a method, which may remember its
         states."""
-        encoded, methods = dict[str, _Encoded](), dict[str, Method]()
+        encoded = dict[str, dict[Split, list[Example]]]()
+        methods = dict[str, Method]()
         for variant in variants:
             setup = self.setup.of(variant)
             by_head = setup.task.tried_by_head
             read = {k: value for k, value in variant.task.items() if k not in by_head}
             if (reading := json.dumps(read)) not in encoded:
-                encoded[reading] = _Encoded(
-                    setup.task.encode(self._rows_needed),
-                    setup.task.encode(self.rows["validation"]),
-                    setup.task.encode(self.rows["test"]),
-                )
+                encoded[reading] = {
+                    split: setup.task.encode(rows) for split, rows in self._encoded_rows.items()
+                }
             shares_states = variant.backbone in methods
             if not shares_states:
                 methods[variant.backbone] = method_of(self.finetune, method, variant)
@@ -196,20 +189,19 @@ class TrialRunner:
 
         for number, (start, state) in enumerate(zip(self._starts, states, strict=True)):
             if (earlier := state.finished()) is not None:
-                tries.append(Tried.from_json(earlier[0]))
+                tries.append(TRIED_TYPE.validate_python(earlier[0]))
                 continue
             adapted, tried = self._tried(key, start, state)
             tries.append(tried)
             is_best = adapted is not None and best() == number
-            state.finish(adapted.model if adapted and is_best else None, [tried.as_json()])
+            state.finish(adapted.model if adapted and is_best else None, [asdict(tried)])
             del adapted  # one model at a time is in memory
         if tries[best()].diverged:
             raise ValueError(tries[0].diverged)
         start = self._starts[best()]
         model = self._adapted(key, start)
         states[best()].restore(model)
-        adapted = Adapted(model, start.task, start.encoded.test, start.setup)
-        return adapted, tries[best()], tries
+        return start.adapted(model), tries[best()], tries
 
     def _tried(
         self, key: TrialKey, start: _Start, unfinished: Resumable
@@ -229,7 +221,8 @@ class TrialRunner:
     ) -> tuple[Adapted | None, Tried]:
         """Trains, restores the weights that are best on validation, and predicts the test
         inputs."""
-        settings = self._training_of(key)
+        settings = self.finetune.methods[key.method].of(key.run).training
+        assert settings is not None, "the root stage refuses a method that trains without it"
         try:
             trained = search(
                 lambda: self._adapted(key, start),
@@ -239,14 +232,14 @@ class TrialRunner:
                 self._examples_in_budget(key, start),
                 settings=settings,
                 metric=self.metric,
-                trial=key._asdict() | start.variant.columns,
+                trial=key._asdict() | start.setup.variant.columns,
                 seed=self.setup.seed_of(key.finetune_seed),
                 device=self.device,
                 unfinished=unfinished,
             )
         except DivergedAtEveryRate as error:
             return None, Tried(
-                start.variant,
+                start.setup.variant,
                 [],
                 flops=error.flops,
                 fit=Fit(num_tries=len(settings.rates)),
@@ -257,20 +250,9 @@ class TrialRunner:
         frozen = method.frozen(trained.model, trained.fit.num_epochs - 1)
         num_trained = sum(p.numel() for p in trained.model.parameters() if p.requires_grad)
         num_trained -= sum(weight.numel() for weight in frozen)
-        adapted = Adapted(trained.model, start.task, start.encoded.test, start.setup)
-        validation = self._validation(start, trained.model, trained.kept.threshold)
-        temperature = self._temperature(validation)
-        return adapted, Tried(
-            start.variant,
-            self._predictions(
-                key, adapted, threshold=trained.kept.threshold, temperature=temperature
-            ),
-            trained.kept,
-            num_trained_params=num_trained,
-            flops=trained.flops,
-            fit=replace(trained.fit, temperature=temperature),
-            epochs=trained.epochs,
-            validation=validation_records(key, self._gold, validation),
+        adapted, tried = self._fitted(key, start, trained.model, trained.kept, trained.fit)
+        return adapted, replace(
+            tried, num_trained_params=num_trained, flops=trained.flops, epochs=trained.epochs
         )
 
     def _solved(self, key: TrialKey, start: _Start, method: SolvedMethod) -> tuple[Adapted, Tried]:
@@ -282,10 +264,10 @@ class TrialRunner:
         # for each trial, so that results do not depend on which trials share a process.
         place = key, method
         batches = [*self._batches(examples, start)]
-        validation = [*self._batches(start.encoded.validation, start)]
+        validation = [*self._batches(start.encoded["validation"], start)]
         with Counter() as of_states:
             method.remember(model, batches, anew=place not in self._remembered)
-        method.remember(model, chain(validation, self._batches(start.encoded.test, start)))
+        method.remember(model, chain(validation, self._batches(start.encoded["test"], start)))
         self._remembered.add(place)
         solution = solve(
             model,
@@ -296,26 +278,40 @@ class TrialRunner:
             merit=lambda: metrics.merit(self.metric, self._validate(model, start).value),
             device=self.device,
         )
-        validated = self._validate(model, start)
-        validation = self._validation(start, model, validated.threshold)
-        temperature = self._temperature(validation)
-        weights = [weight for weight in model.parameters() if weight.requires_grad]
-        adapted = Adapted(model, start.task, start.encoded.test, start.setup)
-        return adapted, Tried(
-            start.variant,
-            self._predictions(key, adapted, threshold=validated.threshold, temperature=temperature),
-            validated,
-            num_trained_params=sum(weight.numel() for weight in weights),
+        fit = Fit(
+            num_steps=solution.num_iterations,
+            last_train_loss=solution.train_loss,
+            converged=int(solution.converged),
+            C=solution.C,
+            num_tries=len(method.C),
+            at_edge=at_edge(solution.C, method.C),
+        )
+        adapted, tried = self._fitted(key, start, model, self._validate(model, start), fit)
+        return adapted, replace(
+            tried,
+            num_trained_params=sum(w.numel() for w in model.parameters() if w.requires_grad),
             flops=solution.flops + (0 if start.shares_states else of_states.total),
-            fit=Fit(
-                num_steps=solution.num_iterations,
-                last_train_loss=solution.train_loss,
-                converged=int(solution.converged),
-                C=solution.C,
-                num_tries=len(method.C),
-                at_edge=at_edge(solution.C, method.C),
-                temperature=temperature,
-            ),
+        )
+
+    def _fitted(
+        self, key: TrialKey, start: _Start, model: ModelWithHead, kept: Validated, fit: Fit
+    ) -> tuple[Adapted, Tried]:
+        """Fits a temperature on the validation rows and predicts the test rows with a fitted model.
+        A task of writing has no temperature: its predictions have no probability and take long."""
+        validation, rows = list[Predicted](), self.rows["validation"]
+        if not isinstance(start.task, Writing):
+            predicted = predict(start.task, model, rows, start.encoded["validation"], self.device)
+            validation = [each._replace(prediction=each.at(kept.threshold)) for each in predicted]
+        scores = [p.scores for p in validation if p.probability is not None and p.scores]
+        temperature = None
+        if scores and len(scores) == len(validation):  # each has one label with a probability
+            temperature = fitted_temperature(scores, self._gold)
+        adapted = start.adapted(model)
+        return adapted, Tried(
+            start.setup.variant,
+            self._predictions(key, adapted, threshold=kept.threshold, temperature=temperature),
+            kept,
+            fit=replace(fit, temperature=temperature),
             validation=validation_records(key, self._gold, validation),
         )
 
@@ -324,7 +320,7 @@ class TrialRunner:
             start.task,
             model,
             self.rows["validation"],
-            start.encoded.validation,
+            start.encoded["validation"],
             metric=self.metric,
             device=self.device,
         )
@@ -333,15 +329,15 @@ class TrialRunner:
         """Predicts with a method without training: prompts, or the pretrained model as it is."""
         if not isinstance(start.method, PromptMethod):
             model, predicted = self._unchanged(key, start)
-            adapted = Adapted(model, start.task, start.encoded.test, start.setup)
             records = prediction_records(key, self.rows["test"], predicted)
-            return adapted, Tried(start.variant, records)
+            return start.adapted(model), Tried(start.setup.variant, records)
         model, predictor = self._adapted(key, start), self._prompts(key, start.method)
         examples = predictor.encode(self.rows["test"])
         predictions = self._predictions(key, Adapted(model, predictor, examples, start.setup))
         # Speed is measured with a new method of the same entry, because it remembers no scores.
         unused = self._prompts(key, method_of(self.finetune, key.method))
-        return Adapted(model, unused, examples, start.setup), Tried(start.variant, predictions)
+        tried = Tried(start.setup.variant, predictions)
+        return Adapted(model, unused, examples, start.setup), tried
 
     def _unchanged(self, key: TrialKey, start: _Start) -> tuple[ModelWithHead, list[Predicted]]:
         """Returns the pretrained model and its predictions for a task without a head. They are
@@ -350,7 +346,7 @@ class TrialRunner:
         if seed not in self._as_pretrained:
             model = start.setup.headed(seed=seed)
             model.requires_grad_(False).to(self.device.torch)
-            test = start.encoded.test
+            test = start.encoded["test"]
             predicted = predict(start.task, model, self.rows["test"], test, self.device)
             self._as_pretrained[seed] = model, predicted
         return self._as_pretrained[seed]
@@ -375,27 +371,10 @@ class TrialRunner:
         chosen = [each._replace(prediction=each.at(threshold)) for each in predicted]
         return prediction_records(key, rows, chosen, temperature=temperature)
 
-    def _validation(self, start: _Start, model: ModelWithHead, threshold: float) -> list[Predicted]:
-        """Returns a prediction for each validation row, in their order; none for a task of writing,
-        whose predictions have no probability and take long."""
-        if isinstance(start.task, Writing):
-            return []
-        rows, examples = self.rows["validation"], start.encoded.validation
-        predicted = predict(start.task, model, rows, examples, self.device)
-        return [each._replace(prediction=each.at(threshold)) for each in predicted]
-
     @cached_property
     def _gold(self) -> list[str]:
         """The right answers of the validation rows."""
         return [self.setup.task.kind.answer(row) for row in self.rows["validation"]]
-
-    def _temperature(self, validation: Sequence[Predicted]) -> float | None:
-        """Returns the temperature that is fitted to predictions of the validation rows, or None if
-        it cannot be, or if predictions are no single label with a probability."""
-        scores = [each.scores for each in validation if each.probability is not None]
-        if not scores or len(scores) < len(validation):
-            return None
-        return fitted_temperature([each for each in scores if each is not None], self._gold)
 
     def _adapted(self, key: TrialKey, start: _Start) -> ModelWithHead:
         """Returns the model before training."""
@@ -412,12 +391,7 @@ class TrialRunner:
 
     def _examples_in_budget(self, key: TrialKey, start: _Start) -> list[Example]:
         ids = {row["id"] for row in self._labelled(key)}
-        return start.task.weighted([e for e in start.encoded.train if e.id in ids])
-
-    def _training_of(self, key: TrialKey) -> Adaptation:
-        settings = self.finetune.methods[key.method].of(key.run).training
-        assert settings is not None, "the root stage refuses a method that trains without it"
-        return settings
+        return start.task.weighted([e for e in start.encoded["train"] if e.id in ids])
 
     def _kept_trial(self, key: TrialKey, adapted: Adapted, tried: Tried) -> kept.KeptTrial:
         entry, setup = self.finetune.methods[key.method], adapted.setup

@@ -112,8 +112,17 @@ def search(
                     step.validation_loss = validated.loss
                     if not math.isfinite(validated.loss):
                         continue  # ``train`` raises Diverged next
-                    loss = _mean_loss(history[-data.steps_per_epoch :])
-                    epochs.append(_record(trial, lr, epoch, loss, validated))
+                    of_epoch = history[-data.steps_per_epoch :]
+                    epochs.append(
+                        EpochRecord(
+                            **trial,
+                            lr=lr,
+                            epoch=epoch,
+                            train_loss=fmean(step.loss for step in of_epoch),
+                            validation_metric=validated.value,
+                            validation_loss=validated.loss,
+                        )
+                    )
                     if settings.patience != "none" or epoch == num_epochs:
                         best.update(model, epochs[-1], threshold=validated.threshold)
                     if patience.is_over(epochs[-1]):
@@ -166,23 +175,6 @@ class _SoFar:
         self.best.restore(record["best"], tensors)
         self.epochs[:] = [EpochRecord(**epoch) for epoch in record["epochs"]]
         self.flops = record["flops"]
-
-
-def _record(
-    trial: dict[str, Any], lr: float, epoch: int, train_loss: float, validated: Validated
-) -> EpochRecord:
-    return EpochRecord(
-        **trial,
-        lr=lr,
-        epoch=epoch,
-        train_loss=train_loss,
-        validation_metric=validated.value,
-        validation_loss=validated.loss,
-    )
-
-
-def _mean_loss(steps: Sequence[Step]) -> float:
-    return fmean(step.loss for step in steps)
 
 
 def _fit(

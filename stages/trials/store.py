@@ -32,18 +32,16 @@ from stages.core.artifacts import Json, is_own_file, sha256, whole_contents, wri
 from stages.core.code import code_hash
 from stages.core.keys import TrialKey
 from stages.core.params import Finetune
-from stages.evaluation import records
 from stages.training.checkpoint import WEIGHTS
 from stages.training.device import Device
-from stages.trials.outcome import Outcome
+from stages.trials.outcome import OUTCOME_TYPE, Outcome
 from stages.trials.setup import TrialSetup
 
 VARIABLE = "TRIALS_STORE"
 OUTCOME = "outcome.json.gz"
 UNFINISHED = ".unfinished-"  # folders of writers; only a writer that was killed leaves one
-MOST_RECORD_BYTES = (
-    2**30
-)  # of the unpacked records of a trial; the records of 100,000 test rows have 2**25
+# The unpacked records of a trial; those of 100,000 test rows have 2**25.
+MOST_RECORD_BYTES = 2**30
 ADDRESS = re.compile(r"[0-9a-f]{64}")
 LIBRARIES = ("torch", "transformers", "numpy")
 STALE_S = 24 * 60 * 60  # after which an unfinished folder has no writer any more
@@ -148,7 +146,7 @@ def _entry(folder: Path) -> Stored | None:
         contents = whole_contents(folder)
         if contents is None or OUTCOME not in contents:
             return None
-        outcome = _outcome(_record(folder))
+        outcome = OUTCOME_TYPE.validate_python(_record(folder))
     except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, zlib.error):
         return None
     weights = next((folder / name for name in contents if name != OUTCOME), None)
@@ -161,30 +159,17 @@ def _record(folder: Path) -> Json:
     Raises ValueError for another file, for more than ``MOST_RECORD_BYTES``, or for what is nested
     too deeply.
     """
-    if not is_own_file(folder / OUTCOME, folder):
-        raise ValueError(f"{folder / OUTCOME} is no file of its folder")
-    with gzip.open(folder / OUTCOME, "rb") as file:
+    path = folder / OUTCOME
+    if not is_own_file(path, folder):
+        raise ValueError(f"{path} is no file of its folder")
+    with gzip.open(path, "rb") as file:
         text = file.read(MOST_RECORD_BYTES + 1)
     if len(text) > MOST_RECORD_BYTES:
-        raise ValueError(f"{folder / OUTCOME} is too large")
+        raise ValueError(f"{path} is too large")
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError(f"{folder / OUTCOME} is nested too deeply") from None
-
-
-def _outcome(stored: Json) -> Outcome:
-    return Outcome(
-        trial=records.TrialRecord(**stored["trial"]),
-        epochs=[records.EpochRecord(**row) for row in stored["epochs"]],
-        predictions=[records.PredictionRecord(**row) for row in stored["predictions"]],
-        cost=records.CostRecord(**stored["cost"]),
-        tries=[records.TryRecord(**row) for row in stored["tries"]],
-        lost_predictions=[
-            records.LostPredictionRecord(**row) for row in stored["lost_predictions"]
-        ],
-        validation=[records.ValidationRecord(**row) for row in stored["validation"]],
-    )
+        raise ValueError(f"{path} is nested too deeply") from None
 
 
 def mark_used(address: str) -> None:

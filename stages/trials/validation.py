@@ -1,17 +1,24 @@
-"""The metric and the loss on the validation rows of a task, computed in one pass."""
+"""The metric and the loss on the validation rows of a task, computed in one pass, and thresholds on
+the margin of a prediction. Below its threshold a question gets no answer (SQuAD 2.0; Rajpurkar et
+al. 2018), and a text gets the other of two labels."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+from jaxtyping import Float
+
 from stages.evaluation import metrics
 from stages.kinds._cells import Row
 from stages.models._heads import ModelWithHead
-from stages.tasks._task import Example, Task
+from stages.tasks._task import Example, Predicted, Task
 from stages.text.batch import Batch
 from stages.training.device import Device
 from stages.trials.prediction import predict
-from stages.trials.thresholds import best_threshold
+
+ROUNDING = 1e-9  # means of a metric that differ by less are equal
+MOST_COMPARED = 200  # thresholds of two labels, each of which costs a pass over the rows
 
 
 class Validated(NamedTuple):
@@ -46,3 +53,43 @@ def validate(
     value = metrics.score(metric, gold, [each.at(threshold) for each in predicted])
     loss = sum(losses[term] / max(targets[term], 1) for term in losses)
     return Validated(value, loss, threshold)
+
+
+def best_threshold(metric: str, gold: Sequence[str], predicted: Sequence[Predicted]) -> float:
+    """Returns the threshold on the margin that maximises the metric over these rows (BERT; Devlin
+    et al. 2019, section 4.3). Among equally good thresholds it is the one nearest to 0, where a
+    model is trained to decide. It is infinite if one answer to all rows, or none, is best.
+
+    It is 0 if no prediction has a margin. Where a prediction below the threshold is no answer, the
+    metric is a mean over rows and all thresholds are compared. For two labels at most
+    ``MOST_COMPARED`` are.
+    """
+    margins = np.array([each.margin for each in predicted if each.margin is not None])
+    if not len(margins):
+        return 0.0
+    distinct = np.unique(margins)
+    below, above = distinct[:-1], distinct[1:]
+    between = np.where(np.isinf(below), above - 1, (below + above) / 2)  # -inf: no span
+    if any(each.otherwise for each in predicted):
+        # As many rows lie between any two neighbours, to within the rounding of their places.
+        number = min(len(between), MOST_COMPARED)
+        between = between[np.linspace(0, len(between) - 1, number).round().astype(int)]
+        thresholds = np.array([0.0, *between, -np.inf, np.inf])
+        answers = ([each.at(threshold) for each in predicted] for threshold in thresholds)
+        merits = np.array([metrics.score(metric, gold, some) for some in answers])
+        return _nearest_to_0(thresholds[merits >= merits.max() - ROUNDING])
+    gains = np.array(
+        [
+            metrics.score(metric, [right], [each.prediction]) - metrics.score(metric, [right], [""])
+            for right, each in zip(gold, predicted, strict=True)
+        ]
+    )
+    order = np.argsort(margins, kind="stable")
+    thresholds = np.array([0.0, *between, -np.inf, np.inf])
+    first = np.searchsorted(margins[order], thresholds)  # the first row with an answer
+    totals = np.append(np.cumsum(gains[order][::-1])[::-1], 0.0)[first]
+    return _nearest_to_0(thresholds[totals >= totals.max() - ROUNDING * len(gains)])
+
+
+def _nearest_to_0(thresholds: Float[np.ndarray, " n"]) -> float:
+    return float(thresholds[np.abs(thresholds).argmin()])

@@ -76,15 +76,18 @@ def variants(
     entry = finetune.methods[method]
     kind = METHODS.find(entry.method["name"], where=f"finetune.methods.{method}.method")
     tried_by_task = [dict[str, Any]()]
-    if uses_head(task, kind.prompts or entry.text_to_text):
+    of_task = TASKS.find(task["name"], where="")
+    # Only heads use the settings that a task tries.
+    if not (kind.prompts or entry.text_to_text or of_task.generates or of_task.scores_text):
         tried_by_task = readings(
             task, backbone, has_prefix=has_prefix, where=where, without=kind.without_effect
         )
-    by_method = METHODS.tried(entry.method, where=f"finetune.methods.{method}.method")
-    tried_by_method = _combinations(by_method)
+    tried_by_method = _combinations(
+        METHODS.tried(entry.method, where=f"finetune.methods.{method}.method")
+    )
     initial: Sequence[InitialWeights | None] = [None]
-    if from_scratch:
-        initial = distinct_initial_weights(finetune.initial_weights, backbone)
+    if from_scratch:  # without locality both initial weights are the same
+        initial = finetune.initial_weights[: None if backbone.starts_local else 1]
     if issubclass(kind, UntrainedMethod):
         return [Variant(tried_by_task[0], tried_by_method[0], initial[0])]
     varied = [*_varied(tried_by_task), *_varied(tried_by_method)]
@@ -92,16 +95,9 @@ def variants(
     if from_scratch and backbone.starts_local and len(initial) == 1:
         fixed.append("initial_weights")
     return [
-        Variant(of_task, of_method, weights, varied, fixed)
-        for weights, of_method, of_task in product(initial, tried_by_method, tried_by_task)
+        Variant(by_task, by_method, weights, varied, fixed)
+        for weights, by_method, by_task in product(initial, tried_by_method, tried_by_task)
     ]
-
-
-def uses_head(task: Settings, as_text: bool) -> bool:
-    """Whether trials of the task put a head on the model. Only heads use the settings that a task
-    tries."""
-    kind = TASKS.find(task["name"], where="")
-    return not (as_text or kind.generates or kind.scores_text)
 
 
 def readings(
@@ -137,14 +133,6 @@ def readings(
     if not combinations:
         raise ValueError(f"{where}.{faults[0]}")
     return combinations
-
-
-def distinct_initial_weights(
-    listed: Sequence[InitialWeights], backbone: Backbone
-) -> Sequence[InitialWeights]:
-    """Returns the initial weights in ``finetune.initial_weights`` that differ from each other for
-    this model."""
-    return listed if backbone.starts_local else listed[:1]
 
 
 def _combinations(values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -9,11 +9,11 @@ from rich.console import Console
 from stages import report
 from stages.commands import summary
 from stages.core.artifacts import read_json
+from stages.evaluation.records import read_texts
 from stages.reporting.formats import shown as format_score
 from tests.small_study import run_stage
 from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
 from tests.terminals import WIDTHS, check_fits, on_terminal
-from tests.tracking.tracked_study import read_table
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_summary_cuts_nothing_on_any_terminal(reported: Path, width: int) -> Non
     (reported / "params.yaml").write_text("study: synthetic\n")
     text = on_terminal("summary", width=width, folder=reported)
     scores = read_json(reported / "reports/metrics.json")
-    answers = read_table(reported / "reports/answer.csv")
+    answers = read_texts(reported / "reports/answer.csv")
     metric = {row["task"]: row["metric"] for row in answers}
     tables = text[: text.index("What mattered")]
     for task, runs in scores.items():

@@ -48,6 +48,7 @@ def started(code: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 
 def lives(pid: int) -> bool:
+    """A zombie, which nobody waits for, does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

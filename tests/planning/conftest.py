@@ -4,7 +4,7 @@ import pytest
 
 from stages.core.params import Params
 from stages.core.study_file import load
-from stages.planning import speed
+from stages.planning import estimate
 from stages.planning.finetuning_costs import Finetuning
 from stages.planning.pretraining_costs import Pretraining
 from stages.planning.speed import Calibration, operations
@@ -28,6 +28,6 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     source is slow."""
     monkeypatch.chdir(tmp_path)
     Path("requirements.lock").touch()
-    monkeypatch.setattr(speed, "Calibration", Known)
+    monkeypatch.setattr(estimate, "Calibration", Known)
     monkeypatch.setattr(InstalledDocs, "reading_s", lambda source, read: 0.0)
     return with_encoder_decoder(load(SMOKE))

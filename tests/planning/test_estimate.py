@@ -201,11 +201,7 @@ def test_cut_texts_names_the_tasks_with_long_rows(
     assert [*tables.cut_texts(made(with_finetune(params, max_tokens=200), []))] == []
     lines = [*tables.cut_texts(made(with_finetune(params, max_tokens=6), []))]
     assert len(lines) == 2 and all("finetune.max_tokens 6" in line for line in lines)
-    assert all(
-        f" {task} " in line for task, line in zip(params.tasks, sorted(lines), strict=True)
-    ) or {task for task in params.tasks if any(f" {task} " in line for line in lines)} == {
-        *params.tasks
-    }
+    assert all(any(f" {task} " in line for line in lines) for task in params.tasks)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from stages.planning.speed import (
     put_side_by_side,
 )
 from stages.sources.installed_docs import InstalledDocs
-from tests.planning.conftest import SPEED
+from tests.planning.conftest import SPEED, Known
 from tests.planning.studies import with_finetune, with_gpt2, with_run
 from tests.smoke import ROOT, load
 
@@ -44,7 +44,7 @@ def timed(params: Params) -> tuple[dict[str, Pretraining], dict[tuple[str, ...],
     trials = finetunings(study)
     for cost in trials:
         cost.pending = True
-    add_times(study, runs, trials)
+    add_times(study.runs, study.compute, Known(study, trials), runs, trials)
     return {c.run: c for c in runs}, {(c.run, c.task, c.method): c for c in trials}
 
 

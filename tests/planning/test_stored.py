@@ -10,7 +10,6 @@ from stages.core.params import Params
 from stages.matching.budget import matched
 from stages.planning.estimate import made
 from stages.planning.speed import EARLIER
-from stages.planning.stage_plans import pretrain_plan as pretrain_plan_of
 from stages.planning.stored import Stores, pretraining_stage
 from stages.training import checkpoint_store
 from stages.training.device import resolve
@@ -28,9 +27,8 @@ def stores(params: Params, *stages: str) -> Stores:
 
 def store_checkpoint(params: Params, checkpoint: RunKey) -> None:
     """Puts a checkpoint into the store, where its stage would find it."""
-    study = matched(params)
-    device = resolve(study.compute, threads=study.compute.threads)
-    plan = pretrain_plan_of(study, study.runs[checkpoint.run])
+    plan = pretrain_plan(params, checkpoint.run)
+    device = resolve(plan.compute, threads=plan.compute.threads)
     address = checkpoint_store.address_of(plan, checkpoint, device)
     with checkpoint_store.new_entry(address) as folder:
         (folder / "weights").write_text("weights")

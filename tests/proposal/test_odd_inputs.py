@@ -562,7 +562,7 @@ ODD = {
         label=lambda i: [i % 4 / 4, 1 - i % 4 / 4],
     ),
     "numbers of sections": labelled(
-        Read("regression", says="as classes: --task classification"),
+        read("regression", says="as classes: --task classification"),
         lambda i: ("1.1", "1.10", "2.3")[i % 3],
     ),
     "letters of two scripts": labelled(

@@ -4,9 +4,10 @@ import pytest
 
 from stages.core import paths
 from stages.core.params import Params
+from stages.evaluation.records import read_texts
 from stages.tracking.records import at_rate
 from stages.tracking.study import recorded
-from tests.tracking.tracked_study import read_table, write_table
+from tests.tracking.tracked_study import write_table
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +71,7 @@ def test_recorded_points_have_the_kept_rate_and_its_curve(params: Params) -> Non
 
 def test_recorded_points_lack_an_amount_that_is_unknown(params: Params) -> None:
     path = paths.EVALUATED / "tag/trials.csv"
-    write_table(path, [row | {"pretrain_tokens": ""} for row in read_table(path)])
+    write_table(path, [row | {"pretrain_tokens": ""} for row in read_texts(path)])
     points = next(r.points for r in recorded(params) if r.name == "encoder_mlm full tag 50")
     keys = {key for key, *_ in points}
     assert "cost/pretrain_tokens" not in keys and "cost/num_params" in keys

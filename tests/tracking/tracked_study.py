@@ -1,6 +1,5 @@
 """The files of a small study, as its stages leave them, and what MLflow shows of them."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from stages.evaluation import records
 from stages.findings.verdicts import Verdict
 from stages.tracking import store, trials
 
@@ -108,7 +108,7 @@ def write_report(comparison: str, *, best: tuple[str, str] | None = None) -> Non
     trials = [
         {key: row[key] for key in KEYS} | {"value": f"{float(row['value']):.6f}"}
         for path in sorted(Path("data/evaluated").glob("*/trials.csv"))
-        for row in read_table(path)
+        for row in records.read_texts(path)
     ]
     write_table(Path("reports/trials.csv"), trials)
     write_metrics(trials)
@@ -156,17 +156,8 @@ def write_metrics(trials: list[dict]) -> None:
     Path("reports/metrics.json").write_text(json.dumps(printed))
 
 
-def read_table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def write_table(path: Path, rows: list[dict]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    records.write_table(path, rows[0], rows)
 
 
 def client() -> MlflowClient:

@@ -140,8 +140,6 @@ def test_find_treats_a_damaged_entry_as_missing(params: Params, damage: str) -> 
             (entry / CONTENTS).unlink()
         case "unreadable":
             (entry / CONTENTS).write_text("{")
-        case "no mapping":
-            (entry / CONTENTS).write_text("[]")
     assert store.find("whole") is None
 
 

@@ -21,6 +21,7 @@ from stages.core.study_file import load
 from stages.text.corpus import encode
 from stages.training.launch import rank_to_run
 from tests import warm_python
+from tests.core.test_ending import lives
 from tests.small import documents, saved, small_tokenizer
 from tests.small_study import run_stage, write_corpus, write_inputs
 from tests.smoke import alone, with_values, write_plans
@@ -146,15 +147,6 @@ def until(true) -> None:
     while not true():
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-def lives(process: int) -> bool:
-    """A zombie, which nobody waits for, does not."""
-    try:
-        status = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 # The stage ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stages.core.seeding import stream
 from stages.evaluation.metrics import score
 from stages.tasks._task import Predicted
-from stages.trials.thresholds import best_threshold
+from stages.trials.validation import best_threshold
 
 METRICS = ("squad_f1", "exact_match")
 NOTHING = json.dumps([])
