@@ -18,8 +18,9 @@ from stages.training.meter import peak_memory_bytes
 
 # Of 21 stages of the default study every estimate was off by at most 30 % (benchmarks/plan.md).
 SPREAD = 1.3
-# On a CPU, batches of many lengths leave freed memory that the allocator keeps, and oneDNN keeps
-# what it has compiled for each length: measured in trials of models of 1 to 23 million weights.
+# On a CPU, training on batches of many lengths leaves freed memory that the allocator keeps, and
+# oneDNN keeps what it has compiled for each length, of inputs and of answers that are written:
+# measured in trials of models of 1 to 23 million weights.
 OF_MANY_LENGTHS_BYTES = 250_000_000
 SUMMED = ("tokens", "flops", "seconds", "disk_bytes")
 Costs = Sequence[Pretraining | Finetuning]
@@ -54,7 +55,9 @@ def made(params: Params, stages: list[str]) -> Estimate:
     for cost in (*runs, *trials):
         if cost.memory_bytes is not None and on_cpu:
             cost.memory_bytes += peak_memory_bytes()  # Python, torch and what is imported
-            cost.memory_bytes += OF_MANY_LENGTHS_BYTES if isinstance(cost, Finetuning) else 0
+            if isinstance(cost, Finetuning) and cost.num_steps is not None:
+                writes = study.finetune.methods[cost.method].text_to_text
+                cost.memory_bytes += OF_MANY_LENGTHS_BYTES * (2 if writes else 1)
     for cost in trials:
         # A stage whose trials are all stored still runs, but takes almost no time.
         waits = f"finetune@{cost.task}" in stages
