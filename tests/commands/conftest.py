@@ -18,13 +18,14 @@ class Ended(NamedTuple):
     err: str
 
 
+Run = Callable[..., Ended]
+
+
 @pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Ended]:
+def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a command, by its name and arguments."""
 
-    def run(name: str, *arguments: str) -> Ended:
+    def run_command(name: str, *arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", [name, *arguments])
         status = 0
         try:
@@ -33,19 +34,25 @@ def run(
             status = int(ended.code or 0)
         return Ended(status, *capsys.readouterr())
 
-    return run
+    return run_command
+
+
+@pytest.fixture
+def run(run_command: Run) -> Run:
+    """``run_command``, for tests whose parameters have no name of a run."""
+    return run_command
 
 
 @pytest.fixture
 def command(
-    run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+    run_command: Run, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, list[dict[str, Any]], str]]:
     """Runs ``predict``; gives its exit status, the rows that it wrote, and its errors."""
 
     def predict(*arguments: str, stdin: str | bytes = "") -> tuple[int, list[dict[str, Any]], str]:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-        status, out, err = run("predict", *arguments)
+        status, out, err = run_command("predict", *arguments)
         return status, [json.loads(line) for line in out.splitlines()], err
 
     return predict
