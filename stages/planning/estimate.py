@@ -54,10 +54,14 @@ def made(params: Params, stages: list[str]) -> Estimate:
     trials = finetunings(study, changed=changed, stored=stores.trials())
     for cost in (*runs, *trials):
         if cost.memory_bytes is not None and on_cpu:
+            if isinstance(cost, Finetuning):
+                left, frozen_bytes = OF_MANY_LENGTHS_BYTES, cost.memory_bytes
+                if cost.num_steps is None:  # little, unless the frozen model is large
+                    left = min(left, 3 * frozen_bytes)
+                elif study.finetune.methods[cost.method].text_to_text:
+                    left *= 2
+                cost.memory_bytes += left
             cost.memory_bytes += peak_memory_bytes()  # Python, torch and what is imported
-            if isinstance(cost, Finetuning) and cost.num_steps is not None:
-                writes = study.finetune.methods[cost.method].text_to_text
-                cost.memory_bytes += OF_MANY_LENGTHS_BYTES * (2 if writes else 1)
     for cost in trials:
         # A stage whose trials are all stored still runs, but takes almost no time.
         waits = f"finetune@{cost.task}" in stages
