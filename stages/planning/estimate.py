@@ -55,12 +55,8 @@ def made(params: Params, stages: list[str]) -> Estimate:
     for cost in (*runs, *trials):
         if cost.memory_bytes is not None and on_cpu:
             if isinstance(cost, Finetuning):
-                left, frozen_bytes = OF_MANY_LENGTHS_BYTES, cost.memory_bytes
-                if cost.num_steps is None:  # little, unless the frozen model is large
-                    left = min(left, 3 * frozen_bytes)
-                elif study.finetune.methods[cost.method].text_to_text:
-                    left *= 2
-                cost.memory_bytes += left
+                writes = study.finetune.methods[cost.method].text_to_text
+                cost.memory_bytes += _kept_for_lengths(cost, cost.memory_bytes, writes=writes)
             cost.memory_bytes += peak_memory_bytes()  # Python, torch and what is imported
     for cost in trials:
         # A stage whose trials are all stored still runs, but takes almost no time.
@@ -71,6 +67,15 @@ def made(params: Params, stages: list[str]) -> Estimate:
     most, least = screened(study.runs, screen, trials) if screen else (trials, None)
     others = other_stages(study.corpora, study.tasks, stages)
     return Estimate(study, stages, runs, most, others, side_by_side(study.compute), least)
+
+
+def _kept_for_lengths(cost: Finetuning, memory_bytes: int, *, writes: bool) -> int:
+    """Returns the bytes that batches of many lengths leave in the process of a trial, whose model
+    takes ``memory_bytes``: little without training, unless the model is large, and twice as much
+    where answers are written."""
+    if cost.num_steps is None:
+        return min(OF_MANY_LENGTHS_BYTES, 3 * memory_bytes)
+    return OF_MANY_LENGTHS_BYTES * (2 if writes else 1)
 
 
 def screened(
