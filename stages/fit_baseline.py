@@ -20,7 +20,7 @@ from stages.core.keys import TrialKey
 from stages.core.plans import BaselinePlan
 from stages.core.process import run_stage
 from stages.evaluation.records import CLASSICAL, PredictionRecord, TrialRecord, write
-from stages.kinds._kind import distinct_draws, distinct_splits, of_draw
+from stages.kinds._kind import distinct_draws, of_draw
 
 
 def main(plan: BaselinePlan, task: str) -> str:
@@ -86,9 +86,8 @@ def _trials(plan: BaselinePlan, about: Json, task: str) -> Iterator[TrialKey]:
             finetune_seeds=plan.finetune_seeds,
             about=about,
             task=task,
+            trains=baseline.num_tries > 0,
         )
-        if not baseline.num_tries:
-            draws = distinct_splits(draws, about)
         for pretrain_seed, finetune_seed in draws:
             yield TrialKey(name, pretrain_seed, task, CLASSICAL, str(budget), finetune_seed)
 

@@ -70,11 +70,11 @@ def heal_lock() -> None:
     lines = text[: text.rfind("\n") + 1]
     entries = [match.start() for match in re.finditer(r"^  [^ -]", lines, re.MULTILINE)]
     parts = (lines, lines[: entries[-1]] if entries else "")
-    kept = next((part for part in parts if _is_whole(part)), None)
-    if kept is None and len(entries) > 1:
+    whole = next((part for part in parts if _is_whole(part)), None)
+    if whole is None and len(entries) > 1:
         raise ValueError(f"{LOCK}: cannot be read; `git checkout {LOCK}`, then `dvc repro`")
     with replacing(LOCK) as path:
-        path.write_text(kept or EMPTY, encoding="utf-8")
+        path.write_text(whole or EMPTY, encoding="utf-8")
     print(f"Removed the end of {LOCK}, which a killed DVC left unfinished")
 
 

@@ -354,8 +354,8 @@ def selection_bias(cells: Sequence[Cell]) -> float | None:
         return None
     if any(c not in errors and c.merit > best.merit - FAR * errors[best] for c in cells):
         return None
-    known = [*errors.values()]
-    return largest_error(known) if len(known) > 1 and any(known) else 0.0
+    trial_errors = [*errors.values()]
+    return largest_error(trial_errors) if len(trial_errors) > 1 and any(trial_errors) else 0.0
 
 
 def largest_error(deviations: Sequence[float]) -> float:

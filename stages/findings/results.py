@@ -49,7 +49,7 @@ from stages.findings.questions import Question, questions
 from stages.findings.ranking import Ranked, rankings
 from stages.findings.scores import Scores
 from stages.findings.training_sets import TrainingSets
-from stages.kinds._kind import distinct_draws, distinct_splits
+from stages.kinds._kind import distinct_draws
 
 T = TypeVar("T")
 
@@ -334,8 +334,8 @@ def _complete(
             finetune_seeds=finetune.seeds,
             about=about,
             task=task,
+            trains=not external[name],
         )
-        draws = distinct_splits(draws, about) if external[name] else draws
         listed += [
             TrialKey(name, seed, task, CLASSICAL, str(budget), other) for seed, other in draws
         ]

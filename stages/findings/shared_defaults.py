@@ -92,8 +92,8 @@ def largest_changes(found: Iterable[Change]) -> dict[str, Change]:
     """Returns the largest change of a cell for each setting, up or down."""
     largest = dict[str, Change]()
     for change in found:
-        known = largest.get(change.forced.setting, change)
-        largest[change.forced.setting] = max(known, change, key=lambda each: abs(each.size))
+        so_far = largest.get(change.forced.setting, change)
+        largest[change.forced.setting] = max(so_far, change, key=lambda each: abs(each.size))
     return largest
 
 

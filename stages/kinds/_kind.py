@@ -309,19 +309,16 @@ def distinct_draws(
     finetune_seeds: Sequence[int],
     about: Json,
     task: str,
+    trains: bool = True,
 ) -> list[tuple[int, int]]:
-    """Returns the pairs (pretraining seed, fine-tuning seed) whose ``labelled_rows`` differ: all
-    pairs, or only ``distinct_splits`` if the budget is every row of train. ``about`` is the
-    task.json of the task.
+    """Returns the pairs (pretraining seed, fine-tuning seed) whose ``labelled_rows`` differ.
+
+    These are all pairs, by the pretraining seed. If the budget is every row of train, or if
+    nothing is trained on the rows (not ``trains``), only the splits can differ: then they are the
+    first pair of each draw of the splits. ``about`` is the task.json of the task.
 
     Raises the errors of ``labelled_rows``.
     """
     pairs, rows = list(product(pretrain_seeds, finetune_seeds)), about["num_examples"]["train"]
-    is_all = rows_in_budget(budget, rows, task=task) == rows
-    return distinct_splits(pairs, about) if is_all else pairs
-
-
-def distinct_splits(pairs: Sequence[tuple[int, int]], about: Json) -> list[tuple[int, int]]:
-    """Returns the first of ``pairs`` (pretraining seed, fine-tuning seed; by the first) for each
-    draw of the splits, according to the task's task.json."""
-    return [*pairs[: len(about["split_seeds"]) or 1]]
+    has_choice = rows_in_budget(budget, rows, task=task) < rows
+    return pairs if trains and has_choice else pairs[: len(about["split_seeds"]) or 1]

@@ -76,9 +76,9 @@ def pretrainings(study: Params, missing: Mapping[str, Sequence[int]]) -> list[Pr
             shape = {"rows": training.micro_batch_rows, "length": training.max_tokens}
             batch = random_batch(objective_of(run, study.tokenizers), **shape)
             labels = 0 if batch.labels is None else batch.labels.numel()
-            kept = kept_activation_bytes(backbone, batch, labels)
+            activations = kept_activation_bytes(backbone, batch, labels)
             copied = COPIES * FLOAT32 * cost.num_params
-            cost.memory_bytes = None if kept is None else copied + kept
+            cost.memory_bytes = None if activations is None else copied + activations
     return costs
 
 
