@@ -5,7 +5,7 @@ import sys
 from tqdm import tqdm
 
 from stages.core import paths
-from stages.core.artifacts import remove, replacing, write_json
+from stages.core.artifacts import replacing, write_json
 from stages.core.plans import ReportPlan
 from stages.core.process import run_stage
 from stages.evaluation.records import write_table
@@ -33,16 +33,18 @@ def main(plan: ReportPlan) -> str:
             "--single-item report` without the limit.",
             file=sys.stderr,
         )
-    more = paths.REPORTS / "figures" / "more"
-    remove(more)  # figures of runs and tasks that no longer exist
-    drawn = {
-        name: gallery.draw(
-            picture,
-            svg=(paths.REPORTS / "figures" if name == "comparison" else more) / f"{name}.svg",
-            png=more / f"{name}.png",
-        )
-        for name, picture in tqdm(gallery.pictures(results).items(), desc="figures", disable=None)
-    }
+    pictures = tqdm(gallery.pictures(results).items(), desc="figures", disable=None)
+    with replacing(paths.REPORTS / "figures") as folder:  # drops those of earlier runs and tasks
+        more = folder / "more"
+        more.mkdir(parents=True)
+        drawn = {
+            name: gallery.draw(
+                picture,
+                svg=(folder if name == "comparison" else more) / f"{name}.svg",
+                png=more / f"{name}.png",
+            )
+            for name, picture in pictures
+        }
     for name, text in (
         ("comparison.md", pages.markdown(results)),
         ("index.html", pages.html(results, drawn)),

@@ -36,7 +36,7 @@ def main() -> None:
         "--format", choices=FORMATS, help="by default that of the name of FILE, else csv"
     )
     options = parser.parse_args()
-    exit_on_mistake(lambda: run(options.task, options.out, options.format))
+    exit_on_mistake(lambda: run(options.task, options.out, options.format), reader_may_end=True)
 
 
 def run(task: str, out: Path | None, format: str | None) -> None:

@@ -18,7 +18,6 @@ label ("scores"), where there are any; a baseline has the "probability" of its p
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
@@ -64,18 +63,9 @@ Options are needed only where several trials are kept.
 def main() -> None:
     options = _parser().parse_intermixed_args()  # FILE may follow the options
     try:
-        exit_on_mistake(lambda: _run_for_reader(options))
+        exit_on_mistake(lambda: run(options), reader_may_end=True)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-
-
-def _run_for_reader(options: argparse.Namespace) -> None:
-    """Runs the command, which ends without an error if the reader of its output ends (`| head`)."""
-    try:
-        run(options)
-        sys.stdout.flush()
-    except BrokenPipeError:  # Python flushes again at its end, which would fail
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

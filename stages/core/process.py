@@ -17,6 +17,7 @@ from stages.core.artifacts import replacing, write_json
 from stages.core.ending import die_with_parent
 from stages.core.locks import hold
 from stages.core.plans import Plan, read_plan
+from stages.core.streams import drop_unwritten
 
 LOCKS = paths.SCRATCH / "locks"
 TIMES = paths.SCRATCH / "times"  # duration of each stage's last run here, by its name in DVC
@@ -122,15 +123,22 @@ def _run(main: Callable[[], object]) -> None:
     os._exit(0)
 
 
-def exit_on_mistake(main: Callable[[], object]) -> None:
+def exit_on_mistake(main: Callable[[], object], *, reader_may_end: bool = False) -> None:
     """Runs ``main`` and turns a ValueError (a user's mistake), an error of the file system (a full
-    disk, a file that may not be read) and a lack of memory into a message and exit status 2."""
+    disk, a file that may not be read) and a lack of memory into a message and exit status 2.
+
+    If the reader of the output ends (``| head``), so does a command with ``reader_may_end``,
+    without an error.
+    """
     try:
         main()
+        sys.stdout.flush()
     except ValueError as error:
         _refuse(str(error))
     except BrokenPipeError:
-        _refuse("stdout: is closed, since its reader has ended; run it again")
+        if not reader_may_end:
+            _refuse("stdout: is closed, since its reader has ended; run it again")
+        drop_unwritten()
     except Exception as error:
         if fault := memory_fault(error):
             _refuse(fault)
@@ -157,6 +165,7 @@ def memory_fault(error: Exception) -> str | None:
 def _refuse(message: str) -> NoReturn:
     lines = map(_shortened, f"error: {message}".split("\n"))
     print("\n".join(lines), file=sys.stderr)
+    drop_unwritten()
     raise SystemExit(2) from None
 
 
@@ -170,8 +179,6 @@ def _shortened(line: str) -> str:
 def _number_of(error: Exception) -> int | None:
     """Returns the errno of an error that a user can remedy, or None. Libraries in Rust, such as
     safetensors, raise errors of their own with the errno in the message."""
-    if isinstance(error, FileNotFoundError) and error.filename is None:
-        return errno.ENOSPC  # tempfile could write into no folder
     if isinstance(error, OSError):
         number = error.errno
     else:

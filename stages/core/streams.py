@@ -1,8 +1,9 @@
-"""The standard output and error of a process that was started without them (``>&-``).
+"""The standard output and error of a process where they cannot be written.
 
-Python then has None for the stream, and the next file that is opened gets the stream's descriptor,
-so that what a library prints would be written into a result. Imports the standard library alone,
-because ``stages/__init__.py`` calls it before anything is opened.
+A process may be started without them (``>&-``): Python then has None for the stream, and the next
+file that is opened gets the stream's descriptor, so that what a library prints would be written
+into a result. Or the disk is full, or the reader of a pipe has ended. Imports the standard library
+alone, because ``stages/__init__.py`` calls it before anything is opened.
 """
 
 import os
@@ -19,3 +20,12 @@ def open_streams() -> None:
                 os.close(nowhere)
             stream = os.fdopen(number, "w", encoding="utf-8", closefd=False)
             setattr(sys, name, stream)
+
+
+def drop_unwritten() -> None:
+    """Drops what standard output still holds if it cannot be written. Python would write it at its
+    end, fail, and exit with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

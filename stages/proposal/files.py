@@ -40,6 +40,8 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
     """
     if not path.exists():
         raise ValueError(f"{path}: no such file or folder")
+    if not path.is_dir() and not path.is_file():  # a pipe, which can be read only once
+        raise ValueError(f"{path}: must be a file or a folder; write it to a file first")
     if path.is_dir():
         settings = _folder(path, flags, notes)
     elif flags.splits:

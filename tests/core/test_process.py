@@ -80,3 +80,46 @@ def test_open_streams_keeps_output_out_of_files(closed: str, tmp_path: Path) -> 
         check=True,
     )
     assert (tmp_path / "result").read_bytes() == b""
+
+
+def buffered(arguments: str, redirected: str = "") -> tuple[int, str]:
+    """Returns the exit status and the errors of Python, which does not write each line at once."""
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = f'set -o pipefail; "{sys.executable}" {arguments} {redirected}'
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=ROOT,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.slow  # starts processes
+@pytest.mark.parametrize(
+    ("redirected", "option", "status", "message"),
+    [
+        (">/dev/full", "", 2, f"error: {ROOT}: No space left on device"),
+        ("| true", "", 2, "error: stdout: is closed, since its reader has ended"),
+        ("| true", "reader_may_end=True", 0, ""),
+    ],
+)
+def test_exit_on_mistake_when_output_cannot_be_written(
+    redirected: str, option: str, status: int, message: str
+) -> None:
+    show = "lambda: (time.sleep(0.3), print('shown'))"
+    code = f"import time; from stages.core.process import *; exit_on_mistake({show}, {option})"
+    ended, errors = buffered(f'-c "{code}"', redirected)
+    assert ended == status
+    assert errors.startswith(message) and errors.count("\n") == bool(message)
+
+
+@pytest.mark.slow  # starts a process
+def test_need_temporary_folder_on_a_full_disk() -> None:
+    code = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (0, 0)); import stages"
+    ended, errors = buffered(f"-B -c '{code}'")
+    assert ended == 2
+    assert errors.startswith("error: TMPDIR: No usable temporary directory")
+    assert errors.count("\n") == 1

@@ -1,5 +1,6 @@
 """Data that no study can be made of: one clear error each."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,12 @@ def test_propose_refuses_flags_that_do_not_fit(asked: dict, said: str) -> None:
     Path("a.csv").write_text(classified())
     with pytest.raises(ValueError, match=said):
         proposed("a.csv", **asked)
+
+
+def test_propose_refuses_a_pipe() -> None:
+    os.mkfifo("a.csv")
+    with pytest.raises(ValueError, match="a.csv: must be a file or a folder"):
+        proposed("a.csv")
 
 
 def test_propose_refuses_a_missing_file_and_a_folder_without_data() -> None:

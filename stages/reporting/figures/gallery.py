@@ -9,7 +9,6 @@ from pathlib import Path
 
 import vl_convert
 
-from stages.core.artifacts import replacing
 from stages.findings import answers
 from stages.findings.results import Results
 from stages.reporting.figures import (
@@ -69,10 +68,7 @@ def draw(picture: Picture, *, svg: Path, png: Path) -> str:
     If this process cannot draw, the SVG says so and there is no PNG.
     """
     drawn = vl_convert.vegalite_to_svg(picture()) if can_draw() else NOT_DRAWN
-    with replacing(svg) as temporary:
-        temporary.write_text(drawn + "\n", encoding="utf-8")
-    if not can_draw():
-        return drawn
-    with replacing(png) as temporary:
-        temporary.write_bytes(vl_convert.svg_to_png(drawn, scale=2))
+    svg.write_text(drawn + "\n", encoding="utf-8")
+    if can_draw():
+        png.write_bytes(vl_convert.svg_to_png(drawn, scale=2))
     return drawn
