@@ -8,6 +8,7 @@ have a default. ``StudyFile`` types the file, and ``StudyFile.resolved`` returns
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, get_args
@@ -429,6 +430,8 @@ def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> 
             yield f"{where or PATH}: the key {key!r} must be a string"
         elif is_mapping and len(f"{key}.".splitlines()) > 1:
             yield f"{where or PATH}: the key {key!r} must be on one line"
+        elif is_mapping and not str(key).strip():
+            yield f"{where or PATH}: a key must not be empty"
         elif key in ("size", "nfiles"):
             # DVC's run cache ignores these keys and would restore a stale result.
             yield f"{path}: DVC ignores the key {key!r}; choose another name"
@@ -438,7 +441,7 @@ def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> 
         elif any(value is outer for outer in (*inside, node)):
             yield f"{path}: must not contain itself (an alias inside its own anchor)"
         elif isinstance(value, int | float) and abs(value) >= MOST_NUMBER:
-            yield f"{path}: must be below {MOST_NUMBER:.0e}, not {value:.3g}"
+            yield f"{path}: must be below {MOST_NUMBER:.0e}, not {Decimal(value):.3g}"
         elif isinstance(value, Mapping | list):
             yield from _key_faults(value, path, inside=(*inside, node))
 

@@ -115,8 +115,10 @@ class Files(Source):
 
     def check(self, kind: Kind | None) -> None:
         """Reads each file up to its first document or example, or to its first time if splits are
-        drawn by time."""
+        drawn by time. Of a document that is a whole file it reads the first paragraph."""
         for file in self.each_file():
+            if file.unit == "file":
+                file = replace(file, unit="paragraph")
             if self._read.name_of(TIME) != NONE:
                 next(file.times(kind), None)
             else:

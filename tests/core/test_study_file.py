@@ -498,3 +498,15 @@ def test_find_faults_names_a_file_that_may_not_be_read(monkeypatch: pytest.Monke
 def test_typed_refuses_keys_that_break_a_message(key: str) -> None:
     with pytest.raises(ValueError, match=r"^tasks: the key '.*' must be on one line$"):
         typed({"tasks": {key: {}}})
+
+
+def test_typed_refuses_a_key_without_a_name() -> None:
+    with pytest.raises(ValueError, match=r"^tasks: a key must not be empty$"):
+        typed({"tasks": {"": {}}})
+
+
+@pytest.mark.parametrize(("number", "shown"), [(10**400, r"1\.00e\+400"), (1.8e19, r"1\.80e\+19")])
+def test_typed_refuses_numbers_that_no_setting_has(number: float, shown: str) -> None:
+    message = rf"^pretrain\.seeds\.0: must be below 1e\+12, not {shown}$"
+    with pytest.raises(ValueError, match=message):
+        typed({"pretrain": {"seeds": [number]}})

@@ -219,7 +219,7 @@ def _judge(file: Path, tally: Tally, number: int) -> None:
 
 def has_path(line: str, file: Path) -> bool:
     """Whether a refusal begins with the file or a path. Parts of a path below a section, and a key
-    that is unknown, may have blanks."""
+    that is unknown or has no value, may have blanks."""
     sections = "|".join((*StudyFile.model_fields, "budget", "about"))
-    begins = rf"({sections})\..*?: .|.*: unknown ['\"]|\S+: .|{re.escape(str(file))}: ."
-    return bool(re.match(begins, line))
+    begins = [rf"({sections})\..*?: .", r".*: (unknown ['\"]|must not be empty)", r"\S+: ."]
+    return line.startswith(f"{file}: ") or any(re.match(each, line) for each in begins)
