@@ -46,14 +46,16 @@ PARAMETERS = (
     "the best of the methods that train most of these or, if there is none, the run's best method. "
     "Numbers mark runs that no run with the same number of parameters or fewer beats. Where an "
     "architecture has three sizes with one objective, training set and tokenizer, the curve is a "
-    "power law fitted to them. Its band is the {} interval over seeds if a power law holds: marks "
+    "power law fitted to them. Its band is the interval over seeds if a power law holds: marks "
     "outside the band speak against one. The curve claims nothing about other sizes."
 )
 INTERVALS = (
     "Intervals are t intervals on means per pretraining seed, with the variance of fine-tuning "
     "seeds and of test rows; the variance between seeds is shrunk towards that of comparable "
-    "contrasts. Verdicts are corrected (Holm): first the means over tasks, then the single tasks "
-    "of those that are significant. Intervals are cut off where the scale of the metric ends."
+    "contrasts. Verdicts are corrected (Holm): first the means over tasks, at half of the 5 %, "
+    "then the single tasks of those that are significant, at 5 %. The limit of a p-value is that "
+    "share divided by the number of tests that are not significant. Intervals are cut off where "
+    "the scale of the metric ends."
 )
 
 

@@ -62,8 +62,8 @@ from stages.reporting.words.what_mattered import Mattered, what_mattered
 ANY = "any"  # as the method of an answer: for each task the method with the best mean
 BEST_BASELINE = "the best classical baseline"  # a reference; the others are runs
 RULE = (
-    "Two choices tie if the interval of their difference includes 0; then prefer the cheaper one. "
-    "Pairs that were not tested do not count as ties."
+    "Two choices tie if the interval of their difference includes 0; the cheaper one may then be "
+    "as good. Pairs that were not tested do not count as ties."
 )
 FEW = 4  # tasks that a sentence names
 MOST_REFERENCES = 30  # runs; the contrasts of the others are in contrasts.csv
@@ -317,7 +317,10 @@ def _against_baseline(best: BestRun) -> str:
         named = f"`{strongest.group}`, the best classical baseline"
         if strongest.is_external:
             named = f"`{strongest.group}`, an external system and the best baseline"
-        return f"Against {named}: {size}, {verdict_with_reason(best)}."
+        cheaper = ""
+        if tie_of(best) is Tie.TIED and not strongest.is_external:
+            cheaper = f" `{strongest.group}` costs less and may be as good."
+        return f"Against {named}: {size}, {verdict_with_reason(best)}.{cheaper}"
     return (
         f"The best model, `{run.group}` with `{run.method}`, reaches {shown_mean(run)} against "
         f"{shown_mean(strongest)}: {size}, {verdict_with_reason(best)}."
@@ -376,7 +379,7 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
         size = compact(less.amounts["num_params"])
         named = f"{run_or_baseline(less, scores.baselines)} ({size})"
         is_behind = first.strongest is not None and preference(first.strongest) < preference(less)
-        below = ", behind the best classical baseline" if is_behind else ""
+        below = ", below the best classical baseline" if is_behind else ""
         yield f"Best of the smaller models: {named}, {shown_mean(less)}{below}."
     if out := results.screened_out[best.task]:
         names = quoted([screened.run for screened in out])
@@ -424,7 +427,7 @@ def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[
     than = "" if run is best.run else f" (the best model has {shown_mean(best.run)})"
     of_models = "Of the models: " if parts else ""
     named = f"{of_models}{run_or_baseline(run, baselines)}, {shown_mean(run)}{than}: {cost}."
-    return " ".join([*parts, named]), f"It took {', '.join(times)}." if times else ""
+    return " ".join([*parts, named]), f"Time: {', '.join(times)}." if times else ""
 
 
 def _takes(costs: Sequence[CostRecord]) -> str:

@@ -214,9 +214,10 @@ def covered(coverage: Coverage) -> str:
     else:
         share, right = (percent(round(x, 3)) for x in (coverage.share, coverage.accuracy))
         answers = (
-            f"{name} answers {share} of texts at {stated} accuracy: of {coverage.num_test:,} test "
-            f"rows in each of {counted(coverage.num_trials, 'trial')}, {right} of what is answered "
-            f"is right. The lowest confidence that reaches {stated} was chosen on {rows}."
+            f"{name} answers {share} of texts where it must reach {stated} accuracy: the lowest "
+            f"confidence that does was chosen on {rows}. Of what it answers of "
+            f"{coverage.num_test:,} test rows in each of {counted(coverage.num_trials, 'trial')}, "
+            f"{right} is right."
         )
         if missed := coverage.num_trials - coverage.num_reached:
             answers += f" {counted(missed, 'trial')} reached it at no threshold."
