@@ -22,7 +22,7 @@ export DATA TEXT STUDY
 .PHONY: help new plan repro check test coverage torture docs ui lock clean setup
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-16s%s\n", $$1, $$2}'
 
 new: setup ## write a study of your labelled files: DATA=reviews.csv [TEXT=folder] [MINUTES=10] [FLAGS=--no-published ...]
 	@python -m stages.commands.new $${TEXT:+"--corpus=$$TEXT"} \
@@ -75,7 +75,7 @@ docs: setup ## the pages in docs/ as a site in site/; a broken link is an error
 # stands in the lock, so pip need not resolve anything (--no-deps) and two can share the work, which
 # keeps one core busy for over a minute. What torch's own build asks for besides (CUDA's packages)
 # only the last line looks up.
-setup: ## install the packages of requirements.lock into .venv, if need be
+setup: ## install the packages of requirements.lock into .venv, if need be (HASHES=yes: none whose hash is not in requirements-hashed.lock)
 	@for python in $(PYTHON); do \
 	    key="$$("$$python" -c '$(KEY)' 2>/dev/null)" && break; \
 	done; \
@@ -86,13 +86,20 @@ setup: ## install the packages of requirements.lock into .venv, if need be
 	test "$$key" = "$$(cat .venv/installed 2>/dev/null)" || { \
 	    echo "Installing the packages of requirements.lock into .venv, once"; \
 	    test "$$python" -ef .venv/bin/python || "$$python" -m venv --clear .venv; \
-	    awk 'NR % 2' requirements.lock >.venv/half; \
+	    $(if $(HASHES),$(WITH_HASHES),$(BY_HALVES)) && \
+	    echo "$$key" >.venv/installed; \
+	}
+
+define BY_HALVES
+awk 'NR % 2' requirements.lock >.venv/half; \
 	    $(PACKAGES) --no-deps --requirement .venv/half & other=$$!; \
 	    awk 'NR % 2 == 0' requirements.lock | $(PACKAGES) --no-deps --requirement /dev/stdin && \
 	    wait $$other && \
-	    $(PACKAGES) --constraint requirements.lock torch && \
-	    echo "$$key" >.venv/installed; \
-	}
+	    $(PACKAGES) --constraint requirements.lock torch
+endef
+
+# torch looks up nothing here, so CUDA's packages, which have no hash in the lock, are not installed.
+WITH_HASHES = $(PACKAGES) --no-deps --require-hashes --requirement requirements-hashed.lock
 
 KEY = import hashlib, sys; \
     assert (3, 11) <= sys.version_info < (3, 14); \
@@ -101,11 +108,13 @@ KEY = import hashlib, sys; \
 
 # One resolution for all of Python 3.11 to 3.13, in seconds. CUDA's packages are left to torch, which
 # pins them itself.
-lock: setup ## resolve pyproject.toml anew into requirements.lock, with the newest versions
+lock: setup ## resolve pyproject.toml anew into requirements.lock, with the newest versions, and write their hashes
 	@$(PACKAGES) uv
 	@.venv/bin/uv pip compile pyproject.toml --extra dev --extra jobs --extra onnx --output-file requirements.lock --upgrade \
 	    --python-version 3.11 --universal --fork-strategy fewest --no-annotate --quiet \
 	    --custom-compile-command "make lock" --system-certs
+	@.venv/bin/uv pip compile requirements.lock --no-deps --generate-hashes --output-file requirements-hashed.lock --upgrade \
+	    --python-version 3.11 --universal --no-annotate --quiet --custom-compile-command "make lock" --system-certs
 
 clean: ## remove .venv, caches and the store of trials; results and DVC's cache stay
 	rm -rf .scratch/trials .scratch/parsed .scratch/vega .venv .pytest_cache .ruff_cache .hypothesis .coverage*

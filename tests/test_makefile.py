@@ -1,5 +1,6 @@
-"""The Makefile hands over the names of files as they are."""
+"""The Makefile hands over the names of files as they are, and installs what the locks name."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -63,3 +64,21 @@ def test_make_plan_refuses_a_study_that_it_would_not_read(folder: Path) -> None:
     assert "cp 'a$(touch RAN).yaml' params.yaml" in done.stderr
     assert not done.stdout
     assert not (folder / "RAN").exists()
+
+
+def test_make_setup_with_hashes_installs_the_hashed_lock(folder: Path) -> None:
+    (folder / ".venv/installed").unlink()
+    installed = printed(folder, "setup", "HASHES=yes")
+    assert installed[-4:] == [
+        *("--no-deps", "--require-hashes"),
+        *("--requirement", "requirements-hashed.lock"),
+    ]
+    assert (folder / ".venv/installed").exists()
+
+
+def test_both_locks_pin_the_same_packages() -> None:
+    pinned = re.compile(r"^[\w.-]+==[^\\\n]+", re.MULTILINE)
+    plain = pinned.findall((ROOT / "requirements.lock").read_text())
+    entries = re.split(r"\n(?=[\w.-]+==)", (ROOT / "requirements-hashed.lock").read_text())[1:]
+    assert [pinned.findall(entry)[0].rstrip() for entry in entries] == plain
+    assert all("--hash=sha256:" in entry for entry in entries)
