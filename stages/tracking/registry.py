@@ -30,9 +30,10 @@ NOTE = """\
 What the report of the study `{study}` puts first on the task `{task}`, with the most labels: a \
 fine-tuned run, with the weights of one trial, or a classical baseline. The version says which.
 
-    import mlflow, pandas
+    import mlflow
+    mlflow.set_tracking_uri("http://127.0.0.1:5000")  # or wherever this page is served
     model = mlflow.pyfunc.load_model("models:/{name}@best")
-    model.predict(pandas.DataFrame(...))
+    model.predict(model.input_example)  # a data frame with the same columns
 
 The answer has the columns that `python -m stages.commands.predict` writes. The model brings the \
 code of the project; it needs the packages of the project's requirements.lock."""

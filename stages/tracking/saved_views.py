@@ -107,7 +107,8 @@ def saved_views(tasks: Collection[str], records: Sequence[RunRecord]) -> list[Sa
     pretrainings = [record for record in records if record.kind == "pretraining"]
     known = _metrics(pretrainings)
     if curves := [key for key in ("train/loss", "train/validation_loss") if key in known]:
-        trained = f'{CURRENT} and tags.kind="pretraining" and tags.pretrained="true"'
+        # A published checkpoint is a run without a curve.
+        trained = f'{CURRENT} and tags.kind="pretraining" and metrics.`{curves[0]}` >= 0'
         tags = ("run", "pretrain_seed", *RUN_TAGS[1:])
         shown = [*curves, *({WALL_TIME} & known.keys())]
         by_loss = f"metrics.`{curves[-1]}`"

@@ -1,6 +1,7 @@
 """All records of a study, read from its files."""
 
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -31,6 +32,10 @@ from stages.tracking.trials import Results, cell_records
 
 PRETRAINING_CURVES = ("loss", "lr", "validation_loss")
 ANSWERS = ("score", "gain_over_scratch")  # with their intervals
+QUESTION = ("axis", "method", "label_budget", "run_a", "run_b")  # which effect, in questions.csv
+EFFECT = {"effect": "", "low": "_low", "high": "_high"}  # columns, and ends of their keys
+NOTE_TAG, MAX_NOTE = "mlflow.note.content", 8_000  # the description of a run or an experiment
+WHOLE_REPORT = "The whole report is below Artifacts: `index.html`, a page for the browser."
 MAX_TRIALS = 2_000  # of a study; with more, MLflow shows groups of trials alone
 
 
@@ -178,12 +183,22 @@ def _measured(row: Row) -> dict[str, float]:
 
 
 def _comparison(study: str) -> RunRecord:
-    """Returns the record of the report with its tables and figures."""
+    """Returns the record of the report: its tables and figures, its answer as the description, and
+    the effects averaged over tasks as ``effect/AXIS/METHOD/BUDGET/RUN/OTHER``, with intervals."""
     files = sorted(path for path in paths.REPORTS.rglob("*") if path.is_file())
+    points = [
+        (f"effect/{'/'.join(row[key] for key in QUESTION)}{end}", float(row[column]), 0)
+        for row in read_texts(paths.REPORTS / "questions.csv")
+        for column, end in EFFECT.items()
+        if row[column]
+    ]
+    answer = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8").split("\n![")[0]
+    answer = re.sub(r"\[([^]]+)\]\(#\w+\)", r"\1", answer)  # links to other parts of the page
     return RunRecord(
         "comparison",
         "comparison",
         digest([FORM, sha256(*files), *map(str, files)]),
-        tags={"study": study},
+        tags={"study": study, NOTE_TAG: f"{WHOLE_REPORT}\n\n{answer}"[:MAX_NOTE]},
+        points=points,
         artifacts=sorted(map(str, paths.REPORTS.iterdir())),
     )

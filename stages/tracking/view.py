@@ -21,14 +21,14 @@ from stages.tracking.records import Data, Point, RunRecord
 from stages.tracking.registry import register
 from stages.tracking.saved_views import LEADERBOARD, SavedView, saved_views
 from stages.tracking.store import errors_as_warnings, exclusive
-from stages.tracking.study import note_left_out, recorded
+from stages.tracking.study import NOTE_TAG, note_left_out, recorded
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
 
 MAX_METRICS, MAX_PARAMS = 800, 100  # MLflow's limits of one request
 MAX_RUNS = 50_000  # MLflow's limit of one answer
-SHARED, NOTE_TAG = "mlflow.sharedViewState.", "mlflow.note.content"
+SHARED = "mlflow.sharedViewState."
 DEFAULT = "Default"  # the experiment that MLflow makes in every database
 NOTE = "The rest is in `reports/index.html`, a page for the browser, and `reports/comparison.md`."
 
@@ -178,6 +178,8 @@ class View:
         identity = self.experiment.experiment_id
         page = f"#/experiments/{identity}/runs?workflowType=machine_learning"
         pages = {view.title: f"{page}&{view.query}" for view in views}
+        if report := self.run_ids.get("comparison"):
+            pages["The report"] = f"#/experiments/{identity}/runs/{report}"
         # MLflow shows the first line of a note; the rest opens with a click.
         links = ", ".join(f"[{title}]({path})" for title, path in pages.items())
         tags = {NOTE_TAG: f"Views: {links}\n\n{NOTE}"}

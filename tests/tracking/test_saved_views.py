@@ -9,6 +9,8 @@ from stages.core.params import Params
 from stages.tracking.view import reconcile
 from tests.tracking.tracked_study import (
     client,
+    current,
+    id_of,
     name_of,
     write_evaluation,
     write_report,
@@ -22,9 +24,12 @@ def test_saved_views_list_runs_that_have_their_columns(params: Params) -> None:
     """The links that the command prints are in the experiment's note, too."""
     pages = reconcile(params)
     leaderboards = ["Leaderboard of tag", "Leaderboard of section"]
-    assert [*pages] == ["Scores", *leaderboards, "Pretraining"]
+    assert [*pages] == ["Scores", *leaderboards, "Pretraining", "The report"]
     experiment = client().get_experiment_by_name("smoke")
     assert experiment
+    report = pages.pop("The report")
+    assert report in experiment.tags["mlflow.note.content"]
+    assert report.endswith(f"/runs/{id_of(current()['comparison'])}")
     for title, page in pages.items():
         key = re.findall(r"viewStateShareKey=(\w+)", page)[0]
         kept = json.loads(experiment.tags[f"mlflow.sharedViewState.{key}"])

@@ -24,6 +24,7 @@ from tests.tracking.tracked_study import (
     shown,
     write_evaluation,
     write_pretraining,
+    write_report,
 )
 
 pytestmark = pytest.mark.slow
@@ -55,6 +56,17 @@ def test_reconcile_shows_what_the_files_say(params: Params) -> None:
     assert parent.data.params["training.lr"] == "0.003"
     files = {file.path for file in client().list_artifacts(id_of(runs["comparison"]))}
     assert {"comparison.md", "index.html", "trials.csv", "figures"} <= files
+
+
+def test_reconcile_shows_the_answer_and_the_effects_of_the_report(params: Params) -> None:
+    write_report("The encoder leads ([audit](#audit)).\n\n![scores](figures/comparison.svg)\nMore.")
+    reconcile(params)
+    report = current()["comparison"]
+    assert report.data.tags["mlflow.note.content"].endswith("\n\nThe encoder leads (audit).\n")
+    place = "full/50/encoder_mlm/encoder_scratch"
+    gain, size = f"effect/pretrained/{place}", f"effect/size/{place}"
+    expected = {gain: 0.05, f"{gain}_low": 0.01, f"{gain}_high": 0.09, size: 0.05}
+    assert report.data.metrics == expected
 
 
 def test_reconcile_draws_curves_of_training_alone(params: Params) -> None:

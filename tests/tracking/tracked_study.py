@@ -122,6 +122,7 @@ def write_report(comparison: str, *, best: tuple[str, str] | None = None) -> Non
     columns = ("axis", "effect", "low", "high", "verdict")
     rows = [dict(zip(columns, effect, strict=True)) | here | runs for effect in effects]
     write_table(Path("reports/contrasts.csv"), rows)
+    write_table(Path("reports/questions.csv"), rows)
 
 
 def write_answer(trials: list[dict], best: tuple[str, str] | None) -> None:
