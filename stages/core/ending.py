@@ -44,6 +44,20 @@ def die_with_dvc() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
+def end_at_interrupts() -> None:
+    """Makes Ctrl-C end a stage or a command without a traceback while it imports modules, until
+    ``raise_interrupts``. Does nothing where ``stages`` is imported by another program."""
+    is_program = sys.argv[:1] == ["-m"]  # as Python has it while it imports `python -m stages...`
+    if is_program and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def raise_interrupts() -> None:
+    """Makes Ctrl-C raise KeyboardInterrupt again."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def end_by_signals(error: Callable[[int], BaseException]) -> None:
     """Makes each of ``SIGNALS`` raise ``error(number)``, so that this process cleans up before it
     ends. Signals that are ignored (by ``nohup``) stay ignored."""

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from stages.core import paths
 from stages.core.artifacts import replacing, write_json
-from stages.core.ending import die_with_parent
+from stages.core.ending import die_with_parent, raise_interrupts
 from stages.core.locks import hold
 from stages.core.plans import Plan, read_plan
 from stages.core.streams import drop_unwritten
@@ -130,6 +130,7 @@ def exit_on_mistake(main: Callable[[], object], *, reader_may_end: bool = False)
     If the reader of the output ends (``| head``), so does a command with ``reader_may_end``,
     without an error.
     """
+    raise_interrupts()
     try:
         main()
         sys.stdout.flush()

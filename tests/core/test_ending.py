@@ -144,3 +144,20 @@ def test_every_command_of_dvc_replaces_its_shell() -> None:
     for stage in pipeline["stages"].values():
         command = stage.get("do", stage)["cmd"].replace("${torch}", torch)
         assert command.startswith("exec ")
+
+
+def test_interrupt_ends_a_stage_that_imports_without_a_traceback(tmp_path: Path) -> None:
+    """The import of torch takes seconds; this one says that it has begun."""
+    (tmp_path / "torch.py").write_text("import time; print('begun', flush=True); time.sleep(60)")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stages.finetune", "tag"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout and process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == -signal.SIGINT
