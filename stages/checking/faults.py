@@ -27,16 +27,16 @@ TOGETHER = {"micro_batch_rows": "batch_rows", "num_validations": "num_steps"}
 def find_faults(params: Params) -> Iterator[str]:
     """Yields one line for each fault, which begins with its path in params.yaml."""
     for key, corpus in params.corpora.items():
-        yield from corpus_faults(params, corpus, f"corpora.{key}")
+        yield from corpus_faults(params.tasks, corpus, f"corpora.{key}")
     for key, tokenizer in params.tokenizers.items():
-        yield from tokenizer_faults(params, tokenizer, f"tokenizers.{key}")
+        yield from tokenizer_faults(params.corpora, tokenizer, f"tokenizers.{key}")
     for key, task in params.tasks.items():
-        yield from task_faults(params, task, f"tasks.{key}")
+        yield from task_faults(params.finetune, task, f"tasks.{key}")
     yield from _draw_faults(params.tasks)
     outlines = outline_runs(params.runs, params.tokenizers)
     yield from _told_once(params.runs, [*_faults_of_runs(params, outlines)])
     for key, baseline in params.baselines.items():
-        yield from baseline_faults(params, baseline, f"baselines.{key}")
+        yield from baseline_faults(params.tasks, baseline, f"baselines.{key}")
         if key in params.runs:
             yield f"baselines.{key}: is also the name of a run; rename one of them"
     if CLASSICAL in params.finetune.methods:

@@ -1,7 +1,7 @@
 """Faults of the entries of ``corpora:``, ``tokenizers:``, ``tasks:`` and ``baselines:``."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import product
 
@@ -9,7 +9,7 @@ from stages.baselines._baseline import BASELINES, Baseline, kind_of_source
 from stages.checking.entries import fault_of, file_errors, name_of, unlisted
 from stages.checking.public_checkpoints import checkpoint_faults
 from stages.core.components import Settings, below, file_of, unknown
-from stages.core.params import NONE, Corpus, Params, PublishedTokenizer, Task, Tokenizer
+from stages.core.params import NONE, Corpus, Finetune, PublishedTokenizer, Task, Tokenizer
 from stages.evaluation.metrics import METRICS, metric_of
 from stages.kinds._kind import KINDS, Kind, most_rows
 from stages.sources._columns import SCHEMA, SPLIT_SEED
@@ -20,46 +20,47 @@ from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL
 NUM_BYTES = 256  # the pieces that byte fallback needs
 
 
-def corpus_faults(params: Params, corpus: Corpus, where: str) -> Iterator[str]:
+def corpus_faults(tasks: Mapping[str, Task], corpus: Corpus, where: str) -> Iterator[str]:
     try:
         source = _source(corpus.source, f"{where}.source", None)
     except ValueError as error:
         yield str(error)
         return
-    tasks = {key: kind for key, task in params.tasks.items() if (kind := _kind(task))}
+    kinds = {key: kind for key, task in tasks.items() if (kind := _kind(task))}
     decontaminated = corpus.decontaminate_against != NONE
-    for fault in source.corpus_faults(tasks, decontaminated=decontaminated):
+    for fault in source.corpus_faults(kinds, decontaminated=decontaminated):
         yield f"{where}.{fault}"
 
 
 def tokenizer_faults(
-    params: Params, tokenizer: Tokenizer | PublishedTokenizer, where: str
+    corpora: Collection[str], tokenizer: Tokenizer | PublishedTokenizer, where: str
 ) -> Iterator[str]:
     if isinstance(tokenizer, PublishedTokenizer):
         yield from checkpoint_faults(tokenizer.path, tokenizer.revision, where)
         return
-    yield from unlisted(tokenizer.corpus, params.corpora, f"{where}.corpus")
+    yield from unlisted(tokenizer.corpus, corpora, f"{where}.corpus")
     least = NUM_SPECIAL + NUM_SENTINELS + (NUM_BYTES if tokenizer.algorithm != "char" else 0)
     if tokenizer.vocab_size <= least:
         yield f"{where}.vocab_size: must be more than {least}, not {tokenizer.vocab_size}"
 
 
-def task_faults(params: Params, task: Task, where: str) -> Iterator[str]:
-    yield from fault_of(lambda: _check_source(params, task, where))
-    yield from fault_of(lambda: _check_task(params, task.task, f"{where}.task"))
+def task_faults(finetune: Finetune, task: Task, where: str) -> Iterator[str]:
+    yield from fault_of(lambda: _check_source(task, finetune.label_budgets, where))
+    place, max_tokens = f"{where}.task", finetune.max_tokens
+    yield from fault_of(lambda: _check_task(task.task, place, max_tokens=max_tokens))
     if task.split_seeds:
         yield from fault_of(lambda: _check_draws(task, where))
-        if params.finetune.screen:
+        if finetune.screen:
             yield (
                 f"{where}.split_per_seed: not with finetune.screen, whose estimates read rows of "
                 "one draw that other draws test on"
             )
-    for budget in params.finetune.label_budgets:
+    for budget in finetune.label_budgets:
         if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
             yield f"finetune.label_budgets: {budget} is more than {where}.num_train"
 
 
-def baseline_faults(params: Params, baseline: Settings, where: str) -> Iterator[str]:
+def baseline_faults(tasks: Mapping[str, Task], baseline: Settings, where: str) -> Iterator[str]:
     faults = [*fault_of(lambda: BASELINES.build(baseline, where=where))]
     yield from faults
     if not faults:
@@ -67,25 +68,25 @@ def baseline_faults(params: Params, baseline: Settings, where: str) -> Iterator[
         for kind in fits:
             if kind not in KINDS:
                 yield f"{where}.name: fits the kind {unknown(kind, KINDS)}"
-        if not any(kind.name in fits for task in params.tasks.values() if (kind := _kind(task))):
+        if not any(kind.name in fits for task in tasks.values() if (kind := _kind(task))):
             yield f"{where}: fits {', '.join(fits)}, but no task of the study has such rows"
         else:
             baseline_of_files = BASELINES.build(baseline, where=where)
-            yield from fault_of(lambda: _check_files(params, baseline_of_files, where))
+            yield from fault_of(lambda: _check_files(tasks, baseline_of_files, where))
 
 
-def _check_files(params: Params, baseline: Baseline, where: str) -> None:
+def _check_files(tasks: Mapping[str, Task], baseline: Baseline, where: str) -> None:
     """Raises ValueError unless every file that the user has for a baseline belongs to a task of a
     kind that the baseline fits, and can be read as the task's source reads its data."""
     with below(where):
-        files = baseline.files([*params.tasks]) or {}
+        files = baseline.files([*tasks]) or {}
         for task, file in files.items():
-            kind = _kind(params.tasks[task])
+            kind = _kind(tasks[task])
             if kind is None:  # another fault
                 continue
             if kind.name not in baseline.fits:
                 raise ValueError(f"path: {file}: {kind.name} has no predictions to compare")
-            baseline.check_file(file, kind_of_source(kind, params.tasks[task].source))
+            baseline.check_file(file, kind_of_source(kind, tasks[task].source))
 
 
 def _kind(task: Task) -> Kind | None:
@@ -95,12 +96,12 @@ def _kind(task: Task) -> Kind | None:
     return None
 
 
-def _check_source(params: Params, task: Task, where: str) -> None:
+def _check_source(task: Task, label_budgets: Iterable[int | str], where: str) -> None:
     """Raises ValueError for a source with invalid settings or broken files, and for files with
     fewer rows to train on than the largest label budget. Rows are read until there are enough."""
     kind = _kind(task)
     source = _source(task.source, f"{where}.source", kind)
-    budgets = [int(budget) for budget in params.finetune.label_budgets if budget != "all"]
+    budgets = [int(budget) for budget in label_budgets if budget != "all"]
     if kind is None or not source.is_local or task.num_train != "all" or not budgets:
         return
     num_rows = 0
@@ -154,7 +155,7 @@ def _check_draws(task: Task, where: str) -> None:
         )
 
 
-def _check_task(params: Params, entry: Settings, where: str) -> None:
+def _check_task(entry: Settings, where: str, *, max_tokens: int) -> None:
     """Raises ValueError for invalid settings, for unknown metrics, and for a task class without a
     kind or, if there is a kind with the task's name, with another kind."""
     settings, values = TASKS.settings(entry, where=where), TASKS.tried(entry, where=where)
@@ -176,6 +177,6 @@ def _check_task(params: Params, entry: Settings, where: str) -> None:
     try:
         for combination in product(*values.values()):
             one = dict(zip(values, combination, strict=True))
-            task.check(params.finetune.max_tokens, **{**settings, **one})
+            task.check(max_tokens, **{**settings, **one})
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
