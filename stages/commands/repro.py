@@ -27,7 +27,7 @@ from stages.core.ending import die_with_parent, end_by_signals
 from stages.core.locks import refusal, write_holder
 from stages.core.parallel import cores, most_jobs, visible_gpus
 from stages.core.process import LOCKS, exit_on_mistake
-from stages.core.study_file import PATH, load
+from stages.core.study_file import PATH, load, text_of
 from stages.planning.pending import ROOT, pending
 
 if TYPE_CHECKING:
@@ -126,9 +126,9 @@ def _take(study: Path) -> None:
     Raises ValueError if the study has faults, or if the study in params.yaml would be lost.
     """
     try:
-        text = study.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"--study: {study} cannot be read: {error}") from None
+        text = text_of(study)
+    except ValueError as error:
+        raise ValueError(f"--study: {error}") from None
     refuse_faults(text, str(study))
     if PATH.exists() and PATH.read_text(encoding="utf-8") == text:
         return

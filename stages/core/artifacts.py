@@ -4,15 +4,17 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 Json = dict[str, Any]  # an object of a JSON file
 CONTENTS = "contents.json"  # a file with the hashes of all other files in its folder
 MOST_LISTED_BYTES = 2**20  # largest contents.json that is read
 MOST_FILE_BYTES = 2**37  # largest file that contents.json may list
+PART_BYTES = 2**20
 
 
 @contextmanager
@@ -77,14 +79,15 @@ def whole_contents(folder: Path) -> list[str] | None:
         if not is_own_file(folder / CONTENTS, folder, MOST_LISTED_BYTES):
             return None
         hashes = read_json(folder / CONTENTS)
-        files = {folder / name: value for name, value in hashes.items()}
-        if all(is_own_file(file, folder) for file in files) and all(
-            sha256(file) == value for file, value in files.items()
-        ):
-            return [*hashes]
+        for name, value in hashes.items():
+            is_plain = PurePosixPath(name).as_posix() == name and ".." not in name.split("/")
+            if not is_plain or not is_own_file(folder / name, folder):
+                return None
+            if bounded_sha256(folder / name) != value:
+                return None
     except (OSError, ValueError, AttributeError, RecursionError):
-        pass
-    return None
+        return None
+    return [*hashes]
 
 
 def is_own_file(file: Path, folder: Path, most_bytes: int = MOST_FILE_BYTES) -> bool:
@@ -92,6 +95,25 @@ def is_own_file(file: Path, folder: Path, most_bytes: int = MOST_FILE_BYTES) -> 
     target = Path(os.path.realpath(file))
     is_own = target.is_relative_to(os.path.realpath(folder)) and target.is_file()
     return is_own and target.stat().st_size <= most_bytes
+
+
+def bounded_sha256(file: Path) -> str:
+    """Returns ``sha256`` of a regular file, of which no more is read than its size when it was
+    opened. Someone else may replace or extend the file meanwhile.
+
+    Raises OSError for a link, and ValueError for what is no regular file.
+    """
+    digest = hashlib.sha256()
+    opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(opened, "rb") as content:
+        about = os.fstat(opened)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_FILE_BYTES:
+            raise ValueError(f"{file}: is no regular file, or is too large")
+        left = about.st_size
+        while left and (part := content.read(min(left, PART_BYTES))):
+            digest.update(part)
+            left -= len(part)
+    return hashlib.sha256(digest.digest()).hexdigest()
 
 
 def sha256_of_tree(path: Path) -> str:

@@ -36,6 +36,7 @@ EXEMPT = {
     "core/components": "builds components from settings that are already validated",
     "core/ending": "ends processes with their parents and by signals",
     "core/streams": "opens closed outputs, to write nowhere",
+    "core/temporary": "ends a process that has no folder for temporary files",
     "core/keys": "names what results belong to",
     "core/locks": "holds locks and names the processes that hold them",
     "core/params": "validates values; stages get the same values in their plans",

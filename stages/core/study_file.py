@@ -346,18 +346,7 @@ def read_yaml(path: Path) -> Json:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ValueError(f"{path}: has more than {MOST_BYTES:,} bytes; split the study")
-        if path.is_fifo() or path.is_char_device():  # to read it might never end
-            raise ValueError(f"{path}: must be a regular file")
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; copy one of studies/ to it") from None
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: must be UTF-8: {error}") from None
+    text = text_of(path)
     try:
         _refuse_unsafe(YAML(typ="safe").parse(text), path)
         raw = YAML(typ="safe").load(text)
@@ -367,6 +356,22 @@ def read_yaml(path: Path) -> Json:
     if not isinstance(raw, dict):
         raise ValueError(f"{path}: must be a mapping of settings")
     return raw
+
+
+def text_of(path: Path) -> str:
+    """Returns the text of a study; raises ValueError if it cannot be read."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError(f"{path}: has more than {MOST_BYTES:,} bytes; split the study")
+        if path.is_fifo() or path.is_char_device():  # to read it might never end
+            raise ValueError(f"{path}: must be a regular file")
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file; copy one of studies/ to it") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: must be UTF-8: {error}") from None
 
 
 def _refuse_unsafe(events: Iterable[Any], path: Path) -> None:

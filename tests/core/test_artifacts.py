@@ -9,6 +9,7 @@ import pytest
 from stages.core import artifacts
 from stages.core.artifacts import (
     CONTENTS,
+    bounded_sha256,
     read_json,
     read_jsonl,
     replacing,
@@ -129,7 +130,8 @@ def grow(entry: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [list_file("../beside"), list_file("/etc/passwd"), list_file("/dev/zero")]
-    + [list_file("below"), link_beside, pipe, nest, grow],
+    + [list_file(name) for name in ("below", "below/../below/a", "./below/a", "below//a")]
+    + [link_beside, pipe, nest, grow],
 )
 def test_whole_contents_reads_no_file_outside_the_folder(
     entry: Path, change: Callable[[Path], object]
@@ -137,3 +139,17 @@ def test_whole_contents_reads_no_file_outside_the_folder(
     assert whole_contents(entry) == ["below/a"]
     change(entry)
     assert whole_contents(entry) is None
+
+
+def test_bounded_sha256_reads_what_a_file_had_when_it_was_opened(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"some text")
+    assert bounded_sha256(file) == sha256(file)
+    for target in ("/dev/zero", file):
+        link = tmp_path / "link"
+        link.symlink_to(target)
+        with pytest.raises(OSError, match="symbolic link"):
+            bounded_sha256(link)
+        link.unlink()
+    with pytest.raises(ValueError, match="no regular file"):
+        bounded_sha256(Path("/dev/zero"))

@@ -48,10 +48,14 @@ def test_warn_prints_no_password(
 @pytest.mark.parametrize(
     ("address", "shown"),
     [
-        ("https://a:b@host:80/path?x=1", "https://host:80/path?x=1"),
+        ("https://a:b@host:80/path?x=1", "https://host:80/path"),
+        ("http://a:b/c@d@host:80/path", "http://host:80/path"),
+        ("http://a:b[c@host", "http://host"),
+        ("a:b@host/path", "host/path"),
+        ("postgresql://host/db?user=a&password=b", "postgresql://host/db"),
         ("postgresql://a:p@ss@host/db", "postgresql://host/db"),
         ("https://token@host", "https://host"),
-        ("https://host/a@b", "https://host/a@b"),
+        ("https://host:80/a@b", "https://host:80/a@b"),
         ("sqlite:////home/me/mlflow.db", "sqlite:////home/me/mlflow.db"),
     ],
 )

@@ -3,6 +3,7 @@
 import csv
 import errno
 import gzip
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -414,3 +415,16 @@ def test_save_names_a_full_disk(outcome: Outcome, monkeypatch: pytest.MonkeyPatc
     with store.unfinished() as folder, pytest.raises(ValueError, match="No space left"):
         store.save(ADDRESS, outcome, folder)
     assert not [*store.root().iterdir()]
+
+
+@pytest.mark.parametrize("run", [["a"], 1, "[/red]", "\x1b[31ma", "a\n"])
+def test_listed_names_no_run_that_no_study_can_have(
+    run: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path))
+    entry = tmp_path / ("0" * 64)
+    entry.mkdir()
+    with gzip.open(entry / store.OUTCOME, "wt") as file:
+        json.dump({"trial": {"run": run, "task": "tag"}}, file)
+    (listed,) = store.listed()
+    assert (listed.run, listed.task) == ("", "")
