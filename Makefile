@@ -35,7 +35,7 @@ repro: setup ## run what changed of the study in params.yaml (STUDY=FILE: put it
 
 plan: setup ## what make repro would run and what that costs (FLAGS=--resolved: the value of every setting), before anything runs
 	@if [ -n "$$STUDY" ]; then \
-	    echo "error: STUDY: make plan plans params.yaml; copy the study there first: cp '$$STUDY' params.yaml" >&2; exit 2; fi
+	    echo "error: STUDY: make plan plans params.yaml; copy the study there first" >&2; exit 2; fi
 	@python -m stages.commands.plan $(FLAGS)
 
 # Types keep one core busy for a minute, so the checks run beside the tests. Their result is printed
