@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib import metadata
 from multiprocessing import get_context
@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, TypeVar
 
 import numpy as np
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from stages.core import paths
@@ -38,6 +39,7 @@ _SKIPPED = {
 }
 _GENERATED = b"file was automatically generated"  # a copy of another file of the package
 _SAMPLED = 60  # files that are timed to estimate the time for all
+_LONGEST_S = 300.0  # that parsing may take
 _FEW = 100  # fewer files are parsed faster than processes start
 _WORKERS = 2 if (count := os.cpu_count()) is None else min(8, count)
 T = TypeVar("T")
@@ -144,7 +146,9 @@ class InstalledDocs(Source):
 
     def _files(self) -> list[File]:
         stored = {package: _kept(package, self._versions[package]) for package in self.packages}
-        _parse({path: files for path, files in stored.values() if not path.exists()})
+        if not all(path.exists() for path, _ in stored.values()):
+            with _one_at_a_time():
+                _parse({path: files for path, files in stored.values() if not path.exists()})
         docs: list[File] = []
         for package, (path, _) in stored.items():
             with path.open(encoding="utf-8") as lines, _without_collection():
@@ -238,6 +242,20 @@ def _file_of(line: str, package: str) -> File:
         for sentences, parameters in docs
     ]
     return File(name, package, proses)
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Waits while another stage parses, which uses all cores, to read what it has parsed. After
+    ``_LONGEST_S`` both parse: they would write the same."""
+    PARSED.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(PARSED.with_suffix(".lock"))
+    try:
+        with suppress(Timeout):
+            lock.acquire(timeout=_LONGEST_S)
+        yield
+    finally:
+        lock.release()
 
 
 def _parse(missing: dict[Path, list[Where]]) -> None:

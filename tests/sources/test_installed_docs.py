@@ -3,10 +3,12 @@
 import itertools
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, cast
 
 import pytest
@@ -205,3 +207,25 @@ def test_packages_of_every_study_have_one_version_in_the_lock() -> None:
         entries = [*study.corpora.values(), *study.tasks.values()]
         for package in {p for entry in entries for p in entry.source.get("packages", [])}:
             assert pinned.count(package.replace("_", "-")) == 1, (path.name, package)
+
+
+def test_documents_are_parsed_once_by_stages_that_need_them_at_once(
+    shelf: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one begins while the first parses, and reads what it has written."""
+    shelf(rooms(3))
+    parsed, parse = list[list[Path]](), installed_docs._parse
+    others = list[Thread]()
+
+    def slowly(missing: dict[Path, list[installed_docs.Where]]) -> None:
+        parsed.append([*missing])
+        if not others:
+            others.append(Thread(target=lambda: [*source().documents()]))
+            others[0].start()
+            time.sleep(0.5)
+        parse(missing)
+
+    monkeypatch.setattr(installed_docs, "_parse", slowly)
+    assert [*source().documents()]
+    others[0].join()
+    assert len(parsed[0]) == 1 and parsed[1:] == [[]]
