@@ -19,9 +19,11 @@ from stages.training.meter import peak_memory_bytes
 # Of 21 stages of the default study every estimate was off by at most 30 % (benchmarks/plan.md).
 SPREAD = 1.3
 # On a CPU, training on batches of many lengths leaves freed memory that the allocator keeps, and
-# oneDNN keeps what it has compiled for each length, of inputs and of answers that are written:
-# measured in trials of models of 1 to 23 million weights.
-OF_MANY_LENGTHS_BYTES = 250_000_000
+# oneDNN keeps what it has compiled for each length. Measured in trials of models of 1 to 23 million
+# weights that read up to 128 tokens; a token that is written takes as much as four lengths.
+OF_A_LENGTH_BYTES = 5_500_000
+LENGTHS_OF_A_WRITTEN_TOKEN = 4
+MOST_LENGTHS = 200  # beyond which nothing was measured
 SUMMED = ("tokens", "flops", "seconds", "disk_bytes")
 Costs = Sequence[Pretraining | Finetuning]
 
@@ -55,8 +57,7 @@ def made(params: Params, stages: list[str]) -> Estimate:
     for cost in (*runs, *trials):
         if cost.memory_bytes is not None and on_cpu:
             if isinstance(cost, Finetuning):
-                writes = study.finetune.methods[cost.method].text_to_text
-                cost.memory_bytes += _kept_for_lengths(cost, cost.memory_bytes, writes=writes)
+                cost.memory_bytes += _kept_for_lengths(cost, cost.memory_bytes)
             cost.memory_bytes += peak_memory_bytes()  # Python, torch and what is imported
     for cost in trials:
         # A stage whose trials are all stored still runs, but takes almost no time.
@@ -69,13 +70,12 @@ def made(params: Params, stages: list[str]) -> Estimate:
     return Estimate(study, stages, runs, most, others, side_by_side(study.compute), least)
 
 
-def _kept_for_lengths(cost: Finetuning, memory_bytes: int, *, writes: bool) -> int:
+def _kept_for_lengths(cost: Finetuning, memory_bytes: int) -> int:
     """Returns the bytes that batches of many lengths leave in the process of a trial, whose model
-    takes ``memory_bytes``: little without training, unless the model is large, and twice as much
-    where answers are written."""
-    if cost.num_steps is None:
-        return min(OF_MANY_LENGTHS_BYTES, 3 * memory_bytes)
-    return OF_MANY_LENGTHS_BYTES * (2 if writes else 1)
+    takes ``memory_bytes``: little without training, unless the model is large."""
+    lengths = (cost.longest_text or 0) + LENGTHS_OF_A_WRITTEN_TOKEN * cost.written
+    kept = round(OF_A_LENGTH_BYTES * min(lengths, MOST_LENGTHS))
+    return min(kept, 3 * memory_bytes) if cost.num_steps is None else kept
 
 
 def screened(

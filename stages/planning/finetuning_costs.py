@@ -55,6 +55,7 @@ class Finetuning:
     shares: list[float] = field(default_factory=list)  # of the work, by group of trials
     text_tokens: float | None = None  # mean of a text, or of a window of it, with padding
     longest_text: int | None = None  # in tokens; the longest window of texts read in windows
+    written: float = 0.0  # mean tokens of the text that is written; 0 if none
     num_steps: int | None = None  # None if nothing is trained by steps
     tokens: int | None = None
     flops: int | None = None
@@ -167,6 +168,7 @@ def _estimate(
     cost.leaves_out_rows = None in (of_task.validation, of_task.test)
     cost.assumes_lengths, cost.text_tokens = of_task.assumed, round(shape.tokens, 1)
     cost.longest_text = max(size.longest for size in of_task.sizes)
+    cost.written = of_task.written
     cost.rows_cut, cost.tokens_cut = of_task.rows_cut, of_task.tokens_cut
     model = _adapted(backbone, made, writes=shape.uses_logits)
     forward, step = _flops(shape, model, flops)
