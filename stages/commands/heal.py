@@ -2,13 +2,16 @@
 
 DVC writes `dvc.lock` and `.dvc/tmp/rwlock` in place: a kill in that moment leaves half a file, and
 every later `dvc repro` refuses it. Entries of `dvc.lock` that are not whole are removed here; their
-stages come from DVC's run cache and are not computed again. Does nothing while another DVC runs in
-this folder.
+stages come from DVC's run cache and are not computed again. A kill before DVC writes the first
+record of a stage into its run cache leaves an empty folder there, on which every later `dvc repro`
+of that stage fails; it is removed. Does nothing while another DVC runs in this folder.
 """
 
 import json
 import os
 import re
+from configparser import ConfigParser
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -17,7 +20,8 @@ from stages.commands._parser import parser_of
 from stages.core.artifacts import replacing
 from stages.core.process import exit_on_mistake
 
-LOCK, RWLOCK = Path("dvc.lock"), Path(".dvc/tmp/rwlock")
+LOCK, DVC = Path("dvc.lock"), Path(".dvc")
+RWLOCK = DVC / "tmp/rwlock"
 EMPTY = "schema: '2.0'\nstages: {}\n"
 
 
@@ -30,6 +34,7 @@ def heal() -> None:
     if (RWLOCK.exists() or LOCK.exists()) and running_dvc() is None:
         heal_rwlock()
         heal_lock()
+        heal_run_cache()
 
 
 def running_dvc() -> int | None:
@@ -76,6 +81,17 @@ def heal_lock() -> None:
     with replacing(LOCK) as path:
         path.write_text(whole or EMPTY, encoding="utf-8")
     print(f"Removed the end of {LOCK}, which a killed DVC left unfinished")
+
+
+def heal_run_cache() -> None:
+    """Removes empty folders from DVC's run cache."""
+    settings = ConfigParser()
+    settings.read([DVC / "config", DVC / "config.local"])
+    cache = os.path.normpath(DVC / settings.get("cache", "dir", fallback="cache"))
+    for folder in Path(cache, "runs").glob("*/*/"):
+        with suppress(OSError):  # it has records
+            folder.rmdir()
+            print(f"Removed {folder}, which a killed DVC left empty")
 
 
 def _is_whole(text: str) -> bool:

@@ -72,6 +72,28 @@ def test_heal_lets_dvc_go_on_and_compute_nothing_again(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("cache", [".dvc/cache", "elsewhere"])
+def test_heal_removes_empty_folders_from_the_run_cache(
+    cache: str, lock: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DVC makes the folder before it writes the record."""
+    assert dvc("cache", "dir", "--local", cache).returncode == 0
+    assert dvc("repro", "--force").returncode == 0
+    records = [*Path(cache, "runs").glob("*/*/*")]
+    for record in records:
+        record.unlink()
+    Path("one").unlink()
+    lock.unlink()
+    failed = dvc("repro")
+    assert failed.returncode != 0 and "join() argument must be str" in failed.stderr
+    lock.touch()
+    heal.heal()
+    removed = capsys.readouterr().out
+    assert all(f"Removed {record.parent}" in removed for record in records)
+    assert dvc("repro").returncode == 0
+
+
+@pytest.mark.slow
 def test_heal_removes_a_damaged_record_of_readers_and_writers(
     lock: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

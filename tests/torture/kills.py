@@ -25,6 +25,7 @@ HUNG_S = 900.0
 WRITTEN = (".dvc/tmp/rwlock", "dvc.lock")  # files of DVC that a kill can cut off
 # What DVC then says, and docs/mlflow_and_dvc.md says how to mend.
 DOCUMENTED = ("Unable to read RWLock-file", "'./dvc.lock' validation failed", "rwlock")
+DOCUMENTED += ("join() argument must be str",)
 
 
 def kill_runs(
