@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from safetensors.torch import load_file
 
 from stages.core.params import Distributed
 from stages.training.ranks import uneven
-from tests import warm_python
 from tests.small import small_schedule
 from tests.training.trained_by_ranks import (
     IN_BFLOAT16,
@@ -33,14 +33,16 @@ RELATIVE, ABSOLUTE = 1e-4, 2e-5
 
 
 def ranks(number: int, folder: Path) -> list[subprocess.Popen[bytes]]:
-    """Processes of ``trained_by_ranks``, as torchrun starts them."""
+    """Processes of ``trained_by_ranks``, as torchrun starts them: not forks of ``warm_python``, one
+    of which once ended by a segmentation fault."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     about = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    about["PYTHONFAULTHANDLER"] = "1"
     return [
         subprocess.Popen(
-            [warm_python.commands() / "python", "-m", "tests.training.trained_by_ranks", folder],
+            [sys.executable, "-m", "tests.training.trained_by_ranks", folder],
             cwd=ROOT,
             env=os.environ | about | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
         )
