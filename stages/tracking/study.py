@@ -34,7 +34,7 @@ PRETRAINING_CURVES = ("loss", "lr", "validation_loss")
 ANSWERS = ("score", "gain_over_scratch")  # with their intervals
 QUESTION = ("axis", "method", "label_budget", "run_a", "run_b")  # which effect, in questions.csv
 EFFECT = {"effect": "", "low": "_low", "high": "_high"}  # columns, and ends of their keys
-NOTE_TAG, MAX_NOTE = "mlflow.note.content", 8_000  # the description of a run or an experiment
+NOTE_TAG, MAX_NOTE = "mlflow.note.content", 7_800  # the description of a run or an experiment
 WHOLE_REPORT = "The whole report is below Artifacts: `index.html`, a page for the browser."
 MAX_TRIALS = 2_000  # of a study; with more, MLflow shows groups of trials alone
 
@@ -194,11 +194,14 @@ def _comparison(study: str) -> RunRecord:
     ]
     answer = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8").split("\n![")[0]
     answer = re.sub(r"\[([^]]+)\]\(#\w+\)", r"\1", answer)  # links to other parts of the page
+    answer = answer.removeprefix(
+        "# "
+    ).strip()  # MLflow shows the first lines, and prints titles large
     return RunRecord(
         "comparison",
         "comparison",
         digest([FORM, sha256(*files), *map(str, files)]),
-        tags={"study": study, NOTE_TAG: f"{WHOLE_REPORT}\n\n{answer}"[:MAX_NOTE]},
+        tags={"study": study, NOTE_TAG: f"{answer[:MAX_NOTE]}\n\n{WHOLE_REPORT}"},
         points=points,
         artifacts=sorted(map(str, paths.REPORTS.iterdir())),
     )

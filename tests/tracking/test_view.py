@@ -59,10 +59,15 @@ def test_reconcile_shows_what_the_files_say(params: Params) -> None:
 
 
 def test_reconcile_shows_the_answer_and_the_effects_of_the_report(params: Params) -> None:
-    write_report("The encoder leads ([audit](#audit)).\n\n![scores](figures/comparison.svg)\nMore.")
+    answer = (
+        "# Which?\n\nThe encoder leads ([audit](#audit)).\n\n![scores](figures/comparison.svg)\n"
+    )
+    write_report(f"{answer}More.")
     reconcile(params)
     report = current()["comparison"]
-    assert report.data.tags["mlflow.note.content"].endswith("\n\nThe encoder leads (audit).\n")
+    assert report.data.tags["mlflow.note.content"].startswith(
+        "Which?\n\nThe encoder leads (audit).\n\nThe whole"
+    )
     place = "full/50/encoder_mlm/encoder_scratch"
     gain, size = f"effect/pretrained/{place}", f"effect/size/{place}"
     expected = {gain: 0.05, f"{gain}_low": 0.01, f"{gain}_high": 0.09, size: 0.05}
