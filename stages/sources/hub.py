@@ -27,6 +27,7 @@ from stages.sources._source import (
 from stages.sources._times import Cuts, cuts_of
 
 CARD = "README.md"
+SECOND_CARD = ".huggingface.yaml"  # its settings would replace those of the card
 SUFFIXES = ("parquet", "csv", "tsv", "jsonl", "json", "txt")
 DATA = [f"*.{suffix}{packed}" for suffix in SUFFIXES for packed in ("", ".gz")]
 REACHED_WITHIN_S = 5.0
@@ -281,7 +282,9 @@ def _configs(folder: Path) -> dict[str, Json]:
     """Returns the configurations that a dataset's README.md lists."""
     from huggingface_hub import DatasetCard
 
-    card = folder / CARD
+    card, second = folder / CARD, folder / SECOND_CARD
+    if os.path.lexists(second):
+        raise ValueError(f"{second}: is not read; move its settings into {card}")
     if not card.is_file():
         return {}
     try:
@@ -302,8 +305,9 @@ def _configs(folder: Path) -> dict[str, Json]:
 
 def _refuse_outside(name: str, what: str) -> None:
     """Raises ValueError for files that are not in the dataset's folder: DVC watches the folder
-    alone, so that a change of other files would rerun nothing."""
-    if "://" in name or PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+    alone, so that a change of other files would rerun nothing. A colon may end the name of a file
+    system, as in file:/etc and zip://a.csv::/b.zip."""
+    if ":" in name or PurePath(name).is_absolute() or ".." in PurePath(name).parts:
         raise ValueError(
             f"{what} must be in the folder of the dataset, not {name!r}; copy them into it"
         )

@@ -175,6 +175,9 @@ def test_hub_reads_a_configuration_of_the_card_or_a_folder() -> None:
         "/etc/passwd",
         "https://example.com/x.csv",
         "zip://x.csv::/outside.zip",
+        "file:/outside.csv",
+        [{"split": "train", "path": "local:/outside.csv"}],
+        "simplecache::/outside.csv",
         {"data_dir": ".."},
     ],
 )
@@ -188,6 +191,14 @@ def test_hub_refuses_a_card_that_names_files_outside_its_folder(files: Any) -> N
         rows("classification", **settings)
     with pytest.raises(ValueError, match=r"config: the files must be .*, not '\.\./own'"):
         source(**settings, config="../own")
+
+
+def test_hub_refuses_a_second_card() -> None:
+    """The library reads it, too, and it could name files outside the folder."""
+    write_csv("own/train.csv", "One.")
+    Path("own/.huggingface.yaml").write_text("configs: []\n")
+    with pytest.raises(ValueError, match="^own/.huggingface.yaml: is not read; move its settings"):
+        rows("classification", path="own", validation="none", test="none")
 
 
 def test_hub_refuses_a_folder_that_is_linked_from_elsewhere() -> None:
