@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stages.baselines._baseline import Baseline, Row, Score
+from stages.core.artifacts import refuse_endless
 from stages.core.components import unknown
 from stages.kinds._cells import EmptyCellError, short, structure_of
 from stages.kinds._inputs import input_of
@@ -42,6 +43,7 @@ class Predictions(Baseline):
             raise ValueError(
                 f"path: {path} is not below {FOLDER}/, the folder that DVC watches; move it there"
             )
+        refuse_endless(FOLDER)
         if path.is_file():
             if len(tasks) > 1:
                 raise ValueError(

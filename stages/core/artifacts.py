@@ -7,6 +7,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -114,6 +115,20 @@ def bounded_sha256(file: Path) -> str:
             digest.update(part)
             left -= len(part)
     return hashlib.sha256(digest.digest()).hexdigest()
+
+
+def is_endless(path: Path) -> bool:
+    """Whether ``path`` is a pipe or a device, which might never end."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def refuse_endless(path: Path) -> None:
+    """Raises ValueError, from the setting ``path`` on, if a path or a file below it is a pipe or a
+    device: DVC and the stages would read it."""
+    below = (Path(parent, name) for parent, _, names in os.walk(path) for name in names)
+    for file in chain([path], below):
+        if is_endless(file):
+            raise ValueError(f"path: {file} must be a regular file")
 
 
 def sha256_of_tree(path: Path) -> str:

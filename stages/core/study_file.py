@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
-from stages.core.artifacts import Json
+from stages.core.artifacts import Json, is_endless
 from stages.core.components import Settings, describe
 from stages.core.params import (
     HUB,
@@ -363,7 +363,7 @@ def text_of(path: Path) -> str:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"{path}: has more than {MOST_BYTES:,} bytes; split the study")
-        if path.is_fifo() or path.is_char_device():  # to read it might never end
+        if is_endless(path):
             raise ValueError(f"{path}: must be a regular file")
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:

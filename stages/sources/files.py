@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from stages.core.artifacts import refuse_endless
 from stages.core.components import Settings, unknown
 from stages.kinds._kind import Kind, Split
 from stages.sources._columns import NONE, SCHEMA, TIME, Columns, draws_test
@@ -87,6 +88,7 @@ class Files(Source):
         if not self.root.exists():
             home = "; write ~ out, since only a shell expands it" if path.startswith("~") else ""
             raise ValueError(f"path: no such file or folder: {path}{home}")
+        refuse_endless(self.root)
         named: dict[Split, list[str]] = {
             "train": _list(train),
             "validation": _list(validation),

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
-from stages.core.artifacts import Json
+from stages.core.artifacts import Json, refuse_endless
 from stages.core.components import Settings, unknown
 from stages.core.hub_names import COMMIT, ON_THE_HUB
 from stages.kinds._kind import Kind, Split
@@ -81,6 +81,7 @@ class Hub(Source):
             raise ValueError("train: name the dataset's split; the others can be drawn from it")
         if not self.path.exists():
             raise ValueError(f"path: no such file or folder: {path}")
+        refuse_endless(self.path)
         if dataset == NONE:
             _refuse_no_folder(self.path, revision)
         else:

@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from stages.core import paths
+from stages.core.artifacts import refuse_endless
 from stages.core.code import syntax_hash
 from stages.core.components import Settings, unknown
 from stages.kinds._kind import SPLITS, Kind
@@ -75,6 +76,7 @@ class InstalledDocs(Source):
     ) -> None:
         if not Path(path).exists():
             raise ValueError(f"path: no such file or folder: {path}")
+        refuse_endless(Path(path))
         for package in packages:
             if packages.count(package) > 1:
                 raise ValueError(f"packages: {package!r} is listed twice")

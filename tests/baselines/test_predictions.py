@@ -1,6 +1,7 @@
 """The baseline whose predictions come from a file."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,13 @@ def test_predictions_refuses_paths_of_no_task(path: str, fault: str) -> None:
         Path("predictions", name).write_text("")
     with pytest.raises(ValueError, match=f"^path: .*{fault}"):
         Predictions(path=path).files(["topic", "tone"])
+
+
+def test_predictions_refuses_a_folder_with_a_pipe() -> None:
+    Path("predictions/topic.csv").write_text("")
+    os.mkfifo("predictions/pipe")
+    with pytest.raises(ValueError, match="^path: predictions/pipe must be a regular file"):
+        Predictions().files(["topic"])
 
 
 def plan(**changes: Any) -> BaselinePlan:

@@ -581,6 +581,15 @@ def test_settings_that_name_no_file_are_refused(path: str, settings: dict, messa
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize("path", ["data", "data/b.txt", "/dev/zero"])
+def test_files_refuses_a_device_and_a_folder_that_links_to_one(path: str) -> None:
+    """DVC would read it without end."""
+    write("data/a.csv", "text,label\nx,1\n")
+    Path("data/b.txt").symlink_to("/dev/zero")
+    with pytest.raises(ValueError, match="path: (data/b.txt|/dev/zero) must be a regular file"):
+        source(path)
+
+
 def test_a_broken_archive_is_named() -> None:
     Path("a.csv.gz").write_bytes(b"no archive")
     with pytest.raises(ValueError, match="a.csv.gz line 1: no whole gzip file"):

@@ -226,6 +226,7 @@ def test_check_reads_the_first_row_of_each_split() -> None:
         ({"path": ".", "revision": COMMIT}, "revision: must be none, not '0123"),
         ({"path": ".", "train": "none"}, "train: name the dataset's split"),
         (ON_THE_HUB | {"path": "."}, "path: . is a folder, but the data is own/reviews of the hub"),
+        (ON_THE_HUB | {"path": "/dev/zero"}, "path: /dev/zero must be a regular file"),
         (ON_THE_HUB | {"revision": "main"}, "revision: must be the hash of a commit of own/revi"),
         (ON_THE_HUB | {"dataset": "a/b/c"}, "dataset: cannot be a name on the hub such as"),
     ],

@@ -177,6 +177,7 @@ def test_examples_have_the_labels_of_their_annotation(
         ({"packages": ["numpyy"]}, "all.source: packages: not installed: unknown 'numpyy'; did yo"),
         ({"packages": ["numpy", "numpy"]}, "packages: 'numpy' is listed twice"),
         ({"path": "nowhere.lock"}, "path: no such file or folder: nowhere.lock"),
+        ({"path": "/dev/zero"}, "path: /dev/zero must be a regular file"),
         ({"annotation": "colours"}, "corpora.all.source.annotation: "),
         ({"package": ["numpy"]}, "did you mean 'packages'?"),
     ],
