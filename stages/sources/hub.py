@@ -255,9 +255,10 @@ def _refuse_no_folder(path: Path, revision: str) -> None:
         raise ValueError(
             f"revision: must be {NONE}, not {revision!r}: DVC watches the content of a folder"
         )
-    for parent, folders, _ in os.walk(path):  # links to files are not read
-        for link in (Path(parent, name) for name in folders):
-            if link.is_symlink() and not link.resolve().is_relative_to(path.resolve()):
+    for parent, folders, files in os.walk(path):
+        for link in (Path(parent, name) for name in (*folders, *files)):
+            target = Path(os.path.realpath(link))
+            if link.is_symlink() and not target.is_relative_to(path.resolve()):
                 raise ValueError(f"path: {link} is a link out of {path}; copy what it links to")
 
 

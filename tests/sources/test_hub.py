@@ -201,10 +201,13 @@ def test_hub_refuses_a_second_card() -> None:
         rows("classification", path="own", validation="none", test="none")
 
 
-def test_hub_refuses_a_folder_that_is_linked_from_elsewhere() -> None:
+@pytest.mark.parametrize("target", ["outside", "outside/train.csv"])
+def test_hub_refuses_files_and_folders_that_are_linked_from_elsewhere(target: str) -> None:
     write_csv("outside/train.csv", "Secret.")
     write_csv("own/train.csv", "One.")
-    Path("own/data").symlink_to("../outside")
+    Path("own/test.csv").symlink_to("train.csv")
+    source(path="own")
+    Path("own/data").symlink_to(f"../{target}")
     with pytest.raises(ValueError, match="path: own/data is a link out of own; copy what it"):
         source(path="own")
 
