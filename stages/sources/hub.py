@@ -6,6 +6,7 @@ and no code of a dataset runs.
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path, PurePath
@@ -171,7 +172,8 @@ class Hub(Source):
                 # Otherwise the library looks for files of the first configuration, too.
                 where["data_files"] = configs[chosen].get("data_files")
         try:
-            return datasets.load_dataset(str(folder), streaming=True, **where)
+            tables = datasets.load_dataset(str(folder), streaming=True, **where)
+            return {name: _with_stored_media(table) for name, table in tables.items()}
         except Exception as error:  # readers of data raise many kinds
             raise ValueError(f"{self._key}: {self.title} cannot be read: {_line(error)}") from None
 
@@ -244,6 +246,30 @@ class Hub(Source):
     def _key(self) -> str:
         """The setting that a fault of the data belongs to."""
         return "path" if self.dataset == NONE else "dataset"
+
+
+def _with_stored_media(table: Any) -> Any:
+    """Returns the table with pictures, sounds and other media as they are stored. To decode them,
+    the library would read the files and ask for the addresses that the rows name."""
+    from datasets import Features
+
+    if table.features is None:
+        return table
+    features = Features(_undecoded(dict(table.features)))
+    return table if features == table.features else table.cast(features)
+
+
+def _undecoded(feature: Any) -> Any:
+    """Returns a feature, or a dict or list of features, without the decoding of media."""
+    if isinstance(feature, dict):
+        return {key: _undecoded(each) for key, each in feature.items()}
+    if isinstance(feature, list | tuple):
+        return [*map(_undecoded, feature)]
+    if hasattr(feature, "feature"):
+        return replace(feature, feature=_undecoded(feature.feature))
+    if hasattr(feature, "decode") and type(feature).__name__ != "Json":
+        return replace(feature, decode=False)
+    return feature
 
 
 def _refuse_no_folder(path: Path, revision: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import datasets
 import huggingface_hub.constants
+import pyarrow.parquet
 import pytest
 from huggingface_hub.utils import close_session
 
@@ -210,6 +211,25 @@ def test_hub_refuses_files_and_folders_that_are_linked_from_elsewhere(target: st
     Path("own/data").symlink_to(f"../{target}")
     with pytest.raises(ValueError, match="path: own/data is a link out of own; copy what it"):
         source(path="own")
+
+
+@pytest.mark.parametrize("medium", [datasets.Image(), datasets.Audio(), datasets.Pdf()])
+def test_hub_opens_no_file_and_no_address_that_a_row_names(medium: Any, monkeypatch) -> None:
+    refuse_network(monkeypatch)
+    text = datasets.Value("string")
+    features = datasets.Features(text=text, label=datasets.Json(), media=datasets.List(medium))
+    media = [{"bytes": None, "path": path} for path in ("http://own.example/x", "secret.csv")]
+    write_csv("secret.csv", "Secret.")
+    Path("own").mkdir()
+    for name in ("train", "test"):
+        row = {"text": "One.", "label": '{"a": 1}', "media": media}
+        table = pyarrow.Table.from_pylist([row], features.arrow_schema)
+        pyarrow.parquet.write_table(table, f"own/{name}.parquet")
+        media.reverse()
+    settings = {"path": "own", "validation": "none", "label": "label.a"}
+    assert rows("classification", **settings) == [{"text": "One.", "label": "1"}] * 2
+    with pytest.raises(ValueError, match="own train row 1: media must be a text, not .*'path': 'h"):
+        rows("classification", **settings, text="media")
 
 
 def test_check_reads_the_first_row_of_each_split() -> None:
