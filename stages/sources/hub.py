@@ -30,6 +30,7 @@ from stages.sources._times import Cuts, cuts_of
 CARD = "README.md"
 SECOND_CARD = ".huggingface.yaml"  # its settings would replace those of the card
 SUFFIXES = ("parquet", "csv", "tsv", "jsonl", "json", "txt")
+READERS = ("csv", "json", "parquet", "text")  # of the library; others may follow links in files
 DATA = [f"*.{suffix}{packed}" for suffix in SUFFIXES for packed in ("", ".gz")]
 REACHED_WITHIN_S = 5.0
 
@@ -172,7 +173,10 @@ class Hub(Source):
                 # Otherwise the library looks for files of the first configuration, too.
                 where["data_files"] = configs[chosen].get("data_files")
         try:
-            tables = datasets.load_dataset(str(folder), streaming=True, **where)
+            builder = datasets.load_dataset_builder(str(folder), **where)
+            if builder.info.builder_name not in READERS:
+                raise ValueError(f"its files must be one of {', '.join(SUFFIXES)}")
+            tables = builder.as_streaming_dataset()
             return {name: _with_stored_media(table) for name, table in tables.items()}
         except Exception as error:  # readers of data raise many kinds
             raise ValueError(f"{self._key}: {self.title} cannot be read: {_line(error)}") from None

@@ -213,6 +213,14 @@ def test_hub_refuses_files_and_folders_that_are_linked_from_elsewhere(target: st
         source(path="own")
 
 
+@pytest.mark.parametrize("name", ["train.xml", "train.h5", "train.tar", "train.conll"])
+def test_hub_reads_no_other_formats(name: str) -> None:
+    Path("own").mkdir()
+    Path("own", name).write_text("<a>One.</a>\n")
+    with pytest.raises(ValueError, match="^path: own cannot be read: its files must be one of par"):
+        rows("classification", path="own", validation="none", test="none", label="text")
+
+
 @pytest.mark.parametrize("medium", [datasets.Image(), datasets.Audio(), datasets.Pdf()])
 def test_hub_opens_no_file_and_no_address_that_a_row_names(medium: Any, monkeypatch) -> None:
     refuse_network(monkeypatch)
