@@ -1,7 +1,6 @@
 """Reads a public checkpoint: its architecture, its class in transformers, its weights."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from stages.text.published import (
     line_of,
     read_files,
     read_settings,
+    refuse_code,
 )
 
 # A model and a configuration of transformers. Their classes declare few of the attributes that
@@ -48,16 +48,6 @@ INDEX = "model.safetensors.index.json"
 SHARD = re.compile(r"model[\w.-]*\.safetensors")  # what the pinned hash covers
 MOST_MISSING = 2  # weights of config.json per stored weight; more than a head is missing beyond it
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.pkl")
-CODE = ("configuration_*.py", "modeling_*.py", "tokenization_*.py")  # as transformers names it
-# Settings of transformers that name code, or files that the pinned hash does not cover.
-NAMING_CODE = {
-    *("auto_map", "custom_pipelines", "custom_generate", "trust_remote_code"),
-    *("use_kernels", "kernel_config", "fusion_config", "quantization_config"),
-    *("distributed_config", "transformers_weights"),
-}
-# Settings that choose an implementation of a layer: the name of a kernel on the hub is native code.
-IMPLEMENTATIONS = ("attn_implementation", "experts_implementation")
-OF_TORCH = (None, "eager", "sdpa")
 
 
 def architecture_of(config: Config) -> str:
@@ -215,34 +205,6 @@ def refuse_reading_further(
         "when the text is padded, so a prediction would depend on the other texts of its batch; "
         "choose a checkpoint of another family"
     )
-
-
-def refuse_code(folder: Path) -> None:
-    """Raises ValueError for a checkpoint with code of its own, which is never run, or with a
-    setting that names code elsewhere."""
-    if files := files_in(folder, CODE):
-        _refuse(folder, files[0].name)
-    for file in read_files(folder, ("config.json", "tokenizer_config.json")):
-        for key, value in _settings_in(read_settings(file)):
-            is_other = key.strip("_").removesuffix("_internal") in IMPLEMENTATIONS
-            if key in NAMING_CODE or (is_other and value not in OF_TORCH):
-                _refuse(folder, f"{file.name} ({key})")
-
-
-def _refuse(folder: Path, what: str) -> None:
-    raise ValueError(
-        f"path: {folder} has code of its own, {what}; no code of a checkpoint is run, only models "
-        "that transformers has itself"
-    )
-
-
-def _settings_in(node: object) -> Iterator[tuple[str, object]]:
-    """Yields the keys and values at any depth."""
-    for key, value in node.items() if isinstance(node, dict) else ():
-        yield key, value
-        yield from _settings_in(value)
-    for item in node if isinstance(node, list) else ():
-        yield from _settings_in(item)
 
 
 def weight_files(folder: Path) -> list[Path]:

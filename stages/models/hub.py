@@ -28,7 +28,6 @@ from stages.models._published_checkpoint import (
     is_headless,
     published,
     reader_of,
-    refuse_code,
     refuse_damaged,
     refuse_reading_further,
     uninitialised,
@@ -42,6 +41,7 @@ from stages.text.published import (
     content_of,
     folder_of,
     read_files,
+    refuse_code,
     refuse_other_content,
     refuse_unpinned,
 )

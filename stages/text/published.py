@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
@@ -26,12 +26,31 @@ from stages.text.tokenizer import TaskTokenizer, without_blanks
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
 VOCABULARY = (  # files of the configuration and the tokenizer
     *("config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.*", "merges.txt", "*.model"),
+    *("vocab.*", "merges.txt", "*.model", "tekken.json", "entity_vocab.json", "normalizer.json"),
+    *("chat_template.jinja", "additional_chat_templates/*.jinja"),
 )
 CONTENT_DIGITS = 12
 MOST_BYTES = 2**28  # of a configuration or a vocabulary; the largest published ones have 2**25
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
+# Of the names that a tokenizer's settings may give these files, transformers reads those that the
+# tokenizer's class does not declare, unless they are given as None.
+UNNAMED = {"vocab_file": None, "merges_file": None}
 SENTINEL = re.compile(r"<extra_id_(\d+)>")  # as T5 and its successors name sentinels
+CODE = ("configuration_*.py", "modeling_*.py", "tokenization_*.py")  # as transformers names it
+# Settings of transformers that name code, or weights in another form.
+NAMING_CODE = {
+    *("auto_map", "custom_pipelines", "custom_generate", "trust_remote_code"),
+    *("use_kernels", "kernel_config", "fusion_config", "quantization_config"),
+    *("distributed_config", "transformers_weights"),
+}
+# Settings that choose an implementation of a layer: the name of a kernel on the hub is native code.
+IMPLEMENTATIONS = ("attn_implementation", "experts_implementation")
+OF_TORCH = (None, "eager", "sdpa")
+# Settings that name a file to read in place of one that the pinned hash covers.
+NAMING_FILES = {"configuration_files", "fast_tokenizer_files", "gguf_file"}
+AS_FILE = ("vocab", "merges")  # the content itself, or else the name of a file
+TOKENS_MAP = "special_tokens_map.json"  # its settings replace even the names of files
+OF_TOKENS = ("_token", "_tokens")
 
 logging.set_verbosity_error()  # about unused heads and about the lengths of texts
 logging.disable_progress_bar()
@@ -236,8 +255,52 @@ def content_of(folder: Path) -> str:
     return digest.hexdigest()[:CONTENT_DIGITS]
 
 
+def refuse_code(folder: Path) -> None:
+    """Raises ValueError for a checkpoint with code of its own, which is never run, or with a
+    setting that names code elsewhere, or a file in place of those that the pinned hash covers."""
+    if files := files_in(folder, CODE):
+        _refuse_code(folder, files[0].name)
+    for file in read_files(folder, ("config.json", "tokenizer_config.json")):
+        for key, value in _settings_in(read_settings(file)):
+            is_other = key.strip("_").removesuffix("_internal") in IMPLEMENTATIONS
+            if key in NAMING_CODE or (is_other and value not in OF_TORCH):
+                _refuse_code(folder, f"{file.name} ({key})")
+            named = key in AS_FILE and isinstance(value, str)
+            if key in NAMING_FILES or named or (key == "init_inputs" and value):
+                _refuse_names(file, key)
+    for file in read_files(folder, (TOKENS_MAP,)):
+        for key in read_settings(file):
+            if not key.endswith(OF_TOKENS):
+                _refuse_names(file, key)
+
+
+def _refuse_code(folder: Path, what: str) -> None:
+    raise ValueError(
+        f"path: {folder} has code of its own, {what}; no code of a checkpoint is run, only models "
+        "that transformers has itself"
+    )
+
+
+def _refuse_names(file: Path, key: str) -> None:
+    raise ValueError(
+        f"path: {file} may name other files ({key}); only files that the pinned hash covers are "
+        "read, by the names that transformers gives them"
+    )
+
+
+def _settings_in(node: object) -> Iterator[tuple[str, object]]:
+    """Yields the keys and values at any depth."""
+    for key, value in node.items() if isinstance(node, dict) else ():
+        yield key, value
+        yield from _settings_in(value)
+    for item in node if isinstance(node, list) else ():
+        yield from _settings_in(item)
+
+
 def config_of(folder: Path) -> Any:
-    """Returns the model's configuration; raises ValueError if transformers cannot read it."""
+    """Returns the model's configuration; raises ValueError if transformers cannot read it, or as
+    ``refuse_code`` does."""
+    refuse_code(folder)
     try:
         return AutoConfig.from_pretrained(folder, **LOCAL)
     except Exception as error:  # transformers raises many kinds
@@ -245,8 +308,9 @@ def config_of(folder: Path) -> Any:
 
 
 def _load_tokenizer(folder: Path) -> Any:
+    refuse_code(folder)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **LOCAL)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **LOCAL, **UNNAMED)
     except Exception as error:  # readers of vocabularies raise many kinds
         raise ValueError(f"path: the tokenizer of {folder}: {line_of(error)}") from None
     if len(tokenizer) <= len(tokenizer.all_special_ids):

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from stages.models import hub
 from stages.models.hub import Hub
-from stages.text.published import content_of
+from stages.text.published import TOKENS_MAP, PublishedTokenizer, content_of
+from tests.small import small_tokenizer
 from tests.small_hub import checkpoint
 
 pytestmark = pytest.mark.slow
@@ -84,7 +85,7 @@ NARROWER = with_weights(lambda weight: weight[:, :16].clone())
 OVERFLOW = json.dumps({"a": {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 64]}})
 OVERFLOWING = struct.pack("<Q", len(OVERFLOW)) + OVERFLOW.encode() + bytes(64)
 DEEP = b"[" * 100_000 + b"]" * 100_000
-CONFIG = "config.json"
+CONFIG, ITS_CONFIG = "config.json", "tokenizer_config.json"
 
 
 def test_content_of_covers_all_weights_that_are_loaded(mine: Path) -> None:
@@ -120,6 +121,36 @@ def test_published_opens_no_file_that_the_hash_does_not_cover(
     assert check(mine)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tekken.json",
+        "entity_vocab.json",
+        "chat_template.jinja",
+        "additional_chat_templates/a.jinja",
+    ],
+)
+def test_content_of_covers_all_that_a_tokenizer_reads(mine: Path, name: str) -> None:
+    (mine / name).parent.mkdir(exist_ok=True)
+    contents = {content_of(mine)}
+    for text in ("{}", "[]"):
+        (mine / name).write_text(text)
+        contents.add(content_of(mine))
+    assert len(contents) == 3
+
+
+def test_a_tokenizer_alone_reads_no_file_elsewhere(mine: Path) -> None:
+    """The class has no name for a file of sentencepiece, so the settings could give one."""
+    (elsewhere,) = small_tokenizer().files
+    edit(ITS_CONFIG, tokenizer_class="XGLMTokenizer", vocab_file=str(elsewhere))(mine)
+    (mine / "tokenizer.json").unlink()
+    with pytest.raises(ValueError, match="^path: .* has no tokenizer"):
+        PublishedTokenizer(mine)
+    edit(ITS_CONFIG, fast_tokenizer_files=["../tokenizer.4.0.0.json"])(mine)
+    with pytest.raises(ValueError, match="^path: .*may name other files .fast_tokenizer_files"):
+        PublishedTokenizer(mine)
+
+
 @pytest.mark.parametrize("target", ["/dev/zero", "/etc/passwd", "../outside.json"])
 @pytest.mark.parametrize("name", [CONFIG, "model.safetensors", "tokenizer.json"])
 def test_read_files_refuses_links_that_leave_the_folder(mine: Path, name: str, target: str) -> None:
@@ -149,7 +180,13 @@ def test_read_files_follows_the_links_of_the_hubs_cache(tmp_path: Path) -> None:
         (edit(CONFIG, use_kernels=True), "config.json .use_kernels"),
         (edit(CONFIG, transformers_weights="other.safetensors"), "transformers_weights"),
         (edit(CONFIG, quantization_config={"quant_method": "../x"}), "quantization_config"),
-        (edit("tokenizer_config.json", auto_map={"AutoTokenizer": ["e.E"]}), "tokenizer_config"),
+        (edit(ITS_CONFIG, auto_map={"AutoTokenizer": ["e.E"]}), "tokenizer_config"),
+        (edit(CONFIG, configuration_files=["config.4.0.0.json"]), "config.json may name other"),
+        (edit(ITS_CONFIG, fast_tokenizer_files=["../tokenizer.4.0.0.json"]), "may name other"),
+        (edit(ITS_CONFIG, gguf_file="../tokenizer.gguf"), "may name other files .gguf_file"),
+        (edit(ITS_CONFIG, init_inputs=["/elsewhere/vocab.txt"]), "may name other files .init_in"),
+        (edit(ITS_CONFIG, vocab="/elsewhere/vocab.txt"), "may name other files .vocab"),
+        (write(TOKENS_MAP, b'{"tokenizer_file": "../t.json"}'), f"{TOKENS_MAP} may name other"),
         (write(CONFIG, b"null"), "config.json must be a JSON object"),
         (write(CONFIG, DEEP), "config.json is nested too deeply"),
         (write(CONFIG, b'{"model_type": "bert", "x": "\xe9"}'), "config.json cannot be read"),
