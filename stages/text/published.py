@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from huggingface_hub import snapshot_download
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 from transformers.utils import logging
 
 from stages.core.artifacts import Json, sha256
@@ -42,6 +42,7 @@ NAMING_CODE = {
     *("auto_map", "custom_pipelines", "custom_generate", "trust_remote_code"),
     *("use_kernels", "kernel_config", "fusion_config", "quantization_config"),
     *("distributed_config", "transformers_weights"),
+    "attribute_map",  # by which any other setting would be one of these
 }
 # Settings that choose an implementation of a layer: the name of a kernel on the hub is native code.
 IMPLEMENTATIONS = ("attn_implementation", "experts_implementation")
@@ -302,9 +303,32 @@ def config_of(folder: Path) -> Any:
     ``refuse_code`` does."""
     refuse_code(folder)
     try:
-        return AutoConfig.from_pretrained(folder, **LOCAL)
+        config = AutoConfig.from_pretrained(folder, **LOCAL)
     except Exception as error:  # transformers raises many kinds
         raise ValueError(f"path: {folder} is no model of transformers: {line_of(error)}") from None
+    for part in _parts(config):
+        _refuse_attributes(part, folder)
+    return config
+
+
+def _refuse_attributes(part: PreTrainedConfig, folder: Path) -> None:
+    """Raises ValueError for a configuration that names code by whatever setting, or in which a
+    setting hides a function."""
+    for name, value in vars(part).items():
+        is_other = name.strip("_").removesuffix("_internal") in IMPLEMENTATIONS
+        hides = callable(getattr(type(part), name, None))
+        named = name in NAMING_CODE and value is not None
+        if hides or named or (is_other and value not in OF_TORCH):
+            _refuse_code(folder, f"config.json ({name})")
+
+
+def _parts(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:
+    """Yields a configuration and those that it is made of."""
+    yield config
+    for value in vars(config).values():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, PreTrainedConfig):
+                yield from _parts(item)
 
 
 def _load_tokenizer(folder: Path) -> Any:

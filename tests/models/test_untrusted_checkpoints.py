@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from stages.models import hub
 from stages.models.hub import Hub
-from stages.text.published import TOKENS_MAP, PublishedTokenizer, content_of
+from stages.text import published
+from stages.text.published import TOKENS_MAP, PublishedTokenizer, config_of, content_of
 from tests.small import small_tokenizer
 from tests.small_hub import checkpoint
 
@@ -82,6 +83,8 @@ def with_weights(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Pa
 QUERY = "layer.0.attention.self.query.weight"
 WITH_NAN = with_weights(lambda weight: weight.clone().fill_diagonal_(torch.nan))
 NARROWER = with_weights(lambda weight: weight[:, :16].clone())
+RENAMED = {"attribute_map": {"zz": "_attn_implementation_internal"}, "zz": "evil/kernel"}
+RENAMED_KERNEL = edit("config.json", **RENAMED)
 OVERFLOW = json.dumps({"a": {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 64]}})
 OVERFLOWING = struct.pack("<Q", len(OVERFLOW)) + OVERFLOW.encode() + bytes(64)
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -181,6 +184,8 @@ def test_read_files_follows_the_links_of_the_hubs_cache(tmp_path: Path) -> None:
         (edit(CONFIG, transformers_weights="other.safetensors"), "transformers_weights"),
         (edit(CONFIG, quantization_config={"quant_method": "../x"}), "quantization_config"),
         (edit(ITS_CONFIG, auto_map={"AutoTokenizer": ["e.E"]}), "tokenizer_config"),
+        (RENAMED_KERNEL, "code of its own, config.json .attribute_map"),
+        (edit(CONFIG, save_pretrained="x"), "code of its own, config.json .save_pretrained"),
         (edit(CONFIG, configuration_files=["config.4.0.0.json"]), "config.json may name other"),
         (edit(ITS_CONFIG, fast_tokenizer_files=["../tokenizer.4.0.0.json"]), "may name other"),
         (edit(ITS_CONFIG, gguf_file="../tokenizer.gguf"), "may name other files .gguf_file"),
@@ -214,6 +219,25 @@ def test_check_refuses_a_hostile_folder(
     change(mine)
     with pytest.raises(ValueError, match=rf"^path: .*{message}"):
         Hub.check(path=str(mine), revision="0" * 12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        (RENAMED, "_attn_implementation_internal"),
+        ({"_attn_implementation": "evil/kernel"}, "_attn_implementation_internal"),
+        ({"_experts_implementation": "evil/kernel"}, "_experts_implementation_internal"),
+        ({"quantization_config": {"quant_method": "x"}}, "quantization_config"),
+    ],
+)
+def test_config_of_refuses_code_by_whatever_setting(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], name: str
+) -> None:
+    """Also where the file of settings was read in another way than transformers reads it."""
+    monkeypatch.setattr(published, "refuse_code", lambda folder: None)
+    edit(CONFIG, **changes)(mine)
+    with pytest.raises(ValueError, match=rf"code of its own, config.json .{name}"):
+        config_of(mine)
 
 
 def test_check_ends_after_a_while(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
