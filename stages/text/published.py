@@ -6,6 +6,7 @@ The hub's cache, HF_HOME and HF_HUB_OFFLINE are respected. No code of a checkpoi
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,6 +51,8 @@ OF_TORCH = (None, "eager", "sdpa")
 # Settings that name a file to read in place of one that the pinned hash covers.
 NAMING_FILES = {"configuration_files", "fast_tokenizer_files", "gguf_file"}
 AS_FILE = ("vocab", "merges")  # the content itself, or else the name of a file
+NOT_NEGATIVE = re.compile(r"^(num|n)_|layers$|initializer")  # counts, and spreads of a draw
+UNLIMITED = ("time_step_limit",)  # settings that are infinite in published checkpoints (Mamba 2)
 TOKENS_MAP = "special_tokens_map.json"  # its settings replace even the names of files
 OF_TOKENS = ("_token", "_tokens")
 
@@ -292,7 +295,7 @@ def _refuse_names(file: Path, key: str) -> None:
 def _settings_in(node: object) -> Iterator[tuple[str, object]]:
     """Yields the keys and values at any depth."""
     for key, value in node.items() if isinstance(node, dict) else ():
-        yield key, value
+        yield str(key), value
         yield from _settings_in(value)
     for item in node if isinstance(node, list) else ():
         yield from _settings_in(item)
@@ -308,6 +311,8 @@ def config_of(folder: Path) -> Any:
         raise ValueError(f"path: {folder} is no model of transformers: {line_of(error)}") from None
     for part in _parts(config):
         _refuse_attributes(part, folder)
+        for name, value in _settings_in({**vars(part)}):
+            _refuse_number(name, value, folder)
     return config
 
 
@@ -320,6 +325,23 @@ def _refuse_attributes(part: PreTrainedConfig, folder: Path) -> None:
         named = name in NAMING_CODE and value is not None
         if hides or named or (is_other and value not in OF_TORCH):
             _refuse_code(folder, f"config.json ({name})")
+
+
+def _refuse_number(name: str, value: object, folder: Path) -> None:
+    """Raises ValueError for a setting with a number that no model has, which would be an error or
+    NaN only in training."""
+    for number in value if isinstance(value, list | tuple) else [value]:
+        if not isinstance(number, int | float):
+            continue
+        reason = ""
+        if number != number or (number in (math.inf, -math.inf) and name not in UNLIMITED):
+            reason = "must be finite"
+        elif "drop" in name and not 0 <= number < 1:
+            reason = "must be at least 0 and less than 1"
+        elif NOT_NEGATIVE.search(name) and number < 0:
+            reason = "must not be negative"
+        if reason:
+            raise ValueError(f"path: {folder / 'config.json'}: {name} {reason}, not {number}")
 
 
 def _parts(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:

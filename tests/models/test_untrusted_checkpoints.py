@@ -2,6 +2,7 @@
 within seconds, and none of their code runs."""
 
 import json
+import math
 import os
 import shutil
 import struct
@@ -85,6 +86,7 @@ WITH_NAN = with_weights(lambda weight: weight.clone().fill_diagonal_(torch.nan))
 NARROWER = with_weights(lambda weight: weight[:, :16].clone())
 RENAMED = {"attribute_map": {"zz": "_attn_implementation_internal"}, "zz": "evil/kernel"}
 RENAMED_KERNEL = edit("config.json", **RENAMED)
+TAGGED = {"__float__": "NaN"}  # as transformers writes it
 OVERFLOW = json.dumps({"a": {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 64]}})
 OVERFLOWING = struct.pack("<Q", len(OVERFLOW)) + OVERFLOW.encode() + bytes(64)
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -204,6 +206,14 @@ def test_read_files_follows_the_links_of_the_hubs_cache(tmp_path: Path) -> None:
         (edit(CONFIG, num_hidden_layers=10**9), "config.json has 1000000000 layers"),
         (edit(CONFIG, num_hidden_layers=10**6), "config.json has 1000000 layers"),
         (edit(CONFIG, num_hidden_layers="x"), "num_hidden_layers"),
+        (edit(CONFIG, num_hidden_layers=-1), "num_hidden_layers must not be negative, not -1"),
+        (edit(CONFIG, attention_probs_dropout_prob=math.nan), "attention_probs_.* must be finite"),
+        (edit(CONFIG, hidden_dropout_prob=TAGGED), "hidden_dropout_prob must be finite, not nan"),
+        (edit(CONFIG, hidden_dropout_prob=2.0), "must be at least 0 and less than 1, not 2.0"),
+        (edit(CONFIG, classifier_dropout=-0.5), "must be at least 0 and less than 1, not -0.5"),
+        (edit(CONFIG, layer_norm_eps=math.inf), "layer_norm_eps must be finite, not inf"),
+        (edit(CONFIG, rope_scaling={"factor": math.nan}), "factor must be finite, not nan"),
+        (edit(CONFIG, initializer_range=-1.0), "initializer_range must not be negative"),
         (fifo, "config.json is no regular file"),
         (write("model.safetensors.index.json", b"{"), "index.json cannot be read"),
         (write("model.safetensors.index.json", b'{"weight_map": [1]}'), "it has no weight_map"),
