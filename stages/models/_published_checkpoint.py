@@ -47,6 +47,8 @@ TOLERANCE = 1e-4  # of the largest state: padding changes the last bits of a sum
 INDEX = "model.safetensors.index.json"
 SHARD = re.compile(r"model[\w.-]*\.safetensors")  # what the pinned hash covers
 MOST_MISSING = 2  # weights of config.json per stored weight; more than a head is missing beyond it
+LARGEST = 1e18  # of a weight; squares of larger ones exceed the largest float32
+INTEGERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.pkl")
 
 
@@ -105,6 +107,8 @@ def published(
     for name, weight in weights.items():
         if weight.is_floating_point() and not _is_finite(weight):
             raise ValueError(f"path: the weights of {folder}: {name} has NaN or infinite values")
+        if not weight.is_floating_point() and weight.dtype not in INTEGERS:
+            raise ValueError(f"path: the weights of {folder}: {name} has numbers of {weight.dtype}")
     num_stored = sum(weight.numel() for weight in weights.values())
     if (layers := config.num_hidden_layers) > len(weights):
         raise ValueError(
@@ -153,6 +157,11 @@ def published(
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ValueError(f"path: the weights of {folder} lack {missing[0]}{more}")
+    for name, weight in model.named_parameters():
+        if weight.numel() and max(map(abs, weight.aminmax())) > LARGEST:
+            raise ValueError(
+                f"path: the weights of {folder}: {name} has numbers beyond {LARGEST:.0e}"
+            )
     if getattr(model, "final_logits_bias", torch.zeros(1)).any():
         raise ValueError(f"path: {folder} has a final_logits_bias, which is not supported")
     return _without_pooler(model)
@@ -174,7 +183,7 @@ def refuse_reading_further(
     decoder on later tokens (XLNet, which reads in both directions), of another model on padding,
     so that a prediction would depend on the other texts of its batch (FNet, ConvBERT). Also
     raises it if the last states have another width than those between the blocks (OPT with 350
-    million weights)."""
+    million weights), are not finite, or cannot be computed in training."""
     kind, is_decoder = config.model_type, architecture_of(config) == "decoder"
     ids = torch.from_numpy(np.resize(regular_ids[: 2 * PROBED], (1, 2 * PROBED)))
     mask = torch.ones_like(ids)
@@ -185,8 +194,14 @@ def refuse_reading_further(
             reader(input_ids=i, attention_mask=m, return_dict=True).last_hidden_state[:, :PROBED]
             for i, m in ((ids[:, :PROBED], mask[:, :PROBED]), (ids, mask))
         )
+        with torch.random.fork_rng(devices=()):
+            trained = reader.train()(input_ids=ids, attention_mask=mask, return_dict=True)
+        reader.eval()
     except Exception as error:  # a model that needs other inputs raises many kinds
         raise ValueError(f"path: a {kind!r} cannot read a text: {line_of(error)}") from None
+    states = (alone, followed, trained.last_hidden_state[:, :PROBED])
+    if not all(each.isfinite().all() for each in states):
+        raise ValueError(f"path: the states of this {kind!r} have NaN or infinite values")
     if alone.shape[-1] != config.hidden_size:
         raise ValueError(
             f"path: the states of this {kind!r} have {alone.shape[-1]} numbers, but its blocks "

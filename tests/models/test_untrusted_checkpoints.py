@@ -83,6 +83,8 @@ def with_weights(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Pa
 
 QUERY = "layer.0.attention.self.query.weight"
 WITH_NAN = with_weights(lambda weight: weight.clone().fill_diagonal_(torch.nan))
+COMPLEX = with_weights(lambda weight: torch.complex(weight, weight).fill_(torch.nan))
+HUGE = with_weights(lambda weight: weight.clone().fill_diagonal_(3e38))
 NARROWER = with_weights(lambda weight: weight[:, :16].clone())
 RENAMED = {"attribute_map": {"zz": "_attn_implementation_internal"}, "zz": "evil/kernel"}
 RENAMED_KERNEL = edit("config.json", **RENAMED)
@@ -220,6 +222,9 @@ def test_read_files_follows_the_links_of_the_hubs_cache(tmp_path: Path) -> None:
         (write("model.safetensors", OVERFLOWING), "model.safetensors is damaged"),
         (write("tokenizer.json", b'{"a":' * 200_000), "tokenizer"),
         (WITH_NAN, f"{QUERY} has NaN or infinite values"),
+        (COMPLEX, f"{QUERY} has numbers of torch.complex64"),
+        (HUGE, f"{QUERY} has numbers beyond 1e.18"),
+        (edit(CONFIG, layer_norm_eps=-1.0), "states of this 'bert' have NaN or infinite values"),
         (NARROWER, rf"{QUERY} has the shape \[32, 16\], but config.json describes \[32, 32\]"),
     ],
 )
@@ -248,6 +253,13 @@ def test_config_of_refuses_code_by_whatever_setting(
     edit(CONFIG, **changes)(mine)
     with pytest.raises(ValueError, match=rf"code of its own, config.json .{name}"):
         config_of(mine)
+
+
+def test_check_runs_the_model_as_in_training(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "_refuse_number", lambda *setting: None)
+    edit(CONFIG, attention_probs_dropout_prob=math.nan)(mine)
+    with pytest.raises(ValueError, match="^path: a 'bert' cannot read a text: .*dropout"):
+        check(mine)
 
 
 def test_check_ends_after_a_while(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
