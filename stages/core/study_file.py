@@ -7,7 +7,6 @@ have a default. ``StudyFile`` types the file, and ``StudyFile.resolved`` returns
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from types import UnionType
@@ -44,12 +43,9 @@ from stages.core.params import (
     Training,
     changes_of,
 )
+from stages.core.yaml_size import MOST_BYTES, refuse_large
 
 PATH = Path("params.yaml")
-# Limits of the file, far above the largest study, and far below what a machine can hold.
-MOST_BYTES = 2**25
-MOST_DEPTH = 40
-MOST_VALUES = 300_000
 MOST_NUMBER = 10**12
 
 # Placeholder for the training of a run that does not train, in a study without pretrain.training.
@@ -348,7 +344,7 @@ def read_yaml(path: Path) -> Json:
 
     text = text_of(path)
     try:
-        _refuse_unsafe(YAML(typ="safe").parse(text), path)
+        refuse_large(_without_tags(YAML(typ="safe").parse(text), path), path)
         raw = YAML(typ="safe").load(text)
     except YAMLError as error:
         fault = str(error).replace('in "<unicode string>", ', "")
@@ -374,55 +370,17 @@ def text_of(path: Path) -> str:
         raise ValueError(f"{path}: must be UTF-8: {error}") from None
 
 
-def _refuse_unsafe(events: Iterable[Any], path: Path) -> None:
-    """Raises ValueError for tags and merge keys, and for YAML that is nested too deeply or whose
-    aliases expand to too much. The parser's events show this before any value is made: making
-    values recurs as deep as they are nested, and DVC and the checks walk all values."""
-    known: dict[str, _Part] = {}
-    parts = [_Part()]
+def _without_tags(events: Iterable[Any], path: Path) -> Iterator[Any]:
+    """Yields the events of a YAML parser; raises ValueError for tags and merge keys."""
     for event in events:
         place = f"{path}: line {event.start_mark.line + 1}"
-        kind = type(event).__name__
         if getattr(event, "tag", None):
             raise ValueError(f"{place}: tags such as {event.tag!r} are not allowed; leave it out")
-        if kind == "ScalarEvent" and event.value == "<<" and event.implicit[0]:
+        if type(event).__name__ == "ScalarEvent" and event.value == "<<" and event.implicit[0]:
             raise ValueError(
                 f"{place}: merge keys (<<:) break `dvc exp run -S`; write the keys out"
             )
-        if kind in ("MappingStartEvent", "SequenceStartEvent"):
-            parts.append(_Part(event.anchor))
-            done = _Part()
-        elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-            done = parts.pop()
-            if done.anchor:
-                known[done.anchor] = done
-        elif kind == "AliasEvent":
-            done = known.get(event.anchor, _Part())
-        else:
-            done = _Part()
-            if kind == "ScalarEvent" and event.anchor:
-                known[event.anchor] = done
-        if len(parts) + done.depth > MOST_DEPTH:
-            raise ValueError(f"{place}: is nested more than {MOST_DEPTH} deep; make it flatter")
-        if kind.endswith("StartEvent"):
-            continue
-        outer = parts[-1]
-        outer.size += done.size
-        outer.depth = max(outer.depth, done.depth + 1)
-        if sum(part.size for part in parts) > MOST_VALUES:
-            raise ValueError(
-                f"{place}: the file has more than {MOST_VALUES:,} values, those of aliases "
-                "counted each time; make it smaller"
-            )
-
-
-@dataclass
-class _Part:
-    """A part of a YAML file: its anchor, the number of its values and how deep they are nested."""
-
-    anchor: str | None = None
-    size: int = 1
-    depth: int = 0
+        yield event
 
 
 def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Any
 from stages.core.artifacts import Json, refuse_endless
 from stages.core.components import Settings, unknown
 from stages.core.hub_names import COMMIT, ON_THE_HUB
+from stages.core.yaml_size import MOST_BYTES, refuse_large
 from stages.kinds._kind import Kind, Split
 from stages.sources._columns import NONE, SCHEMA, TEXT, TIME, Columns, draws_test
 from stages.sources._source import (
@@ -320,6 +321,7 @@ def _configs(folder: Path) -> dict[str, Json]:
     if not card.is_file():
         return {}
     try:
+        _refuse_large_header(card)
         listed = DatasetCard.load(card).data.to_dict().get("configs") or []
         configs = {str(config["config_name"]): config for config in listed}
         named = [
@@ -329,10 +331,24 @@ def _configs(folder: Path) -> dict[str, Json]:
             for name in _paths(config.get(key) or [])
         ]
     except Exception as error:  # YAML and its readers raise many kinds
-        raise ValueError(f"{card}: no card of a dataset: {_line(error)}") from None
+        reason = _line(error).removeprefix(f"{card}: ")
+        raise ValueError(f"{card}: no card of a dataset: {reason}") from None
     for name in named:
         _refuse_outside(name, f"{card}: its files")
     return configs
+
+
+def _refuse_large_header(card: Path) -> None:
+    """Raises ValueError for a card whose header would fill the memory once it is parsed."""
+    import yaml
+    from huggingface_hub.repocard import REGEX_YAML_BLOCK
+
+    if card.stat().st_size > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+    with card.open(encoding="utf-8-sig", newline="") as file:
+        header = REGEX_YAML_BLOCK.search(file.read())
+    if header:
+        refuse_large(yaml.parse(f"\n{header[2]}", Loader=yaml.SafeLoader), card)
 
 
 def _refuse_outside(name: str, what: str) -> None:

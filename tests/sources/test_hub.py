@@ -194,6 +194,30 @@ def test_hub_refuses_a_card_that_names_files_outside_its_folder(files: Any) -> N
         source(**settings, config="../own")
 
 
+def expanding(depth: int) -> str:
+    """Nine aliases of nine aliases ..., nine to the power of ``depth`` values in all."""
+    lines = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, depth + 1)]
+    return "\n".join(["a0: &a0 x", *lines])
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (expanding(11), "line 8: the file has more than 300,000 values, those of aliases counted"),
+        ("a: " + "[" * 100_000, "line 2: is nested more than 40 deep"),
+        ("a: " + "x" * 2**25, "it has more than 33,554,432 bytes"),
+    ],
+)
+def test_hub_refuses_a_card_that_would_fill_the_memory(header: str, message: str) -> None:
+    write_csv("own/train.csv", "One.")
+    card, settings = Path("own/README.md"), {"path": "own", "validation": "none", "test": "none"}
+    card.write_text(f"---\n{expanding(3)}\n---\n")
+    assert rows("classification", **settings)
+    card.write_text(f"---\n{header}\n---\n")
+    with pytest.raises(ValueError, match=f"^own/README.md: no card of a dataset: {message}"):
+        rows("classification", **settings)
+
+
 def test_hub_refuses_a_second_card() -> None:
     """The library reads it, too, and it could name files outside the folder."""
     write_csv("own/train.csv", "One.")
