@@ -40,6 +40,7 @@ CONLLU = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEP
 _DOCUMENT_MARK = "-DOCSTART-"  # CoNLL-2003's mark of the beginning of a document
 _ROWS = 2**10  # rows of parquet to read at once; a row may be a whole book
 _BUFFER_BYTES = 2**20
+_MOST_DEPTH = 100  # of JSON
 
 
 class Record(NamedTuple):
@@ -325,12 +326,34 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> Json:
 _JSON = json.JSONDecoder(object_pairs_hook=_without_repeats)
 
 
+def _decoded(text: str, place: str) -> Any:
+    """Returns the value of a JSON text. Raises Fault for a value that is nested too deeply, since
+    what checks and shows it recurs, and for a number that Python does not read."""
+    deep = Fault(place, f"is nested more than {_MOST_DEPTH} deep; make it flatter")
+    try:
+        value = _JSON.decode(text)
+    except RecursionError:
+        raise deep from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # a number of thousands of digits
+        raise Fault(place, str(error).partition(";")[0]) from None
+    if text.count("[") + text.count("{") > _MOST_DEPTH:  # most rows have fewer
+        level = [value]
+        for _ in range(_MOST_DEPTH):
+            inner = (each.values() if isinstance(each, dict) else each for each in level)
+            level = [each for each in chain.from_iterable(inner) if isinstance(each, dict | list)]
+        if level:
+            raise deep
+    return value
+
+
 def _json_lines(lines: Lines) -> Iterator[Record]:
     for number, line in lines:
         if line.strip():
             place = f"line {number}"
             try:
-                cells = _JSON.decode(line)
+                cells = _decoded(line, place)
             except KeyError as error:
                 raise Fault(place, error.args[0]) from None
             except json.JSONDecodeError as error:
@@ -346,7 +369,7 @@ def _json(lines: Lines) -> Iterator[Record]:
     SQuAD's form, which may also be a list of SQuAD's articles or contexts."""
     numbered = [*lines]
     try:
-        whole = _JSON.decode("".join(line for _, line in numbered))
+        whole = _decoded("".join(line for _, line in numbered), "in the whole text")
     except KeyError as error:
         raise Fault("in an object", error.args[0]) from None
     except json.JSONDecodeError as error:
