@@ -37,7 +37,8 @@ def _fetch(settings: PublishedTokenizer, key: str) -> None:
         origin = published.folder_of(settings.path, settings.revision, published.VOCABULARY)
         if origin == Path(settings.path):
             published.refuse_other_content(origin, settings.revision)
-        files = published.PublishedTokenizer(origin).files
+        files = published.read_files(origin, published.VOCABULARY)
+        published.examined(lambda: published.PublishedTokenizer(origin).probed(), origin, files)
     except ValueError as error:
         raise ValueError(f"tokenizers.{key}.{error}") from None
     with replacing(paths.TOKENIZERS / key) as folder:

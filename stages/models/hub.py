@@ -17,7 +17,6 @@ from transformers import AutoModelForMaskedLM
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 from stages.core import paths
-from stages.core.limited import limited
 from stages.models._backbone import Backbone, Settings
 from stages.models._documents import documents_of, pairs_of, together
 from stages.models._generation import Decoding, continued, prompts
@@ -39,6 +38,7 @@ from stages.text.published import (
     PublishedTokenizer,
     config_of,
     content_of,
+    examined,
     folder_of,
     read_files,
     refuse_code,
@@ -46,10 +46,6 @@ from stages.text.published import (
     refuse_unpinned,
 )
 from stages.text.tokenizer import TaskTokenizer
-
-# The limits of a check: a constant, plus an amount for each byte of the checkpoint's files.
-CHECKED_WITHIN_S, BYTES_PER_S = 30.0, 2**25
-CHECKED_WITHIN_BYTES, MEMORY_PER_BYTE = 2**32, 4
 
 
 class Hub(Backbone):
@@ -90,7 +86,10 @@ class Hub(Backbone):
     @classmethod
     def tokenizer_of(cls, settings: Settings, folder: Path) -> TaskTokenizer:
         """The tokenizer of the checkpoint."""
-        return PublishedTokenizer(folder_of(settings["path"], settings["revision"]))
+        origin = folder_of(settings["path"], settings["revision"])
+        if origin != Path(settings["path"]):  # ``check`` has examined a local folder
+            _num_tokens_of(origin)
+        return PublishedTokenizer(origin)
 
     @classmethod
     def check(cls, *, path: str, revision: str) -> int | None:
@@ -322,13 +321,7 @@ def num_tokens_of(folder: Path) -> int:
 
     Raises ValueError for a folder that cannot be used.
     """
-    num_bytes = sum(file.stat().st_size for file in read_files(folder))
-    return limited(
-        lambda: _examined(folder),
-        seconds=CHECKED_WITHIN_S + num_bytes / BYTES_PER_S,
-        num_bytes=CHECKED_WITHIN_BYTES + MEMORY_PER_BYTE * num_bytes,
-        what=f"path: reading {folder}",
-    )
+    return examined(lambda: _examined(folder), folder, read_files(folder))
 
 
 def _examined(folder: Path) -> int:
@@ -340,6 +333,7 @@ def _examined(folder: Path) -> int:
     config = config_of(folder)
     architecture_of(config)
     tokenizer = PublishedTokenizer(folder)
+    tokenizer.probed()
     refuse_damaged(folder)
     if tokenizer.vocab_size > (known := getattr(config, "vocab_size", tokenizer.vocab_size)):
         raise ValueError(

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
@@ -22,6 +22,7 @@ from transformers.utils import logging
 
 from stages.core.artifacts import Json, sha256
 from stages.core.hub_names import COMMIT, ON_THE_HUB
+from stages.core.limited import limited
 from stages.text.tokenizer import TaskTokenizer, without_blanks
 
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
@@ -53,6 +54,15 @@ NAMING_FILES = {"configuration_files", "fast_tokenizer_files", "gguf_file"}
 AS_FILE = ("vocab", "merges")  # the content itself, or else the name of a file
 NOT_NEGATIVE = re.compile(r"^(num|n)_|layers$|initializer")  # counts, and spreads of a draw
 UNLIMITED = ("time_step_limit",)  # settings that are infinite in published checkpoints (Mamba 2)
+# The limits of a check: a constant, plus an amount for each byte of the checkpoint's files.
+CHECKED_WITHIN_S, BYTES_PER_S = 30.0, 2**25
+CHECKED_WITHIN_BYTES, MEMORY_PER_BYTE = 2**32, 4
+MOST_GROWTH = 64  # tokens or characters that a tokenizer makes of a character; bytes are 4
+TOGETHER = 64  # characters or tokens that are probed at once
+NUM_PROBED = 2**17  # the characters of all living languages, and emoji
+SLOW = ("An ordinary sentence of a data set, with 12 numbers (and marks).", "a" * TOGETHER + "!")
+MAYBE_EMPTY = re.compile(r"[*?|^$]|\\[bBAzZGK]|\{0|\{,|\(\)|^$")  # may match no character
+PANIC = "PanicException"  # of a library in Rust; no Exception
 TOKENS_MAP = "special_tokens_map.json"  # its settings replace even the names of files
 OF_TOKENS = ("_token", "_tokens")
 
@@ -68,7 +78,7 @@ class PublishedTokenizer(TaskTokenizer):
 
     def __init__(self, folder: Path) -> None:
         """Raises ValueError if the tokenizer cannot be read or does not mark where words begin."""
-        self.files = read_files(folder, VOCABULARY)
+        self.files, self._folder = read_files(folder, VOCABULARY), folder
         self._texts = _load_tokenizer(folder)
         self._blank = self._blank_before_words()
         self.before, self.between, self.after = self._marks(folder)
@@ -94,7 +104,7 @@ class PublishedTokenizer(TaskTokenizer):
 
     def _marks(self, folder: Path) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Returns the special tokens before a text, between the texts of a pair, and after them."""
-        pair = self._texts("a", "a")
+        pair = self._run(self._texts, "a", "a")
         parts: tuple[list[int], ...] = ([], [], [])
         text_of = pair.sequence_ids()
         for place, (token, text) in enumerate(zip(pair["input_ids"], text_of, strict=True)):
@@ -125,7 +135,7 @@ class PublishedTokenizer(TaskTokenizer):
         """Bool [V]: whether the decoded text of an id begins with a blank."""
         (*_, anchor), ids = self.encode(["a"])[0], range(self.vocab_size)
         alone = len(self._texts.decode([anchor]))
-        texts = self._texts.batch_decode([[anchor, i] for i in ids])
+        texts = self._run(self._texts.batch_decode, [[anchor, i] for i in ids])
         return np.array([text[alone:][:1].isspace() for text in texts])
 
     def encode(self, texts: list[str]) -> list[list[int]]:
@@ -146,7 +156,7 @@ class PublishedTokenizer(TaskTokenizer):
         ]
 
     def decode(self, ids: Iterable[int]) -> str:
-        return self._texts.decode(list(ids), skip_special_tokens=True).strip()
+        return self._run(self._texts.decode, list(ids), skip_special_tokens=True).strip()
 
     def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         words = (word and self._blank + word for row in rows for word in row)
@@ -155,7 +165,64 @@ class PublishedTokenizer(TaskTokenizer):
 
     def _encoded(self, texts: list[str], **how: Any) -> Any:
         # "[SEP]" in a text is ordinary text.
-        return self._texts(texts, add_special_tokens=False, split_special_tokens=True, **how)
+        settings = {"add_special_tokens": False, "split_special_tokens": True}
+        return self._run(self._texts, texts, **settings, **how)
+
+    def _run(self, work: Callable[..., Any], *args: object, **how: Any) -> Any:
+        """Returns ``work(...)`` of the published tokenizer; raises ValueError where it fails."""
+        try:
+            return work(*args, **how)
+        except BaseException as error:  # a pattern may take too many steps for a text
+            if type(error) is not Exception and type(error).__name__ != PANIC:
+                raise
+            raise ValueError(
+                f"path: the tokenizer of {self._folder} fails: {line_of(error)}"
+            ) from None
+
+    def probed(self) -> int:
+        """Returns the number of tokens, after tokens and characters have been read as texts, which
+        may take any time and memory.
+
+        Raises ValueError if a short text becomes a long one, which a few rules can do.
+        """
+        backend = self._texts.backend_tokenizer
+        rules = [
+            json.loads(part.__getstate__())
+            for part in (backend.normalizer, backend.pre_tokenizer, backend.decoder)
+            if part is not None
+        ]
+        if (growth := math.prod(map(_growth, _nodes_in(rules)))) > MOST_GROWTH:
+            self._refuse_growth("a character", growth)
+        if (marks := len(self.before) + len(self.between) + len(self.after)) > MOST_GROWTH:
+            self._refuse_growth("no text", marks)
+        alphabet = [chr(i) for i in range(NUM_PROBED) if not 0xD800 <= i < 0xE000]
+        parts = ["".join(alphabet[i : i + TOGETHER]) for i in range(0, len(alphabet), TOGETHER)]
+        texts = [node[:1000] for node in _nodes_in(rules) if isinstance(node, str) and node]
+        for text in [*SLOW, *texts, *parts]:
+            if (size := self._longest_of(text)) > MOST_GROWTH * len(text):
+                self._refuse_growth(f"{len(text)} characters", size)
+        named = [*self._texts.get_vocab().items()]
+        for begin in range(0, len(named), TOGETHER):
+            tokens, ids = zip(*named[begin : begin + TOGETHER], strict=True)
+            size, most = len(self.decode(ids)), MOST_GROWTH * (len(ids) + sum(map(len, tokens)))
+            if size > most:
+                self._refuse_growth(f"{len(ids)} tokens", size)
+        return self.vocab_size
+
+    def _longest_of(self, text: str) -> int:
+        """Returns the most characters or tokens that a text has while it is encoded."""
+        backend, size = self._texts.backend_tokenizer, len(self.encode([text])[0])
+        if backend.normalizer:
+            text = self._run(backend.normalizer.normalize_str, text)
+        cut = (
+            self._run(backend.pre_tokenizer.pre_tokenize_str, text) if backend.pre_tokenizer else []
+        )
+        return max(size, len(text), sum(len(piece) for piece, _ in cut))
+
+    def _refuse_growth(self, of: str, size: float) -> None:
+        raise ValueError(
+            f"path: the tokenizer of {self._folder} makes {size:,.0f} characters or tokens of {of}"
+        )
 
 
 @cache
@@ -369,6 +436,40 @@ def _load_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def line_of(error: Exception) -> str:
+def _growth(rule: object) -> float:
+    """Returns by how much at most a rule that replaces text makes it longer; else 1."""
+    if not isinstance(rule, dict) or rule.get("type") != "Replace":
+        return 1.0
+    (kind, pattern), size = *rule["pattern"].items(), len(rule["content"])
+    if kind == "String":
+        return max(1.0, size / len(pattern)) if pattern else 1.0 + size
+    return max(1.0, size) + (size if MAYBE_EMPTY.search(pattern) else 0)
+
+
+def _nodes_in(node: object) -> Iterator[object]:
+    """Yields all values at any depth."""
+    yield node
+    for value in node.values() if isinstance(node, dict) else ():
+        yield from _nodes_in(value)
+    for item in node if isinstance(node, list) else ():
+        yield from _nodes_in(item)
+
+
+def examined(work: Callable[[], int], folder: Path, files: Iterable[Path]) -> int:
+    """Returns ``work()`` on the files of a folder, done in a process of its own with limits of time
+    and memory.
+
+    Raises ValueError for a folder that cannot be used.
+    """
+    num_bytes = sum(file.stat().st_size for file in files)
+    return limited(
+        work,
+        seconds=CHECKED_WITHIN_S + num_bytes / BYTES_PER_S,
+        num_bytes=CHECKED_WITHIN_BYTES + MEMORY_PER_BYTE * num_bytes,
+        what=f"path: reading {folder}",
+    )
+
+
+def line_of(error: BaseException) -> str:
     """Returns the message of an error in one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -6,14 +6,16 @@ import math
 import os
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from stages.models import hub
+from stages import train_tokenizer
+from stages.core import params
+from stages.core.plans import TokenizerPlan
 from stages.models.hub import Hub
 from stages.text import published
 from stages.text.published import TOKENS_MAP, PublishedTokenizer, config_of, content_of
@@ -64,6 +66,27 @@ def linked(name: str, target: str) -> Callable[[Path], object]:
     return change
 
 
+def in_tokenizer(**changes: object) -> Callable[[Path], object]:
+    """Changes rules of the tokenizer, which other classes than this one replace by their own."""
+
+    def change(folder: Path) -> None:
+        edit("tokenizer.json", **changes)(folder)
+        edit(ITS_CONFIG, tokenizer_class="TokenizersBackend")(folder)
+
+    return change
+
+
+def sequence(rules: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    return {"type": "Sequence", "normalizers": rules, "decoders": rules}
+
+
+def replacing(pattern: str | dict[str, str], times: int) -> Callable[[Path], object]:
+    """Replaces a pattern by two letters, again and again."""
+    given = {"String": pattern} if isinstance(pattern, str) else pattern
+    rule = {"type": "Replace", "pattern": given, "content": "qq"}
+    return in_tokenizer(normalizer=sequence([rule] * times))
+
+
 def fifo(folder: Path) -> None:
     (folder / "config.json").unlink()
     os.mkfifo(folder / "config.json")
@@ -89,6 +112,13 @@ NARROWER = with_weights(lambda weight: weight[:, :16].clone())
 RENAMED = {"attribute_map": {"zz": "_attn_implementation_internal"}, "zz": "evil/kernel"}
 RENAMED_KERNEL = edit("config.json", **RENAMED)
 TAGGED = {"__float__": "NaN"}  # as transformers writes it
+DOUBLED = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+SLOW_PATTERN = {
+    "type": "Split",
+    "pattern": {"Regex": r"(?:(?:[a-z]+\s?)+)+\d"},
+    "behavior": "Isolated",
+    "invert": False,
+}
 OVERFLOW = json.dumps({"a": {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 64]}})
 OVERFLOWING = struct.pack("<Q", len(OVERFLOW)) + OVERFLOW.encode() + bytes(64)
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -158,6 +188,23 @@ def test_a_tokenizer_alone_reads_no_file_elsewhere(mine: Path) -> None:
         PublishedTokenizer(mine)
 
 
+def test_a_tokenizer_alone_is_refused_as_with_its_model(mine: Path) -> None:
+    replacing("q", 22)(mine)
+    pinned = {"path": str(mine), "revision": content_of(mine)}
+    settings = params.PublishedTokenizer(corpus="none", algorithm="hub", **pinned)
+    plan = TokenizerPlan.model_construct(tokenizer=settings)
+    with pytest.raises(ValueError, match="^tokenizers.own.path: the tokenizer of .* makes 4,194,3"):
+        train_tokenizer.main(plan, "own")
+
+
+def test_a_text_for_which_a_pattern_takes_too_long_is_a_fault_of_the_tokenizer(mine: Path) -> None:
+    in_tokenizer(pre_tokenizer=SLOW_PATTERN)(mine)
+    tokenizer = PublishedTokenizer(mine)
+    assert tokenizer.encode(["a b 1"])
+    with pytest.raises(ValueError, match="^path: the tokenizer of .*mine fails: Onig: Regex sea"):
+        tokenizer.encode(["an ordinary sentence without any number is enough"])
+
+
 @pytest.mark.parametrize("target", ["/dev/zero", "/etc/passwd", "../outside.json"])
 @pytest.mark.parametrize("name", [CONFIG, "model.safetensors", "tokenizer.json"])
 def test_read_files_refuses_links_that_leave_the_folder(mine: Path, name: str, target: str) -> None:
@@ -221,6 +268,13 @@ def test_read_files_follows_the_links_of_the_hubs_cache(tmp_path: Path) -> None:
         (write("model.safetensors.index.json", b'{"weight_map": [1]}'), "it has no weight_map"),
         (write("model.safetensors", OVERFLOWING), "model.safetensors is damaged"),
         (write("tokenizer.json", b'{"a":' * 200_000), "tokenizer"),
+        (replacing("q", 22), "tokenizer of .* makes 4,194,304 characters or tokens of a character"),
+        (replacing({"Regex": "q.z"}, 22), "makes 4,194,304 characters or tokens of a char"),
+        (replacing({"Regex": "(?=q)"}, 22), "makes .* characters or tokens of a char"),
+        (in_tokenizer(normalizer=sequence([{"type": "ByteLevel"}] * 16)), "makes .* of 64 char"),
+        (in_tokenizer(decoder=sequence([DOUBLED] * 22)), "makes 4,194,304 characters"),
+        (in_tokenizer(normalizer={"type": "Prepend", "prepend": "a" * 10**6}), "makes 1,000,064"),
+        (in_tokenizer(pre_tokenizer=SLOW_PATTERN), "tokenizer of .* fails: Onig: Regex search"),
         (WITH_NAN, f"{QUERY} has NaN or infinite values"),
         (COMPLEX, f"{QUERY} has numbers of torch.complex64"),
         (HUGE, f"{QUERY} has numbers beyond 1e.18"),
@@ -263,7 +317,7 @@ def test_check_runs_the_model_as_in_training(mine: Path, monkeypatch: pytest.Mon
 
 
 def test_check_ends_after_a_while(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "CHECKED_WITHIN_S", 0.01)
-    monkeypatch.setattr(hub, "BYTES_PER_S", 2**60)
+    monkeypatch.setattr(published, "CHECKED_WITHIN_S", 0.01)
+    monkeypatch.setattr(published, "BYTES_PER_S", 2**60)
     with pytest.raises(ValueError, match="^path: reading .*mine took more than 0 s"):
         check(mine)
