@@ -20,7 +20,7 @@ from stages.core.process import exit_on_mistake
 from stages.models._backbone import draw_weights
 from stages.models.hub import Hub
 from stages.text.published import content_of
-from tests.models.test_untrusted_checkpoints import edit, linked, sharded, write
+from tests.models.test_untrusted_checkpoints import RENAMED, edit, linked, replacing, sharded, write
 from tests.small_hub import FAMILIES, checkpoint
 from tests.torture.edits import VALUES
 from tests.torture.tally import Tally, message_fault
@@ -127,6 +127,18 @@ NAMED: dict[str, Change] = {
         ITS_CONFIG, vocab_file="/etc/passwd", tokenizer_file="/dev/zero"
     ),
     "template": edit(ITS_CONFIG, chat_template="{{ ''.__class__.__mro__[1].__subclasses__() }}"),
+    "another config": lambda folder: (
+        shutil.copyfile(folder / CONFIG, folder / "config.4.0.0.json"),
+        edit(CONFIG, configuration_files=["config.4.0.0.json"])(folder),
+    ),
+    "another tokenizer": edit(ITS_CONFIG, fast_tokenizer_files=["../tokenizer.4.0.0.json"]),
+    "file among the special tokens": write(
+        "special_tokens_map.json", b'{"tokenizer_file": "/etc/passwd"}'
+    ),
+    "renamed kernel": edit(CONFIG, **RENAMED),
+    "-1 layers": edit(CONFIG, num_hidden_layers=-1),
+    "dropout NaN": edit(CONFIG, attention_probs_dropout_prob=float("nan")),
+    "tokenizer: 22 doublings": replacing("q", 22),
     "kernel": edit(CONFIG, _attn_implementation="evil/kernel"),
     "kernels": edit(CONFIG, use_kernels=True),
     "quantization": edit(CONFIG, quantization_config={"quant_method": "bitsandbytes"}),
