@@ -4,6 +4,7 @@ import csv
 import math
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import dropwhile, islice
 from pathlib import Path
@@ -25,6 +26,7 @@ from stages.sources.files import PARALLEL, Files
 LABELLED_FORMATS = tuple(form for form in FORMATS if form != "txt")
 FIRST = 10  # files of a folder that are shown, or looked at
 LOOKED_AT = 500  # rows that indicate the delimiter and the header
+MOST_CHARACTERS = 2**24  # of these rows
 LONG_WORDS, LONG_LETTERS = 8, 60  # a longer cell is not the name of a column
 LEAST_SENTENCES, LONG_SENTENCE = 3, 60  # number; words
 WORDS_PER_TOKEN = 1.5  # the cells of a table of texts have more words on average
@@ -213,9 +215,19 @@ def _rows(file: SourceFile, delimiter: Delimiter) -> list[list[str]]:
     quoting = csv.QUOTE_NONE if file.format == "tsv" else csv.QUOTE_MINIMAL
     rows: list[list[str]] = []
     with suppress(csv.Error):  # which the source raises with its place
-        lines = islice(texts, LOOKED_AT)
+        lines = _beginning(texts)
         rows.extend(csv.reader(lines, delimiter=sign or DELIMITERS[delimiter], quoting=quoting))
     return rows
+
+
+def _beginning(texts: Iterable[str]) -> Iterator[str]:
+    """Yields the first lines, fewer if they are so long that their cells would fill the memory."""
+    num_characters = 0
+    for text in islice(texts, LOOKED_AT):
+        yield text
+        num_characters += len(text)
+        if num_characters > MOST_CHARACTERS:
+            return
 
 
 def _why_other_format(file: SourceFile, rows: list[list[str]]) -> str:

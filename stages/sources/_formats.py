@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from itertools import chain, zip_longest
@@ -40,6 +39,7 @@ CONLLU = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEP
 _DOCUMENT_MARK = "-DOCSTART-"  # CoNLL-2003's mark of the beginning of a document
 _ROWS = 2**10  # rows of parquet to read at once; a row may be a whole book
 _BUFFER_BYTES = 2**20
+MOST_ROW = 2**26  # characters of a row of a table; the csv module needs some times as many bytes
 _MOST_DEPTH = 100  # of JSON
 
 
@@ -211,11 +211,11 @@ def _table(
     the header, as in joined files, is left out, and so are rows of empty cells at the end, as
     spreadsheets write them. Cells beyond the columns may be empty.
     """
-    csv.field_size_limit(sys.maxsize)
+    csv.field_size_limit(MOST_ROW)
     raw: list[str] = []  # the lines of the row
     first, texts = sep_line(text for _, text in lines)
     sign = DELIMITERS.get(delimiter, first or usual)
-    reader = csv.reader((raw.append(text) or text for text in texts), delimiter=sign, **form)
+    reader = csv.reader(_of_row(texts, raw), delimiter=sign, **form)
     skipped = int(first is not None)
     begin = 1 + skipped
     header: list[str] = []
@@ -253,6 +253,21 @@ def _table(
         raise Fault(f"line {begin}", advice or str(error)) from None
     if columns is None:
         raise Fault(f"line {begin}", "the file is empty; its first line must name the columns")
+
+
+def _of_row(texts: Iterable[str], raw: list[str]) -> Iterator[str]:
+    """Yields the lines and adds them to those of the row, ``raw``, which is emptied after each row.
+    Raises csv.Error for a row of more than ``MOST_ROW`` characters."""
+    size = 0
+    for text in texts:
+        size = len(text) + (size if raw else 0)
+        if size > MOST_ROW:
+            number = f"{MOST_ROW / 2**20:.0f} million"
+            raise csv.Error(
+                f"the row has more than {number} characters; perhaps a quotation mark never closes"
+            )
+        raw.append(text)
+        yield text
 
 
 def _is_rule(cells: list[str]) -> bool:

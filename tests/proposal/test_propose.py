@@ -364,3 +364,12 @@ def test_propose_draws_the_splits_of_few_rows_with_each_seed() -> None:
     task, _, notes = drawn([*rows(NUM), ("an odd opera 1", "odd", "author 1", "2020-02-01")])
     assert task.split_seeds is None and "no example of train has the label 'odd'" in notes
     assert "(split_per_seed: in the splits of seed" in notes
+
+
+def test_propose_looks_at_few_of_long_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of many megabytes would fill the memory. Here the first one decides the delimiter."""
+    monkeypatch.setattr("stages.proposal.files.MOST_CHARACTERS", 1)
+    lines = classified().splitlines(keepends=True)
+    put("a.csv", "".join([lines[0].replace(",", ";"), *lines[1:]]))
+    with pytest.raises(ValueError, match="a.csv line 2: 1 cells, but 2 columns"):
+        proposed("a.csv")

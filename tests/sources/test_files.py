@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from stages.core.artifacts import Json
 from stages.kinds._kind import KINDS, SPLITS
+from stages.sources import _formats
 from stages.sources._source import SOURCES, split_of
 from stages.sources.files import Files
 
@@ -601,6 +602,19 @@ def test_files_refuses_a_device_and_a_folder_that_links_to_one(path: str) -> Non
     Path("data/b.txt").symlink_to("/dev/zero")
     with pytest.raises(ValueError, match="path: (data/b.txt|/dev/zero) must be a regular file"):
         source(path)
+
+
+@pytest.mark.parametrize("cell", ["x" * 2**20, '"' + "x\n" * 2**19, '"' + "\n" * 2**20])
+def test_a_row_that_would_fill_the_memory_is_refused(
+    cell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_formats, "MOST_ROW", 2**20)
+    long = '"' + "x\n" * 500_000 + '"'
+    write("a.csv.gz", f"text,label\n{long},a\n{long},b\n")
+    assert len(rows("a.csv.gz")) == 2
+    write("a.csv.gz", f"text,label\nx,a\n{cell},b\n")
+    with pytest.raises(ValueError, match="a.csv.gz line 3: the row has more than 1 million chara"):
+        rows("a.csv.gz")
 
 
 def test_a_broken_archive_is_named() -> None:
