@@ -194,9 +194,8 @@ def _comparison(study: str) -> RunRecord:
     ]
     answer = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8").split("\n![")[0]
     answer = re.sub(r"\[([^]]+)\]\(#\w+\)", r"\1", answer)  # links to other parts of the page
-    answer = answer.removeprefix(
-        "# "
-    ).strip()  # MLflow shows the first lines, and prints titles large
+    # MLflow shows the first lines, and prints a title large.
+    answer = answer.removeprefix("# ").strip()
     return RunRecord(
         "comparison",
         "comparison",
