@@ -74,8 +74,8 @@ def _kept_for_lengths(cost: Finetuning, memory_bytes: int) -> int:
     """Returns the bytes that batches of many lengths leave in the process of a trial, whose model
     takes ``memory_bytes``: little without training, unless the model is large."""
     lengths = (cost.longest_text or 0) + LENGTHS_OF_A_WRITTEN_TOKEN * cost.written
-    kept = round(OF_A_LENGTH_BYTES * min(lengths, MOST_LENGTHS))
-    return min(kept, 3 * memory_bytes) if cost.num_steps is None else kept
+    num_bytes = round(OF_A_LENGTH_BYTES * min(lengths, MOST_LENGTHS))
+    return min(num_bytes, 3 * memory_bytes) if cost.num_steps is None else num_bytes
 
 
 def screened(

@@ -98,10 +98,10 @@ def finetunings(
                 continue
             read = texts(key, task, study.finetune.methods[method].text_to_text)
             cost = Finetuning(key, task, method)
-            known = flops[json.dumps([run.model, run.tokenizer, method])]
+            counted = flops[json.dumps([run.model, run.tokenizer, method])]
             # A method changes its backbone, so each gets one of its own.
             backbone = backbone_of(run, study.tokenizers) if backbones[key] else None
-            _estimate(cost, run, entry.task, study.finetune, backbone, read, stored, known)
+            _estimate(cost, run, entry.task, study.finetune, backbone, read, stored, counted)
             costs.append(cost)
     return costs
 
@@ -234,14 +234,14 @@ def _adapted(backbone: Backbone, method: Method, *, writes: bool) -> ModelWithHe
     return model.to("meta")
 
 
-def _flops(shape: _Shape, model: ModelWithHead, known: "_KnownFlops") -> tuple[int, int]:
+def _flops(shape: _Shape, model: ModelWithHead, counted: "_KnownFlops") -> tuple[int, int]:
     """Returns the operations for one text with all its windows: of a forward pass, and of a forward
     and backward pass for the weights that train in the end. The head's, which are few, are left
     out."""
     batch = [shape.one_text()]
 
     def flops(of: str, loss: Callable[[], Tensor]) -> int:
-        function = known[of, shape.uses_logits]
+        function = counted[of, shape.uses_logits]
         if (found := function.known(batch)) is None:
             function.add(batch, found := of_outline(loss))
         return round(found * shape.texts.num_windows)

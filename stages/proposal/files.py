@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import dropwhile, islice
 from pathlib import Path
 
-from stages.core.artifacts import Json
+from stages.core.artifacts import Json, is_endless
 from stages.core.text_files import is_comment, repeats_header, sep_line, text_lines
 from stages.kinds._column import LABELS, READ
 from stages.kinds._kind import SPLITS, Split, split_named
@@ -42,7 +42,7 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
     """
     if not path.exists():
         raise ValueError(f"{path}: no such file or folder")
-    if not path.is_dir() and not path.is_file():  # a pipe, which can be read only once
+    if is_endless(path):
         raise ValueError(f"{path}: must be a file or a folder; write it to a file first")
     if path.is_dir():
         settings = _folder(path, flags, notes)
