@@ -6,9 +6,10 @@ beside a plain loop and the Trainer of transformers, and many small models at on
 
 It needs no study: tokens are random, of a vocabulary of 32,000. Each side is a process, which
 builds its model, compiles it, says that it is ready, waits for the word to start, and then trains
-for 10 seconds or more. Small models that share the GPU start at the same moment; they share it
-better under NVIDIA's MPS (``nvidia-cuda-mps-control -d``). What no time is left for is left out,
-and the table says so. ``--dry-run`` runs all on a CPU in tiny sizes.
+for 10 seconds or more. Up to four sides are made ready at once and then train in turn, so that
+compiling takes the time of one. Small models that share the GPU start at the same moment; they
+share it better under NVIDIA's MPS (``nvidia-cuda-mps-control -d``). What no time is left for is
+left out, and the table says so. ``--dry-run`` runs all on a CPU in tiny sizes.
 """
 
 import argparse
@@ -19,7 +20,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,17 +35,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from stages.core.params import Compute, Optimisation
 from stages.core.seeding import torch_stream
-from stages.models._attention import Documents, attend, attention_mask
 from stages.models._backbone import MODELS, draw_weights
 from stages.models._heads import ModelWithHead, initialise_head
-from stages.objectives._cross_entropy import cross_entropy
 from stages.objectives._objective import OBJECTIVES
-from stages.text.batch import IGNORE_INDEX, Batch, document_starts
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
 from stages.text.tokenizer import Vocabulary
-from stages.training import loop
-from stages.training.checkpoint import Resumable
 from stages.training.device import Device, resolve
 from stages.training.loop import train
 from stages.training.pretraining import PretrainingData
@@ -55,9 +52,7 @@ OURS, PLAIN, TRAINER = "this project", "plain loop", "Trainer"
 ARCHITECTURES = {"causal": "decoder", "mlm": "encoder", "span_corruption": "encoder_decoder"}
 CHECK_EVERY = 10  # steps; to look at the clock waits for the GPU
 RATE = 1e-4
-TOLERANCE = 1e-3  # of losses of a few steps in float32
-COMPILED = {("causal", "decoder"), ("span_corruption", "encoder_decoder")}  # in the check
-MOST_LOSS_BYTES = 600e6  # beside the gradient of the logits, which are 1.05 GB
+PROFILED = 3  # steps after the measured ones, whose kernels are counted
 
 
 @dataclass(frozen=True)
@@ -75,6 +70,7 @@ class Side:
     seconds: float = 10.0
     warmup: int = 10
     device: Literal["cuda", "cpu"] = "cuda"
+    profile: bool = True
 
     @property
     def heads(self) -> int:
@@ -86,17 +82,19 @@ class Side:
 
 
 MASKED = Side(OURS, "mlm", rows=32, length=512)
-SIDES = [  # the most important first
-    Side(OURS),
-    Side(PLAIN),
-    Side(TRAINER),
-    MASKED,
-    replace(MASKED, name=TRAINER),
-    replace(MASKED, work="span_corruption", compile=False),
-    Side(OURS, compile=False),
+SIDES = [  # the most important first; each group is made ready at once
+    [Side(OURS), Side(PLAIN), Side(TRAINER)],
+    [
+        MASKED,
+        replace(MASKED, name=TRAINER),
+        replace(MASKED, work="span_corruption", compile=False),
+        Side(OURS, compile=False),
+    ],
 ]
-SMALL = Side(OURS, "mlm", compile=False, layers=4, width=256, rows=32, length=128)
+SMALL = Side(OURS, "mlm", compile=False, layers=4, width=256, rows=32, length=128, profile=False)
+PRODUCT = 8192  # rows and columns of the matrices whose product is timed
 AT_ONCE = (1, 4, 8)
+PARTS = ("checks", "sides", "small")
 
 
 def tiny(side: Side) -> Side:
@@ -114,6 +112,7 @@ class Clock:
     def __init__(self, side: Side) -> None:
         self._side, self._device = side, side.on()
         self._done, self._began = -side.warmup, 0.0
+        self._profiler: torch.profiler.profile | None = None
         self.result: dict[str, Any] = {}
 
     def is_over(self) -> bool:
@@ -124,6 +123,8 @@ class Clock:
             print("ready", flush=True)
             sys.stdin.readline()
             self._began = time.perf_counter()
+        if self._profiler:
+            return self._done == self.result["steps"] + PROFILED and self._end_profile()
         if self._done <= 0 or self._done % CHECK_EVERY:
             return False
         _wait_for(self._device)
@@ -136,6 +137,29 @@ class Clock:
             "seconds": seconds,
             "tokens_per_s": self._done * self._side.rows * self._side.length / seconds,
             "peak_memory_bytes": torch.cuda.max_memory_allocated() if on_gpu else 0,
+        }
+        if not (on_gpu and self._side.profile):
+            return True
+        self._profiler = torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True
+        )
+        self._profiler.start()
+        return False
+
+    def _end_profile(self) -> bool:
+        """Notes what the GPU did in PROFILED steps."""
+        assert self._profiler is not None
+        _wait_for(self._device)
+        self._profiler.stop()
+        taken, number = Counter[str](), 0
+        for event in self._profiler.events():
+            if event.device_type == torch.autograd.DeviceType.CUDA:
+                taken[event.name] += event.device_time_total / 1e3 / PROFILED
+                number += 1
+        self.result |= {
+            "kernels a step": number / PROFILED,  # copies and fills included
+            "busy ms a step": sum(taken.values()),
+            "most ms": [[name[:90], round(ms, 3)] for name, ms in taken.most_common(25)],
         }
         return True
 
@@ -274,141 +298,13 @@ def asked(side: Side) -> Any:
 RUN = {OURS: run_ours, PLAIN: run_plain, TRAINER: run_trainer}
 
 
-# Correctness, in a process of its own ------------------------------------------------------------
-
-
-def loss_of_vocabulary(device: Device, *, rows: int, vocab_size: int = 32_000) -> tuple[float, int]:
-    """The difference of the loss and its gradient to torch's own in float64, and the bytes that the
-    loss takes beside the gradient."""
-    drawn = {"device": device.torch, "generator": torch.Generator(device.torch).manual_seed(1)}
-    logits = 4 * torch.randn(rows, vocab_size, dtype=torch.bfloat16, **drawn)
-    labels = torch.randint(vocab_size, (rows,), **drawn)
-    labels[::3] = IGNORE_INDEX
-    on_gpu, taken = device.device == "cuda", 0
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
-        taken = -torch.cuda.memory_allocated() - logits.nbytes
-    loss = cross_entropy(logits.requires_grad_(), labels)
-    loss.backward()
-    if on_gpu:
-        taken += torch.cuda.max_memory_allocated()
-    assert logits.grad is not None
-    total, largest, differs = 0.0, 0.0, 0.0
-    for some, right, gradient in zip(
-        logits.detach().split(512), labels.split(512), logits.grad.split(512), strict=True
-    ):
-        exact = some.double().requires_grad_()
-        of_some = nn.functional.cross_entropy(
-            exact, right, ignore_index=IGNORE_INDEX, reduction="sum"
-        )
-        (expected,) = torch.autograd.grad(of_some, exact)
-        total += of_some.item()
-        largest = max(largest, expected.abs().max().item())
-        differs = max(differs, (gradient.double() - expected).abs().max().item())
-    # The gradient is rounded to the eight binary digits of bfloat16.
-    of_gradient = max(differs / largest - 2**-8, 0.0)
-    return max(abs(loss.item() - total) / total, of_gradient), taken
-
-
-def packed_difference(device: Device) -> float:
-    from stages.models.hub import Hub
-    from tests.small_hub import checkpoint, revision_of
-
-    folder = checkpoint("bert")
-    model = Hub(300, path=str(folder), revision=revision_of(folder))
-    model.initialise(generator=torch.Generator())
-    ids = torch.tensor([1] * 40 + [2] * 3 + [3] * 5, dtype=torch.long).repeat(4, 1)
-    tokens = torch.randint(5, 300, ids.shape, generator=torch.Generator().manual_seed(1))
-    batch = Batch(input_ids=tokens, document_ids=ids, num_targets={})
-    with torch.no_grad():
-        expected = model.eval()(batch)
-        states = model.to(device.torch)(batch.to(device.torch)).cpu()
-    return float((states - expected).abs().max() / expected.abs().max())
-
-
-def documents_difference(device: Device, *, causal: bool) -> float:
-    """Returns the largest relative error of attention within documents, or of a gradient, compared
-    with masked attention in double precision, less 2^-6, which rounding in bfloat16 may cause. 0 if
-    no error is larger. The rows have one document, many short ones, and padding."""
-    ids = torch.ones(3, 320, dtype=torch.long)
-    ids[1] = torch.arange(320) // 7 + 1
-    ids[2, 100:] = 0
-    starts = document_starts(ids)
-    assert starts is not None
-    documents = Documents(starts.to(device.torch), longest=320, causal=causal)
-    mask = attention_mask(ids, ids, causal=causal).to(device.torch)
-    drawn = {"device": device.torch, "generator": torch.Generator(device.torch).manual_seed(1)}
-    weights, *inputs = (torch.randn(3, 4, 320, 64, **drawn).bfloat16() for _ in range(4))
-    results = []
-    for dtype, kept in ((torch.bfloat16, documents), (torch.float64, mask)):
-        q, k, v = (each.to(dtype).requires_grad_() for each in inputs)
-        mixed = attend(q, k, v, kept)
-        results.append([mixed, *torch.autograd.grad((mixed * weights.to(dtype)).sum(), (q, k, v))])
-    errors = [
-        float((some.double() - right).norm() / right.norm())
-        for some, right in zip(*results, strict=True)
-    ]
-    return max(max(errors) - 2**-6, 0.0)  # bfloat16 has 8 binary digits, and rounds several times
-
-
-def check(device: Device) -> dict[str, Any]:
-    """Relative differences: of losses of CUDA, compiled or not, to those of the CPU, of a resumed
-    training to one that was not interrupted, of a repeated training, of the loss over a vocabulary
-    and its gradient to torch's own in float64, of states of packed documents to the CPU's, and of
-    attention within documents to that with a mask in float64."""
-    from tests.training.trained_by_ranks import CPU, Stopped, Trained, cases, trained
-
-    def difference(one: Trained, other: Trained) -> float:
-        pairs = zip(one.losses, other.losses, strict=True)
-        return max(abs(a - b) / abs(b) for a, b in pairs)
-
-    on_gpu = device.device == "cuda"
-    of_loss, loss_bytes = loss_of_vocabulary(device, rows=16_384 if on_gpu else 96)
-    differences = {
-        "loss over a vocabulary": of_loss,
-        "packed documents of a public checkpoint": packed_difference(device),
-    }
-    if on_gpu:
-        differences |= {
-            "attention within documents": documents_difference(device, causal=False),
-            "attention within documents, causal": documents_difference(device, causal=True),
-        }
-    # On a CPU one of each architecture: it is equal to itself.
-    for name, architecture in cases(2 if on_gpu else 3):
-        here = trained(name, architecture, device=device, dropout=0.0)
-        right = trained(name, architecture, device=CPU, dropout=0.0)
-        differences[f"{name} {architecture}"] = difference(here, right)
-        if on_gpu and (name, architecture) in COMPILED:
-            compiling = replace(device, compile=True)
-            compiled = trained(name, architecture, device=compiling, dropout=0.0)
-            differences[f"{name} {architecture}, compiled"] = difference(compiled, right)
-    loop.CHECKPOINT_SECONDS = -1.0  # after each step
-    whole = trained("mlm", "encoder", device=device)
-    with tempfile.TemporaryDirectory() as scratch:
-        state = {"scratch": Path(scratch), "device": device}
-        try:
-            trained("mlm", "encoder", **state, stop_after=1)
-        except Stopped:
-            assert Resumable("run", "fingerprint", scratch=Path(scratch)).exists()
-        resumed = trained("mlm", "encoder", **state)
-    again = trained("mlm", "encoder", device=device)
-    differences["resumed"] = difference(resumed, whole)
-    differences["repeated"] = difference(again, whole)
-    equal = all(torch.equal(again.weights[name], whole.weights[name]) for name in whole.weights)
-    return {
-        "differences": differences,
-        "bytes of the loss over a vocabulary": loss_bytes,
-        "right": max(differences.values()) < TOLERANCE and loss_bytes < MOST_LOSS_BYTES,
-        "repeated with equal bits": equal,
-    }
-
-
 # All of it ---------------------------------------------------------------------------------------
 
 
-def started(words: list[list[str]], until: float) -> list[dict[str, Any]]:
+def started(words: list[list[str]], until: float, *, in_turn: bool = False) -> list[dict[str, Any]]:
     """What processes of this file print that start their work at the same moment, when all are
-    ready; for one that has failed, or is ended because it is too late, why there is nothing."""
+    ready, or ``in_turn``, each when the one before has ended; for one that has failed, or is ended
+    because it is too late, why there is nothing."""
     if time.monotonic() > until:
         return [{"left out": "no time was left"}] * len(words)
     command = [sys.executable, "-m", "benchmarks.gpu"]
@@ -421,15 +317,17 @@ def started(words: list[list[str]], until: float) -> list[dict[str, Any]]:
 
     alarm = threading.Timer(until - time.monotonic(), end)
     alarm.start()
+    printed = list[str]()
     try:
         for process in running:
             while process.stdout.readline() not in ("ready\n", ""):
                 pass
-        for process in running:
-            with suppress(BrokenPipeError):  # it has ended
-                process.stdin.write("go\n")
-                process.stdin.flush()
-        printed = [process.stdout.read() for process in running]
+        for turn in [[process] for process in running] if in_turn else [running]:
+            for process in turn:
+                with suppress(BrokenPipeError):  # it has ended
+                    process.stdin.write("go\n")
+                    process.stdin.flush()
+            printed += [process.stdout.read() for process in turn]
         ended = [process.wait() for process in running]
     finally:
         alarm.cancel()
@@ -441,23 +339,39 @@ def started(words: list[list[str]], until: float) -> list[dict[str, Any]]:
     ]
 
 
-def measured(sides: list[Side], until: float) -> list[dict[str, Any]]:
-    if any(side.name == TRAINER for side in sides) and not importlib.util.find_spec("accelerate"):
-        results = [{"left out": "accelerate is not installed"}]
-    else:
-        results = started([["--side", json.dumps(asdict(side))] for side in sides], until)
-    return [asdict(side) | result for side, result in zip(sides, results, strict=True)]
+def measured(sides: list[Side], until: float, *, in_turn: bool = False) -> list[dict[str, Any]]:
+    """Returns what each of several sides measured, all at once or in turn."""
+    has_trainer = importlib.util.find_spec("accelerate") is not None
+    can = [side for side in sides if has_trainer or side.name != TRAINER]
+    words = [["--side", json.dumps(asdict(side))] for side in can]
+    results = iter(started(words, until, in_turn=in_turn))
+    missing = {"left out": "accelerate is not installed"}
+    return [asdict(side) | (next(results) if side in can else missing) for side in sides]
+
+
+def product_tflops() -> float:
+    """The speed of one large matrix product in bfloat16, which training is compared with."""
+    a, b = (torch.randn(PRODUCT, PRODUCT, device="cuda").bfloat16() for _ in range(2))
+    for _ in range(3):
+        a @ b
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(20):
+        a @ b
+    torch.cuda.synchronize()
+    return 20 * 2 * PRODUCT**3 / (time.perf_counter() - began) / 1e12
 
 
 def shown(result: dict[str, Any]) -> str:
     about = f"{result['work']}, {result['name']}{', compiled' if result['compile'] else ''}"
     if "left out" in result:
         return f"{about}: left out, {result['left out']}"
-    share = result.get("utilisation")
+    share, kernels = result.get("utilisation"), result.get("kernels a step")
     return (
         f"{about}: {result['tokens_per_s']:,.0f} tokens/s in {result['seconds']:.1f} s, "
         f"{result['peak_memory_bytes'] / 2**30:.1f} GiB"
         + ("" if share is None else f", {share:.0%} of the card's peak")
+        + ("" if kernels is None else f", {kernels:,.0f} kernels a step")
     )
 
 
@@ -467,6 +381,9 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="where all results are written")
     parser.add_argument("--dry-run", action="store_true", help="tiny, on a CPU")
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=PARTS, help="what to run (default: all)"
+    )
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--check", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -477,15 +394,19 @@ def main() -> None:
         RUN[side.name](side, clock := Clock(side))
         print(json.dumps(clock.result))
     elif given.check:
+        from benchmarks import gpu_checks
+
         print("ready", flush=True)
         sys.stdin.readline()
-        resolve(Compute(device=given.check), threads=1)
-        print(json.dumps(check(Device(given.check, "float32", compile=False, threads=1))))
+        device, name = given.check.split()
+        resolve(Compute(device=device), threads=1)
+        checked = getattr(gpu_checks, name)
+        print(json.dumps(checked(Device(device, "float32", compile=False, threads=1))))
     else:
-        everything(given.json, dry=given.dry_run)
+        everything(given.json, given.parts, dry=given.dry_run)
 
 
-def everything(file: Path | None, *, dry: bool) -> None:
+def everything(file: Path | None, parts: Sequence[str], *, dry: bool) -> None:
     until = time.monotonic() + 60 * MINUTES
     device = "cpu" if dry else "cuda"
     found: dict[str, Any] = {
@@ -498,19 +419,25 @@ def everything(file: Path | None, *, dry: bool) -> None:
         if file:
             file.write_text(json.dumps(found, indent=1))
 
-    (correct,) = started([["--check", device]], until)
-    note("correct", correct)
-    print(json.dumps(correct, indent=1), flush=True)
-    sides = [tiny(side) for side in SIDES[:3]] if dry else SIDES
-    for side in sides:
-        result = measured([side], until)
-        note("sides", [*found.get("sides", []), *result])
-        print(shown(result[0]), flush=True)
-    for number in (2,) if dry else AT_ONCE:
-        results = measured([tiny(SMALL) if dry else SMALL] * number, until)
-        note(f"{number} at once", results)
-        total = sum(result.get("tokens_per_s", 0) for result in results)
-        print(f"{number} small models at once: {total:,.0f} tokens/s together", flush=True)
+    if "checks" in parts:
+        names = ("training", "fine_tuning")
+        checked = started([["--check", f"{device} {name}"] for name in names], until)
+        note("checks", dict(zip(names, checked, strict=True)))
+        print(json.dumps(found["checks"], indent=1), flush=True)
+    if "sides" in parts:
+        for group in [[*map(tiny, SIDES[0])]] if dry else SIDES:
+            results = measured(group, until, in_turn=True)
+            note("sides", [*found.get("sides", []), *results])
+            print(*map(shown, results), sep="\n", flush=True)
+        if not dry:
+            note("TFLOP/s of a large product", product_tflops())
+            print(f"{found['TFLOP/s of a large product']:.0f} TFLOP/s of a large product")
+    if "small" in parts:
+        for number in (2,) if dry else AT_ONCE:
+            results = measured([tiny(SMALL) if dry else SMALL] * number, until)
+            note(f"{number} at once", results)
+            total = sum(result.get("tokens_per_s", 0) for result in results)
+            print(f"{number} small models at once: {total:,.0f} tokens/s together", flush=True)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 import tests.flash_reference  # noqa: F401 (registers its kernels)
 from stages.objectives.distillation import Distillation
 from stages.tasks._task import TASKS, Task
+from stages.text.corpus import encode
 from stages.text.packing import Packing
 from stages.training import flops
 from stages.training.device import Device
@@ -259,6 +260,19 @@ def trained(name: str, architecture: str) -> dict[str, Any]:
     }
 
 
+def loss_without_targets() -> float:
+    """The loss of an encoder-decoder that has nothing to write, as no document has two sentences."""
+    objective, model, _ = built("multi_task", "encoder_decoder")
+    sentences = [[line] for lines in documents()[:3] for line in lines]
+    packing = Packing(encode(sentences, small_tokenizer()), LENGTH, seed=1)
+    data = PretrainingData(packing, objective, batch_rows=2, micro_batch_rows=2, seed=1)
+    model.to(CUDA)
+    half = Device("cuda", "bfloat16", compile=False, threads=1)
+    with Factories():
+        (step,) = train(model, objective, data, SCHEDULE, num_steps=1, seed=1, device=half)
+    return step.loss
+
+
 def kernels_of_step(num_layers: int, **settings: Any) -> dict[str, int]:
     """The kernels of a step of a decoder, without dropout, by operation."""
     sizes = settings | {"num_layers": num_layers}
@@ -324,6 +338,10 @@ def main() -> None:
         "kernels": [kernels_of_step(number) for number in (1, 2, 3)],
         "relative": [kernels_of_step(number, positions="relative") for number in (1, 2)],
     }
+    try:
+        results["without targets"] = loss_without_targets()
+    except Exception:
+        results["without targets"] = traceback.format_exc()
     for name, architecture in cases():
         try:
             results[f"{name} {architecture}"] = trained(name, architecture)

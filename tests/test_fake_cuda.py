@@ -73,6 +73,10 @@ def test_losses_are_those_of_the_cpu(trained: dict[str, Any], name: str, archite
     assert losses["in half"] == pytest.approx(right, rel=1e-2)
 
 
+def test_micro_batch_without_targets_has_no_loss(trained: dict[str, Any]) -> None:
+    assert trained["without targets"] == 0
+
+
 def test_a_step_of_a_decoder_starts_few_kernels(trained: dict[str, Any]) -> None:
     """80 a layer and 63 besides, 1,023 with 12 layers, if a list of tensors takes one."""
     of_one, of_two, of_three = (sum(counts.values()) for counts in trained["kernels"])

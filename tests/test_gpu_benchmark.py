@@ -16,7 +16,9 @@ def test_gpu_benchmark_runs_all_parts_dry(tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "benchmarks" / "gpu.py", "--dry-run", "--json", file]
     subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
     found = json.loads(file.read_text())
-    assert found["correct"]["right"] and found["correct"]["repeated with equal bits"]
+    training, fine_tuning = found["checks"]["training"], found["checks"]["fine_tuning"]
+    assert training["right"] and training["repeated with equal bits"]
+    assert fine_tuning["right"] and fine_tuning["fine-tunings"] > 5
     ours, plain, trainer = found["sides"]
     assert ours["tokens_per_s"] > 0 and ours["tflops"] > 0 and plain["tokens_per_s"] > 0
     assert "tokens_per_s" in trainer or trainer["left out"] == "accelerate is not installed"

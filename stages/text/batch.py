@@ -168,8 +168,9 @@ def in_few_widths(longest: int) -> Iterator[None]:
 
 def pad(rows: list[np.ndarray], value: int, *, length: int | None = None) -> Int[Tensor, "B T"]:
     """Stacks rows of integers into one tensor, padded at the right with ``value`` to ``length`` or,
-    without one, to the longest row (see ``in_few_widths``)."""
-    width = length if length is not None else max(map(len, rows))
+    without one, to the longest row (see ``in_few_widths``), but at least to one column: on a GPU no
+    place of a tensor without columns can be looked up, and flash kernels refuse it."""
+    width = length if length is not None else max(1, *map(len, rows))
     if length is None and (longest := _longest.get()):
         width = max(width, min(-(-width // WIDTH) * WIDTH, longest))
     padded = np.full((len(rows), width), value, dtype=np.int64)

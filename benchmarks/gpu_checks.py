@@ -1,0 +1,241 @@
+"""Whether a GPU computes what a CPU does: the first part of ``gpu.py``."""
+
+import math
+import tempfile
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from stages.commands.fits import Combination
+from stages.core.seeding import torch_stream
+from stages.methods._method import SolvedMethod
+from stages.models._attention import Documents, attend, attention_mask
+from stages.models._heads import ModelWithHead
+from stages.models.hub import Hub
+from stages.objectives._cross_entropy import cross_entropy
+from stages.tasks._task import Task
+from stages.text.batch import IGNORE_INDEX, Batch, document_starts
+from stages.training import loop
+from stages.training.checkpoint import Resumable
+from stages.training.device import Device
+from stages.training.finetuning import FinetuningData
+from stages.training.loop import mean_loss, train
+from stages.training.solver import solve
+from tests.small import small_schedule
+from tests.small_hub import checkpoint, revision_of
+from tests.training.trained_by_ranks import CPU, Stopped, Trained, cases, trained
+
+TOLERANCE = 1e-3  # of losses of a few steps in float32
+COMPILED = {("causal", "decoder"), ("span_corruption", "encoder_decoder")}
+MOST_LOSS_BYTES = 600e6  # beside the gradient of the logits, which are 1.05 GB
+SCHEDULE = small_schedule(rows=8, max_tokens=32, num_steps=60, lr=1e-3, weight_decay=0.0).at(1e-3)
+
+
+def loss_of_vocabulary(device: Device, *, rows: int, vocab_size: int = 32_000) -> tuple[float, int]:
+    """The difference of the loss and its gradient to torch's own in float64, and the bytes that the
+    loss takes beside the gradient."""
+    drawn = {"device": device.torch, "generator": torch.Generator(device.torch).manual_seed(1)}
+    logits = 4 * torch.randn(rows, vocab_size, dtype=torch.bfloat16, **drawn)
+    labels = torch.randint(vocab_size, (rows,), **drawn)
+    labels[::3] = IGNORE_INDEX
+    on_gpu, taken = device.device == "cuda", 0
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+        taken = -torch.cuda.memory_allocated() - logits.nbytes
+    loss = cross_entropy(logits.requires_grad_(), labels)
+    loss.backward()
+    if on_gpu:
+        taken += torch.cuda.max_memory_allocated()
+    assert logits.grad is not None
+    total, largest, differs = 0.0, 0.0, 0.0
+    for some, right, gradient in zip(
+        logits.detach().split(512), labels.split(512), logits.grad.split(512), strict=True
+    ):
+        exact = some.double().requires_grad_()
+        of_some = nn.functional.cross_entropy(
+            exact, right, ignore_index=IGNORE_INDEX, reduction="sum"
+        )
+        (expected,) = torch.autograd.grad(of_some, exact)
+        total += of_some.item()
+        largest = max(largest, expected.abs().max().item())
+        differs = max(differs, (gradient.double() - expected).abs().max().item())
+    # The gradient is rounded to the eight binary digits of bfloat16.
+    of_gradient = max(differs / largest - 2**-8, 0.0)
+    return max(abs(loss.item() - total) / total, of_gradient), taken
+
+
+def packed_difference(device: Device) -> float:
+    folder = checkpoint("bert")
+    model = Hub(300, path=str(folder), revision=revision_of(folder))
+    model.initialise(generator=torch.Generator())
+    ids = torch.tensor([1] * 40 + [2] * 3 + [3] * 5, dtype=torch.long).repeat(4, 1)
+    tokens = torch.randint(5, 300, ids.shape, generator=torch.Generator().manual_seed(1))
+    batch = Batch(input_ids=tokens, document_ids=ids, num_targets={})
+    with torch.no_grad():
+        expected = model.eval()(batch)
+        states = model.to(device.torch)(batch.to(device.torch)).cpu()
+    return float((states - expected).abs().max() / expected.abs().max())
+
+
+def documents_difference(device: Device, *, causal: bool) -> float:
+    """Returns the largest relative error of attention within documents, or of a gradient, compared
+    with masked attention in double precision, less 2^-6, which rounding in bfloat16 may cause. 0 if
+    no error is larger. The rows have one document, many short ones, and padding."""
+    ids = torch.ones(3, 320, dtype=torch.long)
+    ids[1] = torch.arange(320) // 7 + 1
+    ids[2, 100:] = 0
+    starts = document_starts(ids)
+    assert starts is not None
+    documents = Documents(starts.to(device.torch), longest=320, causal=causal)
+    mask = attention_mask(ids, ids, causal=causal).to(device.torch)
+    drawn = {"device": device.torch, "generator": torch.Generator(device.torch).manual_seed(1)}
+    weights, *inputs = (torch.randn(3, 4, 320, 64, **drawn).bfloat16() for _ in range(4))
+    results = []
+    for dtype, kept in ((torch.bfloat16, documents), (torch.float64, mask)):
+        q, k, v = (each.to(dtype).requires_grad_() for each in inputs)
+        mixed = attend(q, k, v, kept)
+        results.append([mixed, *torch.autograd.grad((mixed * weights.to(dtype)).sum(), (q, k, v))])
+    errors = [
+        float((some.double() - right).detach().norm() / right.norm())
+        for some, right in zip(*results, strict=True)
+    ]
+    return max(max(errors) - 2**-6, 0.0)  # bfloat16 has 8 binary digits, and rounds several times
+
+
+def fitted(task: Task, model: ModelWithHead, examples: list[Any], method: Any, device: Device):
+    """Returns the losses of three steps of fine-tuning without dropout, or of a solved probe, then
+    the loss that is reached, and a prediction for each example."""
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+        elif isinstance(getattr(part, "dropout", None), float):  # of transformers' attention
+            part.dropout = 0.0
+    model.to(device.torch)
+    batch = task.collate(examples, rngs=[]).to(device.torch)
+    data = FinetuningData(examples, task, batch_examples=len(examples), seed=1)
+    batches = data.micro_batches(0)
+    if isinstance(method, SolvedMethod):
+        method.remember(model, [batch], anew=True)
+        strengths, merit = [10.0], lambda: 0.0
+        solution = solve(
+            model, task, batches, batches, inverse_strengths=strengths, merit=merit, device=device
+        )
+        losses = [solution.train_loss]
+    else:
+        frozen = [*method.frozen(model, 0)]
+        steps = train(
+            model, task, data, SCHEDULE, num_steps=3, seed=1, device=device, frozen=frozen
+        )
+        losses = [step.loss for step in steps]
+    losses.append(mean_loss(model, task, batches, device))
+    with torch.no_grad():
+        return losses, task.predict(model, batch, examples)
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two predictions are equal but for rounding of their numbers."""
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(alike, one, other))
+    try:
+        return math.isclose(float(one), float(other), rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    except (TypeError, ValueError):
+        return one == other
+
+
+def fine_tuning(device: Device) -> dict[str, Any]:
+    """Compares fine-tuning on CUDA with the CPU's, for every task, architecture and method, and for
+    public checkpoints."""
+    from tests.methods.test_methods import FITTING, PUBLIC, applied, method_of
+    from tests.test_matrix import TRAINED, built, name_of, rows_of
+
+    def cell_of(cell: Combination) -> tuple[Task, ModelWithHead, list[Any], Any]:
+        task, model = built(cell)
+        method = method_of(cell.method)
+        method.apply(model, generator=torch_stream(2, "method"))
+        return task, model, task.encode([*rows_of(cell.kind)]), method
+
+    def public(architecture: str, name: str) -> tuple[Task, ModelWithHead, list[Any], Any]:
+        method = method_of(name)
+        return *applied(architecture, method), method
+
+    made = {name_of(cell): partial(cell_of, cell) for cell in TRAINED}
+    made |= {
+        f"public {of} {name}": partial(public, of, name) for of, name in FITTING if of in PUBLIC
+    }
+    on_gpu = device.device == "cuda"
+    differences, differing, faults = dict[str, float](), list[str](), dict[str, str]()
+    for name, build in made.items() if on_gpu else [*made.items()][::40]:
+        try:
+            (losses, predictions), (right, expected) = (
+                fitted(*build(), device=each) for each in (device, CPU)
+            )
+        except RuntimeError as error:  # a fault of one cell hides no other's
+            faults[name] = str(error)[:200]
+            continue
+        pairs = zip(losses, right, strict=True)
+        differences[name] = max(abs(a - b) / max(abs(b), 1e-3) for a, b in pairs)
+        if not alike(predictions, expected):
+            differing.append(name)
+    largest = sorted(differences, key=differences.__getitem__, reverse=True)[:10]
+    return {
+        "fine-tunings": len(differences),
+        "largest differences": {name: differences[name] for name in largest},
+        "with another prediction": differing,
+        "faults": faults,
+        "right": not faults and max(differences.values()) < TOLERANCE,
+    }
+
+
+def training(device: Device) -> dict[str, Any]:
+    """Relative differences: of losses of CUDA, compiled or not, to those of the CPU, of a resumed
+    training to one that was not interrupted, of a repeated training, of the loss over a vocabulary
+    and its gradient to torch's own in float64, of states of packed documents to the CPU's, and of
+    attention within documents to that with a mask in float64."""
+
+    def difference(one: Trained, other: Trained) -> float:
+        pairs = zip(one.losses, other.losses, strict=True)
+        return max(abs(a - b) / abs(b) for a, b in pairs)
+
+    on_gpu = device.device == "cuda"
+    of_loss, loss_bytes = loss_of_vocabulary(device, rows=16_384 if on_gpu else 96)
+    differences = {
+        "loss over a vocabulary": of_loss,
+        "packed documents of a public checkpoint": packed_difference(device),
+    }
+    if on_gpu:
+        differences |= {
+            "attention within documents": documents_difference(device, causal=False),
+            "attention within documents, causal": documents_difference(device, causal=True),
+        }
+    # On a CPU one of each architecture: it is equal to itself.
+    for name, architecture in cases(2 if on_gpu else 3):
+        here = trained(name, architecture, device=device, dropout=0.0)
+        right = trained(name, architecture, device=CPU, dropout=0.0)
+        differences[f"{name} {architecture}"] = difference(here, right)
+        if on_gpu and (name, architecture) in COMPILED:
+            compiling = replace(device, compile=True)
+            compiled = trained(name, architecture, device=compiling, dropout=0.0)
+            differences[f"{name} {architecture}, compiled"] = difference(compiled, right)
+    loop.CHECKPOINT_SECONDS = -1.0  # after each step
+    whole = trained("mlm", "encoder", device=device)
+    with tempfile.TemporaryDirectory() as scratch:
+        state = {"scratch": Path(scratch), "device": device}
+        try:
+            trained("mlm", "encoder", **state, stop_after=1)
+        except Stopped:
+            assert Resumable("run", "fingerprint", scratch=Path(scratch)).exists()
+        resumed = trained("mlm", "encoder", **state)
+    again = trained("mlm", "encoder", device=device)
+    differences["resumed"] = difference(resumed, whole)
+    differences["repeated"] = difference(again, whole)
+    equal = all(torch.equal(again.weights[name], whole.weights[name]) for name in whole.weights)
+    return {
+        "differences": differences,
+        "bytes of the loss over a vocabulary": loss_bytes,
+        "right": max(differences.values()) < TOLERANCE and loss_bytes < MOST_LOSS_BYTES,
+        "repeated with equal bits": equal,
+    }
