@@ -94,6 +94,15 @@ class Batch:
         on_host = self.document_ids if device.type == "cuda" else None
         return replace(self, **(moved | {"host_document_ids": on_host}))
 
+    def declare_changing_sizes(self) -> None:
+        """Tells torch's compiler which sizes differ from batch to batch. Code that is compiled for
+        one number of documents would be compiled again, for half a minute, at the first batch with
+        another one."""
+        starts = (self.document_starts, self.decoder_document_starts, self.prefix_starts)
+        for changing in (*starts, self.label_places):
+            if changing is not None:
+                torch._dynamo.maybe_mark_dynamic(changing, changing.dim() - 1)
+
 
 @cache
 def _has_flash_kernels() -> bool:

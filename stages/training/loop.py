@@ -302,7 +302,7 @@ def add_gradients(
         if dropout_seeds:
             _seed(dropout_seeds[number], device)
         with device.autocast():
-            terms = model(criterion.loss, batch.to(device.torch))
+            terms = model(criterion.loss, _moved(batch, device))
         loss = sum(
             weight * loss_sum / _number(totals, term, criterion)
             for term, (weight, loss_sum) in terms.items()
@@ -311,6 +311,14 @@ def add_gradients(
         ranks.scaled(loss).backward()
         losses.append(loss.detach())
     return losses
+
+
+def _moved(batch: Batch, device: Device) -> Batch:
+    """Returns the batch on the device."""
+    moved = batch.to(device.torch)
+    if device.compile:
+        moved.declare_changing_sizes()
+    return moved
 
 
 @torch.no_grad()
@@ -323,7 +331,7 @@ def mean_loss(
     weights, sums = list[float](), list[Tensor]()
     for batch in batches:
         with device.autocast():
-            terms = model(criterion.loss, batch.to(device.torch))
+            terms = model(criterion.loss, _moved(batch, device))
         for term, (weight, loss_sum) in terms.items():
             weights.append(weight / _number(totals, term, criterion))
             sums.append(loss_sum)

@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch._dynamo.utils import counters
 from torch._inductor import config, scheduler
@@ -27,7 +28,7 @@ from stages.models._attention import Attention
 from stages.models._heads import ModelWithHead
 from stages.objectives._objective import Objective
 from stages.objectives.distillation import Distillation
-from stages.text.batch import Batch, starts_of
+from stages.text.batch import ABSENT, Batch, starts_of
 from tests.training.trained_by_ranks import built, cases
 
 
@@ -40,6 +41,20 @@ def step(
     model.zero_grad()
     loss.backward()
     return loss.detach(), [weight.grad for weight in model.parameters()]
+
+
+def with_more_documents(batch: Batch) -> Batch:
+    """The batch with numbers of documents and places that a batch with more of them has."""
+    empty = {
+        name: F.pad(starts, (0, len(starts)), value=batch.input_ids.numel())
+        for name in ("document_starts", "decoder_document_starts", "prefix_starts")
+        if (starts := getattr(batch, name)) is not None
+    }
+    if batch.label_places is not None:
+        empty["label_places"] = F.pad(batch.label_places, (0, 3), value=ABSENT)
+    more = replace(batch, **empty)
+    more.declare_changing_sizes()
+    return more
 
 
 def compiled(name: str, architecture: str, *, as_on_gpu: bool = False) -> dict[str, Any]:
@@ -58,6 +73,7 @@ def compiled(name: str, architecture: str, *, as_on_gpu: bool = False) -> dict[s
 def measured(model: ModelWithHead, objective: Objective, batch: Batch) -> dict[str, Any]:
     """The graphs of a step on a batch, and the difference of its results."""
     loss, gradients = step(model.train(), objective, batch)
+    batch.declare_changing_sizes()
     graphs: list[GraphModule] = []
 
     def backend(graph: GraphModule, inputs: list[Any]) -> Any:
@@ -67,7 +83,7 @@ def measured(model: ModelWithHead, objective: Objective, batch: Batch) -> dict[s
     model.compile(backend=backend)
     compiled_loss, compiled_gradients = step(model, objective, batch)
     num_graphs = len(graphs)
-    step(model, objective, batch)
+    step(model, objective, with_more_documents(batch))
     model.backbone.eval()
     with torch.no_grad():
         model.backbone(batch)

@@ -25,8 +25,8 @@ def test_compile_covers_a_step_from_the_batch_to_the_loss(
     steps: dict[str, dict[str, Any]], name: str, architecture: str
 ) -> None:
     """In one graph with all attention, that of a decoder and of a teacher too, and the loss over
-    the vocabulary. The next step takes the same graph, and the backbone alone, which predicts, has
-    one of its own."""
+    the vocabulary. The next step, whose batch has more documents and places of labels, takes the
+    same graph, and the backbone alone, which predicts, has one of its own."""
     result = steps[f"{name} {architecture}"]
     assert result["difference"] < 1e-5 and result["same weights"]
     if architecture == "bilstm":  # the number of whose steps differs between batches
@@ -46,6 +46,7 @@ def test_compile_covers_attention_within_documents(
     of_layer = 2 if case.startswith("prefix_lm") else 1
     assert result["attentions within documents"] == of_layer * result["layers"]
     assert result["attentions"] == 0 and result["difference"] < 0.05  # in bfloat16
+    assert result["graphs for more"] == 1
 
 
 def test_compile_makes_few_kernels(steps: dict[str, Any]) -> None:
