@@ -6,7 +6,7 @@ from stages.core.plans import CheckpointPlan
 from stages.core.process import run_stage
 from stages.models.hub import num_tokens_of
 from stages.text.packaged import fetch
-from stages.text.published import content_of
+from stages.text.published_files import content_of
 
 
 def main(plan: CheckpointPlan, key: str) -> str:

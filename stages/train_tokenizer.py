@@ -31,14 +31,19 @@ def main(plan: TokenizerPlan, key: str) -> str:
 
 
 def _fetch(settings: PublishedTokenizer, key: str) -> None:
-    from stages.text import published  # the import takes seconds
+    from stages.text import published, published_files, untrusted  # the import takes seconds
 
+    vocabulary = published_files.VOCABULARY
     try:
-        origin = published.folder_of(settings.path, settings.revision, published.VOCABULARY)
+        origin = published_files.folder_of(settings.path, settings.revision, vocabulary)
         if origin == Path(settings.path):
-            published.refuse_other_content(origin, settings.revision)
-        files = published.read_files(origin, published.VOCABULARY)
-        published.examined(lambda: published.PublishedTokenizer(origin).probed(), origin, files)
+            published_files.refuse_other_content(origin, settings.revision)
+        files = published_files.read_files(origin, vocabulary)
+        untrusted.examined(
+            lambda: untrusted.refuse_growth(published.PublishedTokenizer(origin), origin),
+            origin,
+            files,
+        )
     except ValueError as error:
         raise ValueError(f"tokenizers.{key}.{error}") from None
     with replacing(paths.TOKENIZERS / key) as folder:

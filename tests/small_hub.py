@@ -9,7 +9,7 @@ import sentencepiece
 import torch
 import transformers
 
-from stages.text.published import content_of
+from stages.text.published_files import content_of
 from tests.small import documents, new_folder, small_tokenizer
 
 VOCAB_SIZE = 500

@@ -122,7 +122,7 @@ def commit_of(entry: Entry) -> str:
     revision, or does not answer.
     """
     # Imports torch, which `--help` does not need.
-    from stages.text.published import content_of
+    from stages.text.published_files import content_of
 
     name, branch = entry.named.value, entry.branch
     if entry.kind == MODEL and Path(name).is_dir():

@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from stages.core.ending import die_with_parent
 
-T = TypeVar("T", int, str)
+T = TypeVar("T", int, str, None)
 
 
 def limited(work: Callable[[], T], *, seconds: float, num_bytes: int, what: str) -> T:
-    """Returns ``work()``, a number or a text, computed in a forked process that may run for
+    """Returns ``work()``, a number, a text or None, computed in a forked process that may run for
     ``seconds`` and use ``num_bytes`` more memory than this process. On systems other than Linux,
     ``work`` runs in this process without limits.
 

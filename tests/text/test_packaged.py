@@ -13,7 +13,7 @@ from stages.core.params import PackagedCheckpoint
 from stages.core.plans import CheckpointPlan
 from stages.text import packaged
 from stages.text.packaged import fetch
-from stages.text.published import content_of
+from stages.text.published_files import content_of
 from tests.small_hub import checkpoint
 
 WHERE = "pretrain.runs.public.model.revision"

@@ -19,7 +19,7 @@ import torch
 from stages.core.process import exit_on_mistake
 from stages.models._backbone import draw_weights
 from stages.models.hub import Hub
-from stages.text.published import content_of
+from stages.text.published_files import content_of
 from tests.models.test_untrusted_checkpoints import RENAMED, edit, linked, replacing, sharded, write
 from tests.small_hub import FAMILIES, checkpoint
 from tests.torture.edits import VALUES

@@ -45,7 +45,7 @@ def step(
 
 def with_more_documents(batch: Batch) -> Batch:
     """The batch with numbers of documents and places that a batch with more of them has."""
-    empty = {
+    empty: dict[str, Any] = {
         name: F.pad(starts, (0, len(starts)), value=batch.input_ids.numel())
         for name in ("document_starts", "decoder_document_starts", "prefix_starts")
         if (starts := getattr(batch, name)) is not None
