@@ -18,7 +18,7 @@ from stages.baselines._baseline import BASELINES
 from stages.commands import fits
 from stages.commands._parser import parser_of
 from stages.commands._settings_tables import params_tables, shown_type, shown_value
-from stages.core.components import Components
+from stages.core.components import Components, summary
 from stages.methods._method import METHODS
 from stages.models._backbone import MODELS
 from stages.objectives._objective import OBJECTIVES
@@ -87,15 +87,8 @@ def _rows(components: Components[Any]) -> Iterator[str]:
     for name in components.names():
         cls = components.find(name, where=components.folder)
         settings = "<br>".join(f"`{setting}`" for setting in _settings(cls)) or "none"
-        yield f"| `{name}` | {_summary(cls)} | {settings} |"
-
-
-def _summary(cls: type) -> str:
-    """Returns the first sentence of the module's docstring, else of the class's."""
-    text = sys.modules[cls.__module__].__doc__ or cls.__dict__.get("__doc__") or ""
-    paragraph = " ".join(text.split("\n\n")[0].split())
-    sentence = re.split(r"(?<=[.])(?<!et al[.])\s+(?=[A-Z`<])", paragraph)[0]
-    return sentence.replace("``", "`").replace("|", "\\|")
+        what = summary(cls).replace("|", "\\|")
+        yield f"| `{name}` | {what} | {settings} |"
 
 
 def _settings(cls: type) -> Iterator[str]:

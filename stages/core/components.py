@@ -14,6 +14,8 @@ tries all of them and keeps the one that is best on validation.
 import difflib
 import importlib
 import inspect
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -109,6 +111,15 @@ class Components(Generic[C]):
             return cls(*from_code, **own)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
+
+
+def summary(cls: type) -> str:
+    """Returns what a component is: the first sentence of the module's docstring, else of the
+    class's."""
+    text = sys.modules[cls.__module__].__doc__ or cls.__dict__.get("__doc__") or ""
+    paragraph = " ".join(text.split("\n\n")[0].split())
+    sentence = re.split(r"(?<=[.])(?<!et al[.])\s+(?=[A-Z`<])", paragraph)[0]
+    return sentence.replace("``", "`")
 
 
 def file_of(cls: type) -> str:

@@ -33,6 +33,7 @@ from stages.reporting.formats import MINUS, ends, formatted, percent, shown
 
 HEIGHT, WIDTH = 240, 440  # pixels
 STEPS = 24  # of a drawn curve
+NEAR_ZERO = 10.0  # points
 Placed = list[tuple[Cell, int]]  # cells and their place on the x axis
 
 
@@ -92,7 +93,9 @@ def cost(
         .encode(x="x:Q", y="low:Q", y2="high:Q", color=architecture_colour(scores))
     )
     colour = architecture_colour(scores)
-    marks = _points(scores, cells, "FLOPs of pretraining and fine-tuning", colour)
+    lowest = min(row["low"] for row in (*data["marks"], *data["baselines"]))
+    x_title = "FLOPs of pretraining and fine-tuning"
+    marks = _points(scores, cells, x_title, colour, lowest=lowest)
     lines = front_key(scores, task, label_budget) if title else None
     layers = [baseline, line, bars, *marks, *baselines]
     return styled(_panel(layers, task, label_budget, lines, width=width), data)
@@ -151,7 +154,8 @@ def parameters(scores: Scores, task: str, label_budget: str) -> Spec:
     band = base.mark_area(opacity=0.12).encode(y="low:Q", y2="high:Q")
     line = base.mark_line(strokeWidth=1.5).encode(y="score:Q")
     lines = [*_key(cells, front), *(_formula(scores, group, law) for group, law, _ in laws)]
-    marks = _points(scores, cells, "parameters", colour)
+    lowest = min(row["low"] for row in data["marks"])
+    marks = _points(scores, cells, "parameters", colour, lowest=lowest)
     return styled(_panel([band, line, *marks], task, label_budget, lines), data)
 
 
@@ -177,8 +181,13 @@ def _curve(metric: str, group: Group, law: PowerLaw, sizes: Sequence[int]) -> li
     return rows
 
 
-def _points(scores: Scores, cells: Placed, x_title: str, colour: alt.Color) -> list[alt.Chart]:
-    """The marks, and the numbers of those on the front, placed where no other mark can be."""
+def _points(
+    scores: Scores, cells: Placed, x_title: str, colour: alt.Color, *, lowest: float
+) -> list[alt.Chart]:
+    """The marks, and the numbers of those on the front, placed where no other mark can be. The axis
+    begins at 0 if ``lowest``, the lowest score or end of an interval, is near it: rounded, its end
+    would be below 0, where no score is."""
+    from_zero = {"domainMin": 0} if 0 <= lowest < NEAR_ZERO else {}
     metric = cells[0][0].metric
     lower = scale_of(metric).lower_is_better
     base = alt.Chart(alt.NamedData("marks")).encode(
@@ -191,7 +200,7 @@ def _points(scores: Scores, cells: Placed, x_title: str, colour: alt.Color) -> l
         y=alt.Y(
             "score:Q",
             title=metric_title(metric),
-            scale=alt.Scale(zero=False, padding=10),
+            scale=alt.Scale(zero=False, padding=10, **from_zero),
         ),
     )
     points = base.mark_point(size=52, strokeWidth=1.75, opacity=1).encode(

@@ -4,11 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from statistics import fmean
 
 from stages.core.artifacts import Json
 from stages.core.keys import RunKey
-from stages.core.params import Params, Run, Section
+from stages.core.params import NONE, Params, Run, Section
 from stages.evaluation.calibration import NUM_BINS
 from stages.evaluation.contamination import LONG, SHORT
 from stages.evaluation.rare_class import STATED_PRECISION
@@ -17,17 +18,18 @@ from stages.findings.carry_over import CarryOver
 from stages.findings.cells import Cell
 from stages.findings.convergence import faults, share_at_edge, training_loss
 from stages.findings.coverage import STATED_ACCURACY, Coverage
-from stages.findings.groups import names_of
+from stages.findings.groups import Group, names_of
 from stages.findings.not_compared import NotCompared
 from stages.findings.overlap import Overlap, Text
 from stages.findings.pretraining_ends import FALLING, Ending
 from stages.findings.scores import Scores
 from stages.kinds._kind import SPLITS
-from stages.reporting.formats import DASH, formatted, in_parentheses, percent
+from stages.reporting.formats import DASH, compact, formatted, in_parentheses, percent
 from stages.reporting.words.names import counted, quoted
 
 Rows = list[dict[str, str]]
 
+NAMES = "Names"
 CALIBRATION = "Accuracy, mean probability and expected calibration error"
 CALIBRATION_NOTE = (
     "Means over trials, in percent. The probability is the one that a model gives its own "
@@ -96,21 +98,35 @@ class Appendix:
     notes: Sequence[str] = ()
 
 
-def names(params: Params) -> Appendix:
-    """What params.yaml says about tasks, corpora, methods and external systems."""
+def names(params: Params, groups: Iterable[Group]) -> Appendix:
+    """What each run is, and what the study says about its methods, baselines, tasks and corpora."""
     sections: dict[str, tuple[Section, Iterable[str]]] = {
+        "method": ("methods", params.finetune.methods),
+        "baseline": ("baselines", params.baselines),
         "task": ("tasks", params.tasks),
         "corpus": ("corpora", params.corpora),
-        "method": ("methods", params.finetune.methods),
-        "external system": ("baselines", params.baselines),
     }
+    runs = [{"name": group.name, "is a": "run", "meaning": _run(group)} for group in groups]
     rows = [
         {"name": name, "is a": kind, "meaning": meaning}
         for kind, (section, names) in sections.items()
         for name in names
         if (meaning := params.about(section, name))
     ]
-    return Appendix("Names", {"What the names mean": rows})
+    return Appendix(NAMES, {"What the names mean": runs + rows})
+
+
+def _run(group: Group) -> str:
+    """``Encoder of 1.32M weights, pretrained by `mlm` on `all`.``"""
+    entry = group.entry
+    model = f"{group.architecture.replace('_', '-')} of {compact(group.num_params)} weights"
+    if entry.as_published:
+        return f"Published checkpoint `{Path(entry.model['path']).name}`: {model}."
+    how = "its weights as drawn"
+    if group.pretrained:
+        how = f"pretrained by `{group.objective}` on `{group.corpus}`"
+    parent = "" if entry.parent == NONE else f", from `{entry.parent}`"
+    return f"{model[0].upper()}{model[1:]}, {how}{parent}."
 
 
 def comparisons_not_made(left_out: Sequence[NotCompared], scores: Scores) -> Appendix:
