@@ -6,6 +6,7 @@ Both are counted, so the figures are the same on every machine.
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -33,7 +34,6 @@ from stages.reporting.formats import MINUS, ends, formatted, percent, shown
 
 HEIGHT, WIDTH = 240, 440  # pixels
 STEPS = 24  # of a drawn curve
-NEAR_ZERO = 10.0  # points
 Placed = list[tuple[Cell, int]]  # cells and their place on the x axis
 
 
@@ -93,9 +93,8 @@ def cost(
         .encode(x="x:Q", y="low:Q", y2="high:Q", color=architecture_colour(scores))
     )
     colour = architecture_colour(scores)
-    lowest = min(row["low"] for row in (*data["marks"], *data["baselines"]))
     x_title = "FLOPs of pretraining and fine-tuning"
-    marks = _points(scores, cells, x_title, colour, lowest=lowest)
+    marks = _points(scores, cells, x_title, colour, [*data["marks"], *data["baselines"]])
     lines = front_key(scores, task, label_budget) if title else None
     layers = [baseline, line, bars, *marks, *baselines]
     return styled(_panel(layers, task, label_budget, lines, width=width), data)
@@ -154,8 +153,7 @@ def parameters(scores: Scores, task: str, label_budget: str) -> Spec:
     band = base.mark_area(opacity=0.12).encode(y="low:Q", y2="high:Q")
     line = base.mark_line(strokeWidth=1.5).encode(y="score:Q")
     lines = [*_key(cells, front), *(_formula(scores, group, law) for group, law, _ in laws)]
-    lowest = min(row["low"] for row in data["marks"])
-    marks = _points(scores, cells, "parameters", colour, lowest=lowest)
+    marks = _points(scores, cells, "parameters", colour, data["marks"])
     return styled(_panel([band, line, *marks], task, label_budget, lines), data)
 
 
@@ -182,12 +180,13 @@ def _curve(metric: str, group: Group, law: PowerLaw, sizes: Sequence[int]) -> li
 
 
 def _points(
-    scores: Scores, cells: Placed, x_title: str, colour: alt.Color, *, lowest: float
+    scores: Scores, cells: Placed, x_title: str, colour: alt.Color, drawn: Sequence[Row]
 ) -> list[alt.Chart]:
     """The marks, and the numbers of those on the front, placed where no other mark can be. The axis
-    begins at 0 if ``lowest``, the lowest score or end of an interval, is near it: rounded, its end
-    would be below 0, where no score is."""
-    from_zero = {"domainMin": 0} if 0 <= lowest < NEAR_ZERO else {}
+    of scores begins at 0 if one of all that is ``drawn`` is near 0: a rounded end of the axis would
+    be below 0, where no score is."""
+    lowest, highest = min(row["low"] for row in drawn), max(row["high"] for row in drawn)
+    from_zero: dict[str, Any] = {"domainMin": 0} if 0 <= lowest < highest / 10 else {}
     metric = cells[0][0].metric
     lower = scale_of(metric).lower_is_better
     base = alt.Chart(alt.NamedData("marks")).encode(
