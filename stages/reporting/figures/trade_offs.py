@@ -186,7 +186,8 @@ def _points(
     of scores begins at 0 if one of all that is ``drawn`` is near 0: a rounded end of the axis would
     be below 0, where no score is."""
     lowest, highest = min(row["low"] for row in drawn), max(row["high"] for row in drawn)
-    from_zero: dict[str, Any] = {"domainMin": 0} if 0 <= lowest < highest / 10 else {}
+    from_zero = 0 <= lowest < highest / 10
+    scale: dict[str, Any] = {"domainMin": 0} if from_zero else {"padding": 10}
     metric = cells[0][0].metric
     lower = scale_of(metric).lower_is_better
     base = alt.Chart(alt.NamedData("marks")).encode(
@@ -199,7 +200,7 @@ def _points(
         y=alt.Y(
             "score:Q",
             title=metric_title(metric),
-            scale=alt.Scale(zero=False, padding=10, **from_zero),
+            scale=alt.Scale(zero=False, **scale),
         ),
     )
     points = base.mark_point(size=52, strokeWidth=1.75, opacity=1).encode(
