@@ -117,15 +117,15 @@ def names(params: Params, groups: Iterable[Group]) -> Appendix:
 
 
 def _run(group: Group) -> str:
-    """``Encoder of 1.32M weights, pretrained by `mlm` on `all`.``"""
+    """``Encoder of 1.32M weights, pretrained by mlm on all.``"""
     entry = group.entry
     model = f"{group.architecture.replace('_', '-')} of {compact(group.num_params)} weights"
     if entry.as_published:
-        return f"Published checkpoint `{Path(entry.model['path']).name}`: {model}."
-    how = "its weights as drawn"
+        return f"Published checkpoint {Path(entry.model['path']).name}: {model}."
+    how = "from scratch"
     if group.pretrained:
-        how = f"pretrained by `{group.objective}` on `{group.corpus}`"
-    parent = "" if entry.parent == NONE else f", from `{entry.parent}`"
+        how = f"pretrained by {group.objective} on {group.corpus}"
+    parent = "" if entry.parent == NONE else f", beginning with {entry.parent}"
     return f"{model[0].upper()}{model[1:]}, {how}{parent}."
 
 
