@@ -122,14 +122,14 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
         check_architecture(record["settings"]["model"]["name"])
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    kept = setup = read_at = None
+    kept_trial = setup = read_at = None
     labels: list[str] = []
     if trial is None:
         model = _pretrained(checkpoint, record)
     else:
-        kept, setup = opened(trial)
-        model, labels = _finetuned(kept, setup, path_of(trial))
-        read_at = kept.read_at
+        kept_trial, setup = opened(trial)
+        model, labels = _finetuned(kept_trial, setup, path_of(trial))
+        read_at = kept_trial.read_at
     with replacing(out) as folder:
         folder.mkdir()
         if setup is not None and isinstance(model.backbone, Hub):
@@ -155,8 +155,8 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
         by_tokens = isinstance(model.head, PooledHead) and auto_class == TOKEN_LABELS
         if by_tokens:
             notes.append(TEXTS_BY_TOKENS[model.head.pooling])
-        if kept is not None and setup is not None:
-            notes += [long_texts_note(setup), _threshold_note(kept.threshold, labels)]
+        if kept_trial is not None and setup is not None:
+            notes += [long_texts_note(setup), _threshold_note(kept_trial.threshold, labels)]
         note = " ".join(filter(None, notes))
         about: Json = {
             **checkpoint._asdict(),

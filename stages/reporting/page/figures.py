@@ -87,10 +87,10 @@ def figures(results: Results, cards: Iterable[Card]) -> dict[str, list[Figure]]:
             runs = "run has" if number == 1 else "runs have"
             finding = f"`{card.task}`: {number} {runs} a better mean than all that costs less"
             if not number:
-                known = " of known FLOPs" if best_run.run_is_ahead else ""  # the best has none
+                # The best run may not be drawn, as the FLOPs of a public checkpoint are unknown.
+                drawn = "run of known FLOPs" if best_run.run_is_ahead else "run"
                 finding = (
-                    f"`{card.task}`: no run{known} has a better mean than the best classical "
-                    "baseline"
+                    f"`{card.task}`: no {drawn} has a better mean than the best classical baseline"
                 )
             costs.append(Figure(name, *place, finding, key, chart(spec)))
     return {"scores": dots, "cost": costs}
