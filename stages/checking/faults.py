@@ -105,7 +105,10 @@ def _budget_faults(params: Params, outlines: Mapping[str, RunOutline]) -> Iterat
     if not missing and matched != "none":
         run = params.runs[reference]
         if name_of(run.objective) in OBJECTIVES.names() and not trains(run):
-            yield f"pretrain.reference: {reference} trains nothing, so no run can match it"
+            yield (
+                f"pretrain.reference: {reference} trains nothing, so no run can match it; name a "
+                "run that trains, or set `pretrain.matched: none`"
+            )
     for outlined in outlines.values():
         backbone, run, faults = outlined.backbone, outlined.run, outlined.faults
         unknown = run.is_public and not run.as_published and backbone is None and not faults

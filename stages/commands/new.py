@@ -12,6 +12,7 @@ Without a network, or with `--no-published`, the study compares only models that
 
 import argparse
 import os
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from textwrap import fill
@@ -151,7 +152,7 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
         seeds = f"{pretraining} and {SPLITS_DRAWN} draws of the splits"
     what = (
         f"{' and '.join(design.architectures)}, {pretrained}, with {seeds}, on "
-        f"{' and '.join(map(str, design.budgets))} labels, and classical baselines"
+        f"{_labels(design.budgets, proposal.num_train)}, and classical baselines"
     )
     if design.published and study.published is not None:
         what += f"; also {study.published.hub_name} as published"
@@ -167,6 +168,14 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
     else:
         lines += ["", f"Next: `cp {out} {PATH}`, then `make plan` and `make repro`."]
     return "\n".join(lines)
+
+
+def _labels(budgets: Sequence[Budget], num_train: int) -> str:
+    """``all 800 labels``, or ``1,000 of 3,617 labels``"""
+    numbers = [each if each == "all" else f"{each:,}" for each in budgets]
+    if budgets == ("all",):
+        return f"all {num_train:,} labels"
+    return f"{' and '.join(numbers)} of {num_train:,} labels"
 
 
 def _item(line: str) -> str:

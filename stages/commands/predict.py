@@ -11,9 +11,10 @@ Rows are read from FILE or from the standard input:
   jsonl, json   objects with the columns
   conll, conllu a word per line, in the first column (FORM); blank lines between sentences
 
-The columns are the inputs of the task: text (and text_pair if the task has pairs), words, ... The
-output has for each row its "id", or else its "line", the prediction, and the probability of each
-label ("scores"), where there are any; a baseline has the "probability" of its prediction.
+The columns are the inputs of the task: text (and text_pair if the task has pairs), words, ..., or
+have the names that they have in the data of the study. The output has for each row its "id", or
+else its "line", the prediction, and the probability of each label ("scores"), where there are any;
+a baseline has the "probability" of its prediction.
 """
 
 import argparse
@@ -28,8 +29,8 @@ from tqdm import tqdm
 from stages.baselines import _kept
 from stages.commands._kept_trials import add_options, chosen_trial
 from stages.commands._parser import parser_of
-from stages.core import paths
-from stages.core.artifacts import Json, replacing
+from stages.core import paths, plans
+from stages.core.artifacts import Json, read_json, replacing
 from stages.core.components import Settings
 from stages.core.keys import TrialKey
 from stages.core.process import exit_on_mistake
@@ -125,7 +126,7 @@ def _by_model(
     trial: TrialKey, options: argparse.Namespace, abstention: Abstention
 ) -> Iterator[Json]:
     kept, setup = opened(trial)
-    rows = _rows(options, setup.examples)  # before the model is loaded
+    rows = _rows(trial.task, options, setup.examples)  # before the model is loaded
     try:
         device = device_for(kept, options.device)
     except ValueError as error:
@@ -138,19 +139,19 @@ def _by_baseline(
     trial: TrialKey, options: argparse.Namespace, abstention: Abstention
 ) -> Iterator[Json]:
     examples = paths.examples(trial.task)
-    rows = _rows(options, examples)
+    rows = _rows(trial.task, options, examples)
     return baseline_predictions(*_kept.refit(_kept.path_of(trial), examples), rows, abstention)
 
 
 # What is read ------------------------------------------------------------------------------------
 
 
-def _rows(options: argparse.Namespace, examples: Path) -> Iterator[NewRow]:
+def _rows(task: str, options: argparse.Namespace, examples: Path) -> Iterator[NewRow]:
     """Returns the rows to predict, as the task in ``examples`` reads them; raises ValueError if
     there are none."""
     columns = Columns.of(examples)
     renamed = _renamed(columns, options.column)
-    rows = _read(options.file, options.format, columns, renamed)
+    rows = _read(options.file, options.format, columns, renamed, _names_in_study(task))
     if (first := next(rows, None)) is None:
         raise ValueError(f"{options.file or 'stdin'}: no rows")
     return chain([first], rows)
@@ -169,10 +170,22 @@ def _renamed(columns: Columns, pairs: Iterable[str]) -> dict[str, str]:
     return renamed
 
 
+def _names_in_study(task: str) -> dict[str, str]:
+    """Returns the column for each input that the data of the task has another name for."""
+    plan = plans.path_of("prepare_task", task)
+    source = read_json(plan)["task"]["source"] if plan.is_file() else {}
+    return {key: column for key, column in source.items() if isinstance(column, str)}
+
+
 def _read(
-    file: Path | None, format: str | None, columns: Columns, renamed: Mapping[str, str]
+    file: Path | None,
+    format: str | None,
+    columns: Columns,
+    renamed: Mapping[str, str],
+    in_study: Mapping[str, str],
 ) -> Iterator[NewRow]:
-    """Yields the rows of a file as the task reads them."""
+    """Yields the rows of a file as the task reads them. An input that is not ``renamed`` is read
+    from the column of its own name or else from the one that it has ``in_study``."""
     inputs, optional, kind = columns.inputs, columns.optional, KINDS[columns.kind]
     first, *others = inputs
     format = format or ("txt" if file is None else format_of(file))
@@ -194,10 +207,16 @@ def _read(
     place = "stdin" if file is None else str(file)
     for number, record in enumerate(_records(file, format, place)):
         cells = record.cells
+        names = {
+            key: in_study[key]
+            if name not in cells and key not in renamed and in_study.get(key) in cells
+            else name
+            for key, name in column_of.items()
+        }
         values = {
-            key: _value(cells, column_of[key], f"{place} {record.place}", kind, key)
+            key: _value(cells, names[key], f"{place} {record.place}", kind, key)
             for key in (*inputs, *optional)
-            if key in inputs or key in renamed or column_of[key] in cells
+            if key in inputs or key in renamed or names[key] in cells
         }
         yield NewRow(_shown(record), {"id": str(number), **values})
 
@@ -230,7 +249,8 @@ def _value(record: Settings, column: str, place: str, kind: Kind, key: str) -> o
     """Returns the value of a column of a record for the input ``key``."""
     if column not in record:
         raise ValueError(
-            f"{place}: no column {column!r}; there are: {', '.join(record)}; --column names another"
+            f"{place}: no column {column!r}; there are: {', '.join(record)}; name the right one: "
+            f"--column {key}=COLUMN"
         )
     return input_of(record[column], f"{place}: {column}", kind, key)
 

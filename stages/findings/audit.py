@@ -303,6 +303,12 @@ def cut_texts(inputs: Mapping[str, Sequence[InputRecord]], tasks: Mapping[str, J
         for task, records in inputs.items()
     }
     most = max(shares.values())
+    runs = {
+        record.run: None
+        for records in inputs.values()
+        for record in records
+        if record.rows_cut / max(record.rows, 1) > NOTEWORTHY_CUT
+    }
     readings = {
         task: settings.get("long_texts", "cut")
         for task, share in shares.items()
@@ -310,6 +316,7 @@ def cut_texts(inputs: Mapping[str, Sequence[InputRecord]], tasks: Mapping[str, J
     }
     numbers = {
         "most": most,
+        "runs": [*runs],
         "endless": [task for task, reading in readings.items() if reading == "cut"],
         "without_middle": [task for task, reading in readings.items() if reading == "head_tail"],
     }

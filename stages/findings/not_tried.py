@@ -7,7 +7,9 @@ from itertools import count, islice
 
 from stages.findings.results import Results
 
+FAR = 5  # times as many labels as the study has, at most, are proposed at once
 FEW_SEEDS = 3  # fewer say little about the variance between seeds
+ON_THE_HUB = "{name: hub, path: google-bert/bert-base-uncased}"
 WRITTEN = {"language_modelling", "seq2seq"}  # kinds of tasks without a head, which no probe solves
 
 
@@ -35,9 +37,9 @@ def not_tried(results: Results) -> list[NotTried]:
     # Trials ran side by side, and may do so again.
     costs = results.finetuning_costs.values()
     finetuning = sum(cost.wall_time_s / cost.side_by_side for cost in costs)
-    is_public = any(run.is_public for run in results.params.runs.values())
+    public = [name for name, run in results.params.runs.items() if run.is_public]
     return [
-        *([] if is_public else [NotTried(Untried.PUBLISHED, (), ())]),
+        *([NotTried(Untried.PUBLISHED, tuple(public), (ON_THE_HUB,))] if len(public) < 2 else []),
         *_label_budgets(results, finetuning),
         *_seeds(results, finetuning),
         *_methods(results),
@@ -45,24 +47,25 @@ def not_tried(results: Results) -> list[NotTried]:
 
 
 def _label_budgets(results: Results, finetuning_s: float) -> Iterator[NotTried]:
-    """Half and twice as many labels, as far as all tasks have them. A trial takes at most as much
-    longer as it has more labels, since its steps are a number of epochs or a minimum."""
+    """Half as many labels, and all that there are, or twice as many if there are more than FAR
+    times as many. A trial takes at most as much longer as it has more labels, since its steps are a
+    number of epochs or a minimum."""
     budgets = results.scores.label_budgets
     if len(budgets) > 1:
         return
     (budget,) = budgets
     number = max(of_task[budget] for of_task in results.num_labels.values())
     available = min(about["num_examples"]["train"] for about in results.tasks.values())
-    more = [] if budget == "all" or 2 * number > available else [2 * number]
     half = min(number, available) // 2  # all tasks have so many rows
-    others = [*([half] if half else []), *more]
+    others = {str(half): half} if half else {}
+    if budget != "all" and number < available:
+        others |= {"all": available} if available <= FAR * number else {str(2 * number): 2 * number}
     if others:
-        share = sum(max(other / number, 1) for other in others)
-        setting = sorted(
-            map(str, [*others, budget]), key=lambda n: number if n == "all" else int(n)
-        )
+        share = sum(max(other / number, 1) for other in others.values())
+        amounts = {**others, budget: number}
+        setting = tuple(sorted(amounts, key=amounts.__getitem__))
         seconds = finetuning_s * share
-        yield NotTried(Untried.LABELS, (budget,), tuple(setting), seconds, is_upper_bound=True)
+        yield NotTried(Untried.LABELS, (budget,), setting, seconds, is_upper_bound=True)
 
 
 def _seeds(results: Results, finetuning_s: float) -> Iterator[NotTried]:

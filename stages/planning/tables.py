@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from rich.console import Console
 
+from stages.core.parallel import most_jobs
 from stages.core.terminal_table import TableRow, print_table
 from stages.planning.estimate import (
     Estimate,
@@ -56,7 +57,9 @@ def headline(estimate: Estimate) -> str:
         return f"{text}; nothing like it has run here yet, so its time is unknown."
     about, low, high = map(duration, seconds)
     at_least = "at least " if totals(estimate)["all"]["unknown"] else ""
-    return f"{text}, in {at_least}about {about} of one job ({low} to {high})."
+    jobs = most_jobs(estimate.params.compute, estimate.params.distributed)
+    side_by_side = f" `make repro` runs {jobs} jobs side by side, in less time." if jobs > 1 else ""
+    return f"{text}, in {at_least}about {about} of one job ({low} to {high}).{side_by_side}"
 
 
 def _counted(number: int, name: str) -> str:

@@ -64,6 +64,7 @@ class Proposal:
     study: Study
     notes: list[str]  # what was seen, and why it was taken so
     rows: list[str]  # the first rows as they are read
+    num_train: int  # rows of train
     seconds: float
 
 
@@ -150,7 +151,12 @@ def propose(
     rows = (example.row.items() for example in examples.by_split["train"][:SHOWN_ROWS])
     first = ["; ".join(f"{column}: {short(value)}" for column, value in row) for row in rows]
     return Proposal(
-        text=written(study, comments), study=study, notes=notes, rows=first, seconds=takes
+        text=written(study, comments),
+        study=study,
+        notes=notes,
+        rows=first,
+        num_train=examples.num["train"],
+        seconds=takes,
     )
 
 

@@ -78,8 +78,10 @@ class Screen:
 
     def _left(self) -> str:
         """The time left, for a log, which has no bar: as if all units took as long as those that
-        have ended."""
+        have ended. The first ones take seconds, so none is given before a third has ended."""
         waiting = len(self._units) - len(self._shown)
+        if waiting > 2 * len(self._shown):
+            return ""
         seconds = (time.monotonic() - self._began) / len(self._shown) * waiting
         return f"  (about {_clock(seconds).strip()} left)" if waiting else ""
 

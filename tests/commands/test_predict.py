@@ -309,7 +309,7 @@ def test_predict_refuses_a_mistake_in_one_line(study, command) -> None:
     mistakes = {
         (*SECTION, "empty.txt"): "empty.txt: no rows",
         (*SECTION, "head.csv"): "head.csv: no rows",
-        (*SECTION, "other.csv"): "other.csv line 2: no column 'text'; there are: id, txt; --column",
+        (*SECTION, "other.csv"): "other.csv line 2: no column 'text'; there are: id, txt; name ",
         (*SECTION, "blank.jsonl"): "blank.jsonl line 2: text is empty",
         (*SECTION, "list.jsonl"): "list.jsonl line 1: text must be text, not ['one']",
         (*SECTION, "half.jsonl"): "half.jsonl line 1: '\\ud800' is half a surrogate pair",

@@ -34,7 +34,9 @@ def test_not_tried_proposes_no_more_labels_than_there_are(results: Results) -> N
         for task in results.tasks
     }
     omitted = omitted_of(replace(results, tasks=few))
-    assert omitted[Untried.LABELS].setting == ("100", "200")
+    assert omitted[Untried.LABELS].setting == ("100", "200", "all")
+    finetuning = sum(cost.wall_time_s / 2 for cost in results.finetuning_costs.values())
+    assert omitted[Untried.LABELS].seconds == pytest.approx((1 + 399 / 200) * finetuning)
 
 
 def test_not_tried_proposes_labels_that_every_task_has(results: Results) -> None:
@@ -48,10 +50,16 @@ def test_not_tried_proposes_labels_that_every_task_has(results: Results) -> None
 
 
 def test_not_tried_is_empty_for_a_study_that_tried_everything(study_of) -> None:
-    runs = {"encoder_mlm": RUNS["encoder_mlm"], "bert": public("bert")}
+    runs = {"encoder_mlm": RUNS["encoder_mlm"], "bert": public("bert"), "large": public("bert")}
     raw = raw_params(repeated(runs, 3))
     raw["finetune"] |= {"label_budgets": [100, 200], "seeds": [1]}
     assert not_tried(study_of(raw=raw)) == []
+
+
+def test_a_single_published_checkpoint_is_named(study_of) -> None:
+    raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"], "bert": public("bert")})
+    (gap, *_) = gaps(not_tried(study_of(raw=raw)))
+    assert gap.sentence.startswith("One published checkpoint was compared, `bert`; a larger one")
 
 
 def test_gaps_name_a_setting_for_everything_that_was_not_tried(study_of) -> None:

@@ -39,6 +39,7 @@ from stages.reporting.formats import (
     interval,
     memory,
     metric_name,
+    percent,
     seconds,
     six_decimals,
 )
@@ -66,6 +67,7 @@ RULE = (
     "as good. Pairs that were not tested do not count as ties."
 )
 FEW = 4  # tasks that a sentence names
+OVERCONFIDENT = 0.05  # of a mean probability above the accuracy: large enough to be said
 MOST_REFERENCES = 30  # runs; the contrasts of the others are in contrasts.csv
 
 
@@ -236,7 +238,8 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
     }
     cheapest, cheapest_takes = _cheapest(results, best, methods)
     limits = left_out(best, results.outside, scores.baselines)
-    otherwise = [*([limits] if limits else []), *_others(results, best, methods)]
+    first = [text for text in (limits, _confidence(best.best)) if text]
+    otherwise = [*first, *_others(results, best, methods)]
     kind = results.tasks[run.task]["kind"].replace("_", " ")
     about = results.params.about("tasks", run.task) or f"{run.task}: {kind}"
     return Card(
@@ -256,6 +259,23 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
         use_it=_use_it(results, best.best),
         is_limited=best.left_out is not None,
     )
+
+
+def _confidence(best: Cell) -> str:
+    """Returns how many test rows are right, and what the probabilities say if they say much more;
+    "" if the predictions have no probabilities."""
+    measured = [
+        (trial.accuracy, trial.mean_probability)
+        for trial in best.trials
+        if trial.accuracy is not None and trial.mean_probability is not None
+    ]
+    if not measured:
+        return ""
+    right, said = map(fmean, zip(*measured, strict=True))
+    sentence = f"It is right on {percent(round(right, 3))} of the test rows"
+    if said - right < OVERCONFIDENT:
+        return f"{sentence}."
+    return f"{sentence}; its probabilities are too high, {percent(round(said, 3))} on average."
 
 
 def _outside(results: Results, chosen: Cell) -> Container[Cell]:
@@ -348,7 +368,10 @@ def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
     """Returns a sentence on the contrasts of the best run: which models it is ahead of, and which
     are not told apart from it."""
     if not contrasts:
-        return f"Why `{run.group}` leads is unknown: no model differs from it in one thing alone."
+        return (
+            f"Every model differs from `{run.group}` in more than one thing, such as size and "
+            "training text, so why it leads is unknown."
+        )
     number = len(contrasts)
     differ = "One model differs" if number == 1 else f"{number} models differ"
     others = lead(run, contrasts)
@@ -418,6 +441,8 @@ def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[
     run = cheapest_run(best.run, contrasts, methods, outside)
     flops = total_flops(run)
     cost = "FLOPs unknown" if flops is None else f"{compact(flops)} FLOPs"
+    if run is best.run and not parts:
+        cost += "; nothing that is known to cost less ties with it"
     times = []  # means that were measured here
     group = results.scores.group_of[run.group]
     if group.pretrained and (before := results.costs.of_lineage(group).wall_time_s):
@@ -465,13 +490,14 @@ def ties(rivals: Sequence[Rival], *, is_limited: bool = False) -> str:
         Tie.TIED: "not told apart from {}",
         Tie.UNSURE: "told apart from {} before correction only",
         Tie.APART: "told apart from {}",
-        Tie.UNTESTED: "not tested against {}",
+        Tie.UNTESTED: "in no contrast with {}",
     }
     parts = [f"{counts[tie]} {text}" for tie, text in texts.items() if counts[tie]]
     first = "the best run within the limits" if is_limited else "the best run"
     names = [f"{first}, `{best}`", *["it"] * len(parts)]
     sentences = [part.format(name) for part, name in zip(parts, names, strict=False)]
-    return f"Of {counts.total()} others, {'; '.join(sentences)}."
+    ranks = " The ranks below compare all." if counts[Tie.UNTESTED] else ""
+    return f"Of {counts.total()} others, {'; '.join(sentences)}.{ranks}"
 
 
 def verdict_of_rival(rival: Rival, baselines: Sequence[str]) -> str:

@@ -15,6 +15,8 @@ from stages.reporting.formats import formatted, percent, with_unit
 from stages.reporting.words.appendix import place_of_rate
 from stages.reporting.words.names import counted, place, span, unit_of_scores, warnings
 
+FEW_RUNS = 4  # that a sentence names
+
 NOT_TRAINED = "Nothing was fine-tuned by steps."
 NOT_PRETRAINED = "Nothing was pretrained here."
 NO_CONTRAST = "No two runs are compared."
@@ -185,6 +187,8 @@ def _labelled_rows(check: Check) -> str:
 def _cut_texts(check: Check) -> str:
     most = check.numbers["most"]
     answer = f"At most {most:.1%} of a split's rows were cut because they are too long"
+    if runs := check.numbers["runs"]:
+        answer += f" ({', '.join(runs) if len(runs) <= FEW_RUNS else counted(len(runs), 'run')})"
     more = "a larger `finetune.max_tokens` reads more of them"
     ends = ", ".join(check.numbers["endless"])
     end = f"`long_texts: head_tail` reads their end, too, and `windows` all of them: {ends}"
@@ -211,7 +215,10 @@ def _near_duplicate_details(check: Check) -> Iterable[str]:
 def _overlap(check: Check) -> str:
     most, public = check.numbers["most"], check.numbers["public"]
     external = check.numbers["external"]
-    answer = "" if most is None else f"At most {most:.1%} of a task's test rows overlap that text"
+    answer = ""
+    if most is not None:
+        share = f"At most {most:.1%}" if most else "None"
+        answer = f"{share} of a task's test rows overlap the text that was read here"
     checkpoints = counted(public, "public checkpoint")
     unknown = f"the training text of {checkpoints} is unknown" if public else ""
     seen = (

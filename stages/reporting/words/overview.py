@@ -55,11 +55,14 @@ def seeds(scores: Scores, contrasts: Sequence[Contrast], questions: Sequence[Que
     if tested:
         means = sum(question.significant for question in tested_questions)
         before = sum(contrast.significant_before_correction for contrast in tested)
+        effects = f"{means:,} of {len(tested_questions):,} effects averaged over tasks, and "
+        on_tasks = " on single tasks"
+        if len(scores.tasks) == 1:  # whose mean over tasks is the contrast
+            effects = on_tasks = ""
         sentences.append(
-            f"Significant after Holm correction: {means:,} of {len(tested_questions):,} effects "
-            "averaged over tasks, and "
-            f"{sum(contrast.significant for contrast in tested):,} of {len(tested):,} contrasts on "
-            f"single tasks ({before:,} before correction)."
+            f"Significant after Holm correction: {effects}"
+            f"{sum(contrast.significant for contrast in tested):,} of {len(tested):,} contrasts"
+            f"{on_tasks} ({before:,} before correction)."
         )
     if once := sum(contrast.verdict is Verdict.ONE_SEED for contrast in contrasts):
         sentences.append(
@@ -111,12 +114,18 @@ def gaps(omitted: Sequence[NotTried]) -> list[Gap]:
 def _sentence(omitted: NotTried) -> str:
     tried, setting = (", ".join(values) for values in (omitted.tried, omitted.setting))
     match omitted.what:
+        case Untried.PUBLISHED if tried:
+            return (
+                f"One published checkpoint was compared, `{tried}`; a larger one, or one that read "
+                "other text, may be ahead. To try one of the hub, which is downloaded: "
+                f"`pretrain.runs.bert.model: {setting}`."
+            )
         case Untried.PUBLISHED:
             return (
                 "The study has no published checkpoint. One that read far more text may be ahead "
                 "of everything that is pretrained here. To try one, take over the lines marked "
                 "with (*) in `studies/default.yaml` (English, 84 MB), or name one of the hub: "
-                "`pretrain.runs.bert.model: {name: hub, path: google-bert/bert-base-uncased}`."
+                f"`pretrain.runs.bert.model: {setting}`."
             )
         case Untried.LABELS:
             return (
