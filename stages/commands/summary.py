@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from statistics import fmean
+from textwrap import TextWrapper
 
 from rich.console import Console
 from rich.markdown import Markdown
@@ -48,7 +49,7 @@ def show(console: Console) -> None:
     console.print(mattered())
     for row in answers:
         if row["label_budget"] == answers[0]["label_budget"]:  # the largest, which comes first
-            console.print(answer(row))
+            console.print(answer(row, width=console.width))
     console.print(
         f"\nThe page: {paths.REPORTS / 'index.html'}"
         f"\nThe same in Markdown: {paths.REPORTS / 'comparison.md'}"
@@ -63,8 +64,9 @@ def mattered() -> Markdown:
     return Markdown(text[begin : text.index("\n![")])
 
 
-def answer(row: Mapping[str, str]) -> Text:
-    """Returns what to use for a task, what it is better than, what it costs, and how to use it."""
+def answer(row: Mapping[str, str], *, width: int) -> Text:
+    """Returns what to use for a task, what it is better than, what it costs, and how to use it, in
+    indented lines."""
     text = Text(f"\n{row['task']}, {row['label_budget']} labels: use ", style="bold")
     text.append(f"{row['use']} {row['sure'].capitalize()}.", style="bold")
     costs = [
@@ -86,8 +88,15 @@ def answer(row: Mapping[str, str]) -> Text:
         method, seed = (row["method"], costs[0]["finetune_seed"]) if costs else (None, "")
         command = predict_command(row["run"], row["task"], row["label_budget"], method, seed)
         lines.append(f"Use it: {command}")
+    indented = TextWrapper(
+        width,
+        initial_indent="  ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     for line in filter(None, lines):
-        text.append(f"\n  {line}", style="not bold")
+        text.append(f"\n{indented.fill(line)}", style="not bold")
     return text
 
 
