@@ -28,6 +28,7 @@ from stages.core.training_environment import training_environment
 from stages.kinds._kind import SPLITS
 from stages.kinds._tags import Scheme
 from stages.kinds.regression import Decimal
+from stages.planning.last_report import reported_study
 from stages.proposal.design import SPLITS_DRAWN, Budget
 from stages.proposal.flags import GATHERED, KINDS_OF_STUDIES, ROLES, WORDS, Flags, flag_of
 from stages.proposal.propose import Proposal, minutes, propose
@@ -163,6 +164,8 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
     if proposal.seconds > 60 * wanted:
         takes += f" No smaller study compares anything, so it does not fit {wanted:g} minutes."
     lines.append(_item(takes))
+    if out == PATH and (reported := reported_study()) not in (None, study.name):
+        lines.append(_item(f"reports/ has the answer of the study {reported} until that has run."))
     if out == PATH:
         lines += ["", "Next: `make plan` says what it takes, `make repro` gives the answer."]
     else:

@@ -1,7 +1,7 @@
 """An estimate as tables and notes in the terminal."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TypeVar
 
@@ -116,6 +116,19 @@ def _show_finetuning(estimate: Estimate, console: Console) -> None:
         )
         rows.append(TableRow(order[number], cells))
     print_table(console, "What fine-tuning costs, of all runs", ("task", "method"), numbers, rows)
+    if by_run := fine_tuning_by_run(waiting):
+        console.print(f"{by_run}\n", highlight=False)
+
+
+def fine_tuning_by_run(waiting: Sequence[Finetuning]) -> str:
+    """Returns how long the fine-tuning of each run takes, the longest first; "" for a single run or
+    if no time is known."""
+    seconds = defaultdict[str, float](float)
+    for cost in waiting:
+        seconds[cost.run] += cost.seconds or 0.0
+    longest_first = sorted(seconds.items(), key=lambda item: -item[1])
+    known = [f"{run} {duration(time)}" for run, time in longest_first if time]
+    return f"Fine-tuning by run: {', '.join(known)}." if len(known) > 1 else ""
 
 
 def _show_totals(estimate: Estimate, console: Console) -> None:
