@@ -21,6 +21,7 @@ from stages.evaluation.records import CLASSICAL, read_texts
 from stages.planning.last_report import reported_study
 from stages.reporting.formats import DASH, shown
 from stages.reporting.words.answer import predict_command, price
+from stages.reporting.words.audit import OBJECTIONS
 
 PIPED_WIDTH = 200
 # The first words of the parts of comparison.md that are shown; without an axis, nothing mattered.
@@ -58,10 +59,12 @@ def show(console: Console) -> None:
 
 
 def mattered() -> Markdown:
-    """Returns what mattered and why to believe it, from the first screen of comparison.md."""
+    """Returns what mattered and why to believe it, from the first screen of comparison.md. The
+    audit's questions are left out, since their answers are in the report alone."""
     text = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8")
     begin = min(text.index(part) for part in SHOWN_PARTS if part in text)
-    return Markdown(text[begin : text.index("\n![")])
+    lines = text[begin : text.index("\n![")].splitlines()
+    return Markdown("\n".join(line for line in lines if not line.startswith(f"- {OBJECTIONS}")))
 
 
 def answer(row: Mapping[str, str], *, width: int) -> Text:

@@ -16,6 +16,7 @@ from stages.reporting.words.appendix import place_of_rate
 from stages.reporting.words.names import counted, place, span, unit_of_scores, warnings
 
 FEW_RUNS = 4  # that a sentence names
+OBJECTIONS = "Questions with an objection:"
 
 NOT_TRAINED = "Nothing was fine-tuned by steps."
 NOT_PRETRAINED = "Nothing was pretrained here."
@@ -63,7 +64,7 @@ def summary(checks: Iterable[Check]) -> str:
 def objections(questions: Iterable[Told]) -> str:
     """Returns the questions with an objection in one sentence, or ``""`` if there is none."""
     objected = [each.question for each in questions if each.mark == "objection"]
-    return f"Questions with an objection: {' '.join(objected)}" if objected else ""
+    return f"{OBJECTIONS} {' '.join(objected)}" if objected else ""
 
 
 def _joined(parts: Iterable[str]) -> str:
