@@ -261,7 +261,7 @@ def trained(name: str, architecture: str) -> dict[str, Any]:
 
 
 def loss_without_targets() -> float:
-    """The loss of an encoder-decoder that writes nothing, as no document has two sentences."""
+    """The loss of an encoder-decoder that writes nothing: each document is a single sentence."""
     objective, model, _ = built("multi_task", "encoder_decoder")
     sentences = [[line] for lines in documents()[:3] for line in lines]
     packing = Packing(encode(sentences, small_tokenizer()), LENGTH, seed=1)

@@ -17,7 +17,7 @@ def test_gpu_benchmark_runs_all_parts_dry(tmp_path: Path) -> None:
     subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
     found = json.loads(file.read_text())
     training, fine_tuning = found["checks"]["training"], found["checks"]["fine_tuning"]
-    assert training["right"] and training["repeated with equal bits"]
+    assert training["right"] and training["resumed and repeated with equal bits"]
     assert fine_tuning["right"] and fine_tuning["fine-tunings"] > 5
     ours, plain, trainer = found["sides"]
     assert ours["tokens_per_s"] > 0 and ours["tflops"] > 0 and plain["tokens_per_s"] > 0

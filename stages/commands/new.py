@@ -165,7 +165,7 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
         takes += f" No smaller study compares anything, so it does not fit {wanted:g} minutes."
     lines.append(_item(takes))
     if out == PATH and (reported := reported_study()) not in (None, study.name):
-        lines.append(_item(f"reports/ has the answer of the study {reported} until that has run."))
+        lines.append(_item(f"reports/ shows the study {reported} until this one has run."))
     if out == PATH:
         lines += ["", "Next: `make plan` says what it takes, `make repro` gives the answer."]
     else:

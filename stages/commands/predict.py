@@ -11,10 +11,10 @@ Rows are read from FILE or from the standard input:
   jsonl, json   objects with the columns
   conll, conllu a word per line, in the first column (FORM); blank lines between sentences
 
-The columns are the inputs of the task: text (and text_pair if the task has pairs), words, ..., or
-have the names that they have in the data of the study. The output has for each row its "id", or
-else its "line", the prediction, and the probability of each label ("scores"), where there are any;
-a baseline has the "probability" of its prediction.
+Each input of the task (text, text_pair, words, ...) is read from the column of that name or, if
+FILE has none, from the column that it has in the data of the study. The output has for each row its
+"id", or else its "line", the prediction, and the probability of each label ("scores"), where there
+are any; a baseline has the "probability" of its prediction.
 """
 
 import argparse
@@ -171,7 +171,7 @@ def _renamed(columns: Columns, pairs: Iterable[str]) -> dict[str, str]:
 
 
 def _names_in_study(task: str) -> dict[str, str]:
-    """Returns the column for each input that the data of the task has another name for."""
+    """Returns the column of the study's data for each input, where the source names one."""
     plan = plans.path_of("prepare_task", task)
     source = read_json(plan)["task"]["source"] if plan.is_file() else {}
     return {key: column for key, column in source.items() if isinstance(column, str)}

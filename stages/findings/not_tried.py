@@ -55,11 +55,14 @@ def _label_budgets(results: Results, finetuning_s: float) -> Iterator[NotTried]:
         return
     (budget,) = budgets
     number = max(of_task[budget] for of_task in results.num_labels.values())
-    available = min(about["num_examples"]["train"] for about in results.tasks.values())
+    rows = [about["num_examples"]["train"] for about in results.tasks.values()]
+    available, most = min(rows), max(rows)
     half = min(number, available) // 2  # all tasks have so many rows
     others = {str(half): half} if half else {}
-    if budget != "all" and number < available:
-        others |= {"all": available} if available <= FAR * number else {str(2 * number): 2 * number}
+    if budget != "all" and number < most <= FAR * number:
+        others["all"] = most
+    elif budget != "all" and 2 * number <= available:
+        others[str(2 * number)] = 2 * number
     if others:
         share = sum(max(other / number, 1) for other in others.values())
         amounts = {**others, budget: number}

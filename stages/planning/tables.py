@@ -121,13 +121,18 @@ def _show_finetuning(estimate: Estimate, console: Console) -> None:
 
 
 def fine_tuning_by_run(waiting: Sequence[Finetuning]) -> str:
-    """Returns how long the fine-tuning of each run takes, the longest first; "" for a single run or
-    if no time is known."""
+    """Returns the known time of each run's fine-tuning, the longest first; "" if fewer than two
+    runs have one."""
     seconds = defaultdict[str, float](float)
     for cost in waiting:
         seconds[cost.run] += cost.seconds or 0.0
+    partly = {cost.run for cost in waiting if cost.seconds is None}
     longest_first = sorted(seconds.items(), key=lambda item: -item[1])
-    known = [f"{run} {duration(time)}" for run, time in longest_first if time]
+    known = [
+        f"{run} {AT_LEAST if run in partly else ''}{duration(time)}"
+        for run, time in longest_first
+        if time
+    ]
     return f"Fine-tuning by run: {', '.join(known)}." if len(known) > 1 else ""
 
 

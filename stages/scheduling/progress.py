@@ -78,7 +78,7 @@ class Screen:
 
     def _left(self) -> str:
         """The time left, for a log, which has no bar: as if all units took as long as those that
-        have ended. The first ones take seconds, so none is given before a third has ended."""
+        have ended. The first units are short, so no time is given before a third has ended."""
         waiting = len(self._units) - len(self._shown)
         if waiting > 2 * len(self._shown):
             return ""

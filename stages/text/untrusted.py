@@ -77,8 +77,8 @@ def _refuse_names(file: Path, key: str) -> None:
 
 
 def _entries(node: object, key: str = "") -> Iterator[tuple[str, object]]:
-    """Yields a value with its key, and all values at any depth of it with theirs; the key of what a
-    list contains is empty."""
+    """Yields a value with its key, and all values at any depth of it with theirs. What a list
+    contains has no key, but "": its numbers are looked at with the list."""
     yield key, node
     for name, value in node.items() if isinstance(node, dict) else ():
         yield from _entries(value, str(name))
@@ -91,7 +91,8 @@ def refuse_settings(config: PreTrainedConfig, folder: Path) -> None:
     for part in _parts(config):
         _refuse_attributes(part, folder)
         for name, value in _entries({**vars(part)}):
-            _refuse_number(name, value, folder)
+            if name:
+                _refuse_number(name, value, folder)
 
 
 def _refuse_attributes(part: PreTrainedConfig, folder: Path) -> None:

@@ -31,7 +31,7 @@ def test_new_says_what_it_saw_and_what_comes_next(run) -> None:
         "make repro",
     ):
         assert part in said
-    assert re.search(r"on all \d+ labels", " ".join(said.split())) and "reports/ has" not in said
+    assert re.search(r"on all \d+ labels", " ".join(said.split())) and "reports/ shows" not in said
     assert "study: reviews\n" in Path("params.yaml").read_text()
 
 
@@ -40,7 +40,7 @@ def test_new_says_whose_report_lies_there(run) -> None:
     Path("reports").mkdir(exist_ok=True)
     Path("reports/trials.csv").write_text("study\nearlier\n")
     _, said, _ = run(*NEW)
-    assert "reports/ has the answer of the study earlier until that has run." in said
+    assert "reports/ shows the study earlier until this one has run." in said
 
 
 @pytest.mark.slow

@@ -30,15 +30,15 @@ def test_read_refuses_other_choices_with_their_place(choices: object, tmp_path: 
 def test_read_takes_the_names_of_the_study_where_its_own_are_missing(tmp_path: Path) -> None:
     """A column of the input's own name goes first, and one that the user names before both."""
     file = tmp_path / "new.csv"
-    in_study, pair = {"text": "a", "text_pair": "b"}, Columns("classification", ("text",), ())
-    both = Columns("classification", ("text", "text_pair"), ())
+    in_study, single = {"text": "a", "text_pair": "b"}, Columns("classification", ("text",), ())
+    pair = Columns("classification", ("text", "text_pair"), ())
     file.write_text("a,b\none,two\n")
-    (row,) = _read(file, None, both, {}, in_study)
+    (row,) = _read(file, None, pair, {}, in_study)
     assert row.row == {"id": "0", "text": "one", "text_pair": "two"}
-    (row,) = _read(file, None, pair, {"text": "b"}, in_study)
+    (row,) = _read(file, None, single, {"text": "b"}, in_study)
     assert row.row == {"id": "0", "text": "two"}
     file.write_text("a,text\none,three\n")
-    (row,) = _read(file, None, pair, {}, in_study)
+    (row,) = _read(file, None, single, {}, in_study)
     assert row.row == {"id": "0", "text": "three"}
     with pytest.raises(ValueError, match="no column 'text_pair'; .* --column text_pair=COLUMN$"):
-        list(_read(file, None, both, {}, in_study))
+        list(_read(file, None, pair, {}, in_study))

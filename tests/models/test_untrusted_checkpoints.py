@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import Mamba2Config
 
 from stages import train_tokenizer
 from stages.core import params
@@ -309,6 +310,13 @@ def test_config_of_refuses_code_by_whatever_setting(
     edit(CONFIG, **changes)(mine)
     with pytest.raises(ValueError, match=rf"code of its own, config.json .{name}"):
         config_of(mine)
+
+
+def test_config_of_takes_settings_that_are_infinite_where_published(
+    tmp_path: Path,
+) -> None:
+    Mamba2Config(num_heads=2, hidden_size=8, head_dim=8).save_pretrained(tmp_path)
+    assert math.inf in config_of(tmp_path).time_step_limit
 
 
 def test_check_runs_the_model_as_in_training(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

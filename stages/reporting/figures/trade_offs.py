@@ -183,8 +183,8 @@ def _points(
     scores: Scores, cells: Placed, x_title: str, colour: alt.Color, drawn: Sequence[Row]
 ) -> list[alt.Chart]:
     """The marks, and the numbers of those on the front, placed where no other mark can be. The axis
-    of scores begins at 0 if one of all that is ``drawn`` is near 0: a rounded end of the axis would
-    be below 0, where no score is."""
+    of scores begins at 0 if the lowest end of ``drawn`` is less than a tenth of the highest: a
+    rounded axis would go below 0, where no score is."""
     lowest, highest = min(row["low"] for row in drawn), max(row["high"] for row in drawn)
     from_zero = 0 <= lowest < highest / 10
     scale: dict[str, Any] = {"domainMin": 0} if from_zero else {"padding": 10}

@@ -67,7 +67,7 @@ RULE = (
     "as good. Pairs that were not tested do not count as ties."
 )
 FEW = 4  # tasks that a sentence names
-OVERCONFIDENT = 0.05  # of a mean probability above the accuracy: large enough to be said
+OVERCONFIDENT = 0.05  # by how much a mean probability exceeds the accuracy to be mentioned
 MOST_REFERENCES = 30  # runs; the contrasts of the others are in contrasts.csv
 
 
@@ -262,8 +262,8 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
 
 
 def _confidence(best: Cell) -> str:
-    """Returns how many test rows are right, and what the probabilities say if they say much more;
-    "" if the predictions have no probabilities."""
+    """Returns a sentence with the accuracy, and with the mean probability if that exceeds it by
+    OVERCONFIDENT; "" if the predictions have no probabilities."""
     measured = [
         (trial.accuracy, trial.mean_probability)
         for trial in best.trials
@@ -272,7 +272,7 @@ def _confidence(best: Cell) -> str:
     if not measured:
         return ""
     right, said = map(fmean, zip(*measured, strict=True))
-    sentence = f"It is right on {percent(round(right, 3))} of the test rows"
+    sentence = f"`{best.group}` is right on {percent(round(right, 3))} of the test rows"
     if said - right < OVERCONFIDENT:
         return f"{sentence}."
     return f"{sentence}; its probabilities are too high, {percent(round(said, 3))} on average."

@@ -117,14 +117,13 @@ def names(params: Params, groups: Iterable[Group]) -> Appendix:
 
 
 def _run(group: Group) -> str:
-    """``Encoder of 1.32M weights, pretrained by mlm on all.``"""
-    entry = group.entry
+    """Returns what a run is: ``Encoder of 1.32M weights, pretrained by mlm on all.``"""
+    entry, learnt = group.entry, f"pretrained by {group.objective} on {group.corpus}"
     model = f"{group.architecture.replace('_', '-')} of {compact(group.num_params)} weights"
-    if entry.as_published:
-        return f"Published checkpoint {Path(entry.model['path']).name}: {model}."
-    how = "from scratch"
-    if group.pretrained:
-        how = f"pretrained by {group.objective} on {group.corpus}"
+    if entry.is_public:
+        further = "" if entry.as_published else f", then {learnt}"
+        return f"Published checkpoint {Path(entry.model['path']).name}: {model}{further}."
+    how = learnt if group.pretrained else "from scratch"
     parent = "" if entry.parent == NONE else f", beginning with {entry.parent}"
     return f"{model[0].upper()}{model[1:]}, {how}{parent}."
 
