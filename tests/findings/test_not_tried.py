@@ -39,6 +39,23 @@ def test_not_tried_proposes_no_more_labels_than_there_are(results: Results) -> N
     assert omitted[Untried.LABELS].seconds == pytest.approx((1 + 399 / 200) * finetuning)
 
 
+def test_not_tried_counts_all_labels_of_the_largest_task(results: Results) -> None:
+    """So that the price is no less than it may be, and twice as many where all are far more."""
+    first, *others = results.tasks
+    rows = {first: 1000} | dict.fromkeys(others, 400)
+    tasks = {
+        task: {"num_examples": {"train": rows[task]}, "kind": "tagging", "split_seeds": []}
+        for task in results.tasks
+    }
+    omitted = omitted_of(replace(results, tasks=tasks))
+    finetuning = sum(cost.wall_time_s / 2 for cost in results.finetuning_costs.values())
+    assert omitted[Untried.LABELS].setting == ("100", "200", "all")
+    assert omitted[Untried.LABELS].seconds == pytest.approx((1 + 1000 / 200) * finetuning)
+    tasks[first] = {**tasks[first], "num_examples": {"train": 1001}}
+    omitted = omitted_of(replace(results, tasks=tasks))
+    assert omitted[Untried.LABELS].setting == ("100", "200", "400")
+
+
 def test_not_tried_proposes_labels_that_every_task_has(results: Results) -> None:
     """With a budget of all rows, one task may have fewer than another."""
     few = {

@@ -1,0 +1,39 @@
+"""What the names of a study mean."""
+
+from stages.core.params import Run
+from stages.core.plans import ReportPlan
+from stages.core.study_file import typed
+from stages.findings.groups import Group
+from stages.reporting.words.appendix import names
+from tests.smoke import plans, smoke_with
+from tests.synthetic_study import RUNS, further, public, raw_params
+
+
+def test_names_say_what_each_run_is(study_of) -> None:
+    runs = {name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")}
+    results = study_of(raw=raw_params(runs | {"bert": public("bert")}))
+    (rows,) = names(results.params, results.groups).tables.values()
+    meanings = {row["name"]: row["meaning"] for row in rows}
+    assert meanings["encoder_mlm"].endswith(" weights, pretrained by mlm on all.")
+    assert meanings["encoder_scratch"].endswith(" weights, from scratch.")
+    assert meanings["bert"].startswith("Published checkpoint bert: ")
+
+
+def test_a_published_checkpoint_that_is_pretrained_further_is_named(results) -> None:
+    entry = Run(**further("folder/bert", "mlm"))
+    group = Group("adapted", entry, "encoder", 22_600_000, "none")
+    (rows,) = names(results.params, [group]).tables.values()
+    said = "Published checkpoint bert: encoder of 22.6M weights, then pretrained by mlm on all."
+    assert rows[0] == {"name": "adapted", "is a": "run", "meaning": said}
+
+
+def test_the_plan_of_the_report_says_what_methods_and_baselines_are_unless_the_study_does() -> None:
+    study = typed(smoke_with({"finetune.methods.full.about": "As usual."}))
+    plan = plans(study)["report",]
+    assert isinstance(plan, ReportPlan)
+    params = plan.params
+    assert params.about("methods", "full") == "As usual."
+    probe = params.about("methods", "linear_probe")
+    words = params.about("baselines", "tfidf")
+    assert probe and probe.startswith("The linear probe: the head alone")
+    assert words and words.startswith("A linear classifier over TF-IDF of a text's")
