@@ -87,7 +87,7 @@ def _rows(components: Components[Any]) -> Iterator[str]:
     for name in components.names():
         cls = components.find(name, where=components.folder)
         settings = "<br>".join(f"`{setting}`" for setting in _settings(cls)) or "none"
-        what = summary(cls).replace("|", "\\|")
+        what = summary(components.folder, name).replace("|", "\\|")
         yield f"| `{name}` | {what} | {settings} |"
 
 

@@ -11,11 +11,11 @@ A class may list in ``tried`` the settings that may be lists of values in params
 tries all of them and keeps the one that is best on validation.
 """
 
+import ast
 import difflib
 import importlib
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -113,10 +113,13 @@ class Components(Generic[C]):
             raise ValueError(f"{where}: {error}") from None
 
 
-def summary(cls: type) -> str:
-    """Returns what a component is: the first sentence of the module's docstring, else of the
-    class's."""
-    text = sys.modules[cls.__module__].__doc__ or cls.__dict__.get("__doc__") or ""
+def summary(folder: str, name: str) -> str:
+    """Returns what the component ``stages/{folder}/{name}.py`` is: the first sentence of the
+    docstring of the module, else of its class. The file is read and not imported."""
+    module = ast.parse((STAGES / folder / f"{name}.py").read_text(encoding="utf-8"))
+    classes = (node for node in module.body if isinstance(node, ast.ClassDef))
+    public = next(node for node in classes if not node.name.startswith("_"))
+    text = ast.get_docstring(module) or ast.get_docstring(public) or ""
     paragraph = " ".join(text.split("\n\n")[0].split())
     sentence = re.split(r"(?<=[.])(?<!et al[.])\s+(?=[A-Z`<])", paragraph)[0]
     return sentence.replace("``", "`")

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from stages.baselines._baseline import BASELINES
 from stages.core import paths
 from stages.core.artifacts import Json, sha256, write_json
 from stages.core.code import hashes
-from stages.core.components import Components, Settings, summary
+from stages.core.components import Settings
 from stages.core.params import (
     NONE,
     AnyTokenizer,
@@ -40,7 +39,6 @@ from stages.core.plans import (
 )
 from stages.kinds._kind import KINDS, settings_of
 from stages.matching.budget import matched
-from stages.methods._method import METHODS
 
 PACKAGES = Path("requirements.lock")
 
@@ -110,26 +108,7 @@ def plans(params: Params) -> Iterator[tuple[tuple[str, ...], Plan]]:
         yield ("fit_baseline", key), plan
         yield ("finetune", key), finetune
         yield ("evaluate", key), EvaluationPlan(runs=[*params.runs], code=hashes("evaluate"))
-    yield ("report",), ReportPlan(params=_with_meanings(everything), code=hashes("report"))
-
-
-def _with_meanings(params: Params) -> Params:
-    """Returns the study with a text about each method and baseline, which says what the component
-    is unless the study has a text of its own."""
-
-    def about(components: Components[Any], entry: Settings) -> str:
-        return summary(components.find(str(entry["name"]), where=components.folder))
-
-    methods = {
-        name: each.model_copy(update={"about": each.about or about(METHODS, each.method)})
-        for name, each in params.finetune.methods.items()
-    }
-    baselines = {
-        name: {**entry, "about": entry.get("about") or about(BASELINES, entry)}
-        for name, entry in params.baselines.items()
-    }
-    finetune = params.finetune.model_copy(update={"methods": methods})
-    return params.model_copy(update={"finetune": finetune, "baselines": baselines})
+    yield ("report",), ReportPlan(params=everything, code=hashes("report"))
 
 
 def _fitted(

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from stages.core.artifacts import Json
+from stages.core.components import summary
 from stages.core.keys import RunKey
 from stages.core.params import NONE, Params, Run, Section
 from stages.evaluation.calibration import NUM_BINS
@@ -99,19 +100,28 @@ class Appendix:
 
 
 def names(params: Params, groups: Iterable[Group]) -> Appendix:
-    """What each run is, and what the study says about its methods, baselines, tasks and corpora."""
+    """What each run, method and baseline is, and what the study says about tasks and corpora. A
+    method or baseline about which it says nothing is what its component is."""
     sections: dict[str, tuple[Section, Iterable[str]]] = {
         "method": ("methods", params.finetune.methods),
         "baseline": ("baselines", params.baselines),
         "task": ("tasks", params.tasks),
         "corpus": ("corpora", params.corpora),
     }
+    components = {("methods", name): m.method for name, m in params.finetune.methods.items()}
+    components |= {("baselines", name): entry for name, entry in params.baselines.items()}
+
+    def meaning_of(section: Section, name: str) -> str:
+        component = components.get((section, name))
+        what = summary(section, str(component["name"])) if component else ""
+        return params.about(section, name) or what
+
     runs = [{"name": group.name, "is a": "run", "meaning": _run(group)} for group in groups]
     rows = [
         {"name": name, "is a": kind, "meaning": meaning}
         for kind, (section, names) in sections.items()
         for name in names
-        if (meaning := params.about(section, name))
+        if (meaning := meaning_of(section, name))
     ]
     return Appendix(NAMES, {"What the names mean": runs + rows})
 

@@ -1,11 +1,10 @@
 """What the names of a study mean."""
 
 from stages.core.params import Run
-from stages.core.plans import ReportPlan
 from stages.core.study_file import typed
 from stages.findings.groups import Group
 from stages.reporting.words.appendix import names
-from tests.smoke import plans, smoke_with
+from tests.smoke import smoke_with
 from tests.synthetic_study import RUNS, further, public, raw_params
 
 
@@ -27,13 +26,11 @@ def test_a_published_checkpoint_that_is_pretrained_further_is_named(results) -> 
     assert rows[0] == {"name": "adapted", "is a": "run", "meaning": said}
 
 
-def test_the_plan_of_the_report_says_what_methods_and_baselines_are_unless_the_study_does() -> None:
-    study = typed(smoke_with({"finetune.methods.full.about": "As usual."}))
-    plan = plans(study)["report",]
-    assert isinstance(plan, ReportPlan)
-    params = plan.params
-    assert params.about("methods", "full") == "As usual."
-    probe = params.about("methods", "linear_probe")
-    words = params.about("baselines", "tfidf")
-    assert probe and probe.startswith("The linear probe: the head alone")
-    assert words and words.startswith("A linear classifier over TF-IDF of a text's")
+def test_methods_and_baselines_are_what_their_components_are_unless_the_study_says_more() -> None:
+    params = typed(smoke_with({"finetune.methods.full.about": "As usual."}))
+    (rows,) = names(params, []).tables.values()
+    meanings = {row["name"]: row["meaning"] for row in rows}
+    assert meanings["full"] == "As usual."
+    assert meanings["linear_probe"].startswith("The linear probe: the head alone")
+    assert meanings["tfidf"].startswith("A linear classifier over TF-IDF of a text's")
+    assert {row["is a"] for row in rows} == {"method", "baseline"}
