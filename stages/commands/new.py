@@ -164,9 +164,9 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
     if proposal.seconds > 60 * wanted:
         takes += f" No smaller study compares anything, so it does not fit {wanted:g} minutes."
     lines.append(_item(takes))
-    if out == PATH and (reported := reported_study()) not in (None, study.name):
-        lines.append(_item(f"reports/ shows the study {reported} until this one has run."))
     if out == PATH:
+        if (reported := reported_study()) not in (None, study.name):
+            lines.append(_item(f"reports/ shows the study {reported} until this one has run."))
         lines += ["", "Next: `make plan` says what it takes, `make repro` gives the answer."]
     else:
         lines += ["", f"Next: `cp {out} {PATH}`, then `make plan` and `make repro`."]
@@ -174,10 +174,10 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
 
 
 def _labels(budgets: Sequence[Budget], num_train: int) -> str:
-    """``all 800 labels``, or ``1,000 of 3,617 labels``"""
-    numbers = [each if each == "all" else f"{each:,}" for each in budgets]
+    """Returns ``all 800 labels`` or ``1,000 of 3,617 labels``."""
     if budgets == ("all",):
         return f"all {num_train:,} labels"
+    numbers = [each if each == "all" else f"{each:,}" for each in budgets]
     return f"{' and '.join(numbers)} of {num_train:,} labels"
 
 

@@ -298,17 +298,14 @@ def cut_texts(inputs: Mapping[str, Sequence[InputRecord]], tasks: Mapping[str, J
     not read, with ``head_tail`` their middle."""
     if not any(inputs.values()):
         return NOT_ASKED
-    shares = {
-        task: max((r.rows_cut / max(r.rows, 1) for r in records), default=0.0)
-        for task, records in inputs.items()
-    }
+    shares, runs = dict.fromkeys(inputs, 0.0), list[str]()
+    for task, records in inputs.items():
+        for record in records:
+            share = record.rows_cut / max(record.rows, 1)
+            shares[task] = max(shares[task], share)
+            if share > NOTEWORTHY_CUT and record.run not in runs:
+                runs.append(record.run)
     most = max(shares.values())
-    runs = {
-        record.run: None
-        for records in inputs.values()
-        for record in records
-        if record.rows_cut / max(record.rows, 1) > NOTEWORTHY_CUT
-    }
     readings = {
         task: settings.get("long_texts", "cut")
         for task, share in shares.items()
@@ -316,7 +313,7 @@ def cut_texts(inputs: Mapping[str, Sequence[InputRecord]], tasks: Mapping[str, J
     }
     numbers = {
         "most": most,
-        "runs": [*runs],
+        "runs": runs,
         "endless": [task for task, reading in readings.items() if reading == "cut"],
         "without_middle": [task for task, reading in readings.items() if reading == "head_tail"],
     }

@@ -49,7 +49,7 @@ def refuse_code(folder: Path) -> None:
     if files := files_in(folder, CODE):
         _refuse_code(folder, files[0].name)
     for file in read_files(folder, ("config.json", "tokenizer_config.json")):
-        for key, value in _entries(read_settings(file)):
+        for key, value in _settings(read_settings(file)):
             is_other = key.strip("_").removesuffix("_internal") in IMPLEMENTATIONS
             if key in NAMING_CODE or (is_other and value not in OF_TORCH):
                 _refuse_code(folder, f"{file.name} ({key})")
@@ -76,23 +76,27 @@ def _refuse_names(file: Path, key: str) -> None:
     )
 
 
-def _entries(node: object, key: str = "") -> Iterator[tuple[str, object]]:
-    """Yields a value with its key, and all values at any depth of it with theirs. What a list
-    contains has no key, but "": its numbers are looked at with the list."""
+def _values(node: object, key: str | None = None) -> Iterator[tuple[str | None, object]]:
+    """Yields a value with its key in a mapping, or None if it has none, and all values at any depth
+    of it with theirs."""
     yield key, node
     for name, value in node.items() if isinstance(node, dict) else ():
-        yield from _entries(value, str(name))
+        yield from _values(value, str(name))
     for item in node if isinstance(node, list) else ():
-        yield from _entries(item)
+        yield from _values(item)
+
+
+def _settings(node: object) -> Iterator[tuple[str, object]]:
+    """Yields the keys of all mappings at any depth, with their values."""
+    return ((key, value) for key, value in _values(node) if key is not None)
 
 
 def refuse_settings(config: PreTrainedConfig, folder: Path) -> None:
     """Raises ValueError for a configuration that names code, or has a number that no model has."""
     for part in _parts(config):
         _refuse_attributes(part, folder)
-        for name, value in _entries({**vars(part)}):
-            if name:
-                _refuse_number(name, value, folder)
+        for name, value in _settings({**vars(part)}):
+            _refuse_number(name, value, folder)
 
 
 def _refuse_attributes(part: PreTrainedConfig, folder: Path) -> None:
@@ -135,7 +139,7 @@ def _parts(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:
 def refuse_growth(tokenizer: "PublishedTokenizer", folder: Path) -> None:
     """Raises ValueError if a short text becomes a long one, which a few rules can do. Tokens and
     characters are read as texts, which may take any time and memory."""
-    rules = [value for _, value in _entries(tokenizer.rules())]
+    rules = [value for _, value in _values(tokenizer.rules())]
     if (growth := math.prod(map(_growth, rules))) > MOST_GROWTH:
         _refuse_growth(folder, "a character", growth)
     marks = (tokenizer.before, tokenizer.between, tokenizer.after)

@@ -48,7 +48,7 @@ def legends(scores: Scores) -> dict[str, list[Symbol]]:
             *(Symbol(LINE, VARIABLES[colour], name) for name, colour in colours),
             *(Symbol(SYMBOLS[shape], muted, name) for name, shape in shapes),
             Symbol(BRACKET, muted, "not told apart from the best run"),
-            Symbol(DOTTED, muted, "not tested against it"),
+            Symbol(DOTTED, muted, "in no contrast with it"),
         ],
         "forest": [
             Symbol(SYMBOLS[shape], VARIABLES[forest.COLOURS[kind]], kind)

@@ -496,8 +496,7 @@ def ties(rivals: Sequence[Rival], *, is_limited: bool = False) -> str:
     first = "the best run within the limits" if is_limited else "the best run"
     names = [f"{first}, `{best}`", *["it"] * len(parts)]
     sentences = [part.format(name) for part, name in zip(parts, names, strict=False)]
-    ranks = " The ranks below compare all." if counts[Tie.UNTESTED] else ""
-    return f"Of {counts.total()} others, {'; '.join(sentences)}.{ranks}"
+    return f"Of {counts.total()} others, {'; '.join(sentences)}."
 
 
 def verdict_of_rival(rival: Rival, baselines: Sequence[str]) -> str:
