@@ -12,10 +12,10 @@ from stages.scheduling.unit import Result, Status, Unit
 UNITS = [Unit("a", ()), Unit("b", ("a",)), Unit("c", ("b",))]
 
 
-def screen_text(states: list[State], *, terminal: bool = False) -> str:
+def screen_text(states: list[State], *, terminal: bool = False, units: list[Unit] = UNITS) -> str:
     output = io.StringIO()
     console = Console(file=output, width=80, force_terminal=terminal, _environ={})
-    with Screen(UNITS, console) as screen:
+    with Screen(units, console) as screen:
         for state in states:
             screen(state)
     return output.getvalue()
@@ -60,3 +60,14 @@ def test_screen_says_once_that_it_waits_for_workers(monkeypatch: pytest.MonkeyPa
     none = State({}, {})
     assert screen_text([none, none]).count("waiting") == 1
     assert "waiting" not in screen_text([State({}, {"w1": "a"})])
+
+
+def test_no_time_is_given_before_a_third_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first units take seconds, and the others would seem to."""
+    clock = iter([0.0, 10.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    done = {name: Result(name, Status.DONE, 5) for name in "ab"}
+    first, second = State({"a": done["a"]}, {"w1": "b"}), State(done, {"w1": "c"})
+    units = [Unit(name, ()) for name in "abcdef"]
+    lines = screen_text([first, second], units=units).splitlines()
+    assert lines == ["1/6    0:05  a", "2/6    0:05  b  (about 0:20 left)"]
