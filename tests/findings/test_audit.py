@@ -15,7 +15,15 @@ from stages.findings.answers import Standing
 from stages.findings.audit import Check, Subject
 from stages.findings.results import Results
 from stages.models.encoder import Encoder
-from stages.reporting.words.audit import summary, told
+from stages.reporting.words.audit import (
+    CHOICE,
+    EFFECTS,
+    Told,
+    in_order,
+    objections,
+    summary,
+    told,
+)
 from stages.tasks.tagging import Tagging
 from tests.synthetic_study import RUNS, public, raw_params, repeated, run
 
@@ -63,8 +71,23 @@ def test_summary_counts_each_subject_once_and_every_check_has_words(results, fiv
         for words in told(checks).values():
             assert words.question.endswith("?") and words.answer.endswith(".")
             assert "nan" not in words.answer and "None" not in words.answer
-    assert summary([Check(False), Check(False), Check(True), Check(None)]) == (
-        "Audit: 4 questions, 2 without objection, 1 with an objection, 1 that does not apply"
+
+
+def test_objections_to_the_choice_stand_before_those_to_why_runs_differ() -> None:
+    why, free, choice, open_question = questions = [
+        Told("Alike?", "", "objection", EFFECTS, []),
+        Told("Cut?", "", "none", CHOICE, []),
+        Told("Tried?", "", "objection", CHOICE, []),
+        Told("Probed?", "", "does not apply", CHOICE, []),
+    ]
+    assert in_order(questions) == [choice, why, free, open_question]
+    assert objections(questions) == [
+        "Objections about the choice: Tried?",
+        "Objections about why runs differ: Alike?",
+    ]
+    assert summary(questions) == (
+        "Audit: 4 questions, 1 without objection, 2 with an objection (1 bears on the choice), "
+        "1 that does not apply"
     )
 
 
@@ -114,10 +137,8 @@ def test_end_of_finetuning(results) -> None:
     short = changed(late, lambda t: full(t) and t.run == "decoder_scratch", still_improving=1)
     check = audit.end_of_finetuning(short.scores.cells)
     assert check.objection is True
-    assert (check.numbers["warned"], check.numbers["cells"]) == (3, 21)
-    assert (check.numbers["last"], check.numbers["best"]) == (0, 105)
-    kept = changed(short, full, best_epoch=short.trials[0].num_epochs)
-    assert audit.end_of_finetuning(kept.scores.cells).numbers["last"] == 105
+    assert (check.numbers["converged"], check.numbers["cells"]) == (18, 21)
+    assert check.numbers["best"] == 105
     untrained = changed(results, full, num_epochs=0)
     assert audit.end_of_finetuning(untrained.scores.cells).objection is None
 

@@ -122,8 +122,8 @@ def test_amounts_have_units() -> None:
     assert [seconds(v) for v in (0.84, 61, 720, 12240)] == ["0.84 s", "61 s", "12 min", "3.4 h"]
     assert [milliseconds(v) for v in (0.0042, 0.095, 0.2)] == ["4.2 ms", "95 ms", "0.2 s"]
     assert [memory(v) for v in (400 * 2**20, 3 * 2**30)] == ["400 MiB", "3.0 GiB"]
-    assert [energy(v) for v in (0, 3.6, 1440, 3.6e7)] == ["0 Wh", "1 mWh", "0.4 Wh", "10 kWh"]
-    assert [grams(v) for v in (0.0012, 5.0, 1200)] == ["1.2 mg", "5 g", "1.2 kg"]
+    assert [energy(v) for v in (0, 1.8, 180, 3.6e7)] == ["0 Wh", "0.5 mWh", "0.05 Wh", "10 kWh"]
+    assert [grams(v) for v in (0.00012, 0.05, 1200)] == ["0.12 mg", "0.05 g", "1.2 kg"]
 
 
 def test_metrics_have_the_names_that_people_write() -> None:

@@ -68,7 +68,8 @@ def curves(
             for epoch, values in sorted(points[group.name].items())
         ]
         panels.append(_curves(scores, alt.NamedData(scratch.name), task, scratch))
-    return styled(alt.hconcat(*panels, spacing=18).resolve_scale(y="shared"), data)
+    figure = alt.hconcat(*panels, spacing=18, title=f"{task}, {method}, {label_budget} labels")
+    return styled(figure.resolve_scale(y="shared"), data)
 
 
 def _from_scratch(scores: Scores, task: str, method: str, label_budget: str) -> list[Group]:

@@ -41,12 +41,18 @@ from stages.reporting.page.sections import (
 )
 from stages.reporting.page.tooltips import with_tooltips
 from stages.reporting.words import costs, files, overview, tables
-from stages.reporting.words.answer import ANY, RULE, answers, references
+from stages.reporting.words.answer import ANY, RULE, answers
 from stages.reporting.words.answer_limits import within
-from stages.reporting.words.audit import objections, summary, told
+from stages.reporting.words.audit import in_order, objections, summary, told
 from stages.reporting.words.caveats import caveats
 from stages.reporting.words.glossary import TERMS
-from stages.reporting.words.names import reason, seeds_of_contrast, verdict, verdict_with_seeds
+from stages.reporting.words.names import (
+    reason,
+    seeds_of_contrast,
+    span,
+    verdict,
+    verdict_with_seeds,
+)
 
 SMALLEST = 11  # pixels of a letter
 
@@ -55,25 +61,27 @@ SMALLEST = 11  # pixels of a letter
 def context(results: Results) -> Json:
     """The variables of both templates."""
     scores, contrasts = results.scores, results.contrasts
-    checks = audit(results)
-    questions = told(checks)
+    questions = told(audit(results))
+    num_validation = [about["num_examples"]["validation"] for about in results.tasks.values()]
     return {
         "study": results.params.study,
         "title": results.params.title or overview.QUESTION,
-        "lead": overview.compared(scores, len(results.trials)),
+        "lead": overview.compared(scores, len(results.trials), num_validation),
+        "num_validation": span(num_validation),
         "seeds": overview.seeds(scores, contrasts, results.questions),
         "answers": answers(results),
         "metrics": scores.metrics,
         "unit": overview.units(scores.metrics.values()),
         "best": overview.best(scores.metrics.values()),
         "confidence": percent(results.confidence),
-        "audit": [*questions.values()],
-        "audit_summary": summary(checks.values()),
+        "audit": in_order(questions.values()),
+        "audit_summary": summary(questions.values()),
         "objections": objections(questions.values()),
         "power": questions[Subject.POWER].answer,
         "caveats": caveats(results),
         "gaps": overview.gaps(not_tried(results)),
         "plan": overview.PLAN,
+        "use_it": overview.USE_IT,
         "rule": RULE + within(results.params.answer),
         "scores": {
             task: tables.by_task(scores, results.screened_out[task], task, [*results.params.runs])
@@ -119,7 +127,6 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
     page = environment.get_template("page.html.jinja").render(
         values,
         machine=overview.machine(values["audit_summary"], measured.machines),
-        references=references(scores),
         figures=figures(results, cards),
         legends=legends(scores),
         contrasts=contrasts,

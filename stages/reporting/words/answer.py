@@ -1,8 +1,7 @@
 """The first screen: for each task what to use, how sure that is, and what it is better than.
 
-There is an answer for every choice of label budget and method, and in it a sentence for every
-reference to compare with. Sentences come from the numbers and are never stronger than the verdicts.
-Names are in backticks.
+There is an answer for every choice of label budget and method. Sentences come from the numbers and
+are never stronger than the verdicts. Names are in backticks.
 """
 
 from collections import Counter
@@ -30,11 +29,11 @@ from stages.findings.answers import (
 from stages.findings.cells import Cell
 from stages.findings.contrasts import Contrast
 from stages.findings.costs import total_flops
-from stages.findings.questions import Question
 from stages.findings.results import Results
 from stages.findings.scores import Scores
 from stages.findings.verdicts import Verdict
 from stages.reporting.formats import (
+    are,
     compact,
     interval,
     memory,
@@ -47,7 +46,6 @@ from stages.reporting.words.answer_limits import left_out
 from stages.reporting.words.labels_needed import more_labels
 from stages.reporting.words.names import (
     best_baseline,
-    contrast_seen_from,
     counted,
     faults_in_words,
     quoted,
@@ -61,14 +59,12 @@ from stages.reporting.words.names import (
 from stages.reporting.words.what_mattered import Mattered, what_mattered
 
 ANY = "any"  # as the method of an answer: for each task the method with the best mean
-BEST_BASELINE = "the best classical baseline"  # a reference; the others are runs
 RULE = (
     "Two choices tie if the interval of their difference includes 0; the cheaper one may then be "
     "as good. Pairs that were not tested do not count as ties."
 )
 FEW = 4  # tasks that a sentence names
 OVERCONFIDENT = 0.05  # by how much a mean probability exceeds the accuracy to be mentioned
-MOST_REFERENCES = 30  # runs; the contrasts of the others are in contrasts.csv
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ class Card:
     use: str  # what to use, with its score
     standing: Standing
     runs: str  # how sure the first place among the runs is
-    against: dict[str, str]  # by reference
+    against: str  # how it compares with the best classical baseline
     otherwise: str  # what else could be chosen
     takes: str  # what it took on the machine that computed the study
     chip: str  # the standing and, if a baseline is first, how sure that is
@@ -101,14 +97,11 @@ class Answer:
     cards: list[Card]
     verdict: str  # over all tasks: whether models are ahead of baselines
     chosen: str  # by how much the choice of the best favours it
-    mattered: dict[str, list[Mattered]]  # by reference: the questions that have it as a side
+    mattered: list[Mattered]
 
 
 def answers(results: Results) -> list[Answer]:
     """The answers for every label budget and method, the largest budget and ANY method first."""
-
-    def names_of(question: Question) -> list[str]:
-        return [BEST_BASELINE, *(side.group for side in question.first.sides)]
 
     scores = results.scores
     methods = [ANY, *scores.methods] if len(scores.methods) > 1 else [ANY]
@@ -131,19 +124,10 @@ def answers(results: Results) -> list[Answer]:
                 cards=[_card(results, each, allowed) for each in best],
                 verdict=_verdict(best),
                 chosen=luck(scores, budget, allowed, results.outside),
-                mattered={
-                    reference: what_mattered([q for q in questions if reference in names_of(q)])
-                    for reference in references(scores)
-                },
+                mattered=what_mattered(questions),
             )
         )
     return lines
-
-
-def references(scores: Scores) -> list[str]:
-    """Returns what to compare the best run with: BEST_BASELINE and the first MOST_REFERENCES
-    runs."""
-    return [BEST_BASELINE, *(group.name for group in scores.groups[:MOST_REFERENCES])]
 
 
 def _verdict(best: Sequence[BestRun]) -> str:
@@ -233,9 +217,6 @@ def luck(
 def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
     scores, run, outside = results.scores, best.run, _outside(results, best.best)
     contrasts = [c for c in results.contrasts_of.get(run, []) if c.is_between_runs]
-    against = {BEST_BASELINE: _against_baseline(best)} | {
-        name: _against_run(best, name, scores, contrasts) for name in references(scores)[1:]
-    }
     cheapest, cheapest_takes = _cheapest(results, best, methods)
     limits = left_out(best, results.outside, scores.baselines)
     first = [text for text in (limits, _confidence(best.best)) if text]
@@ -250,7 +231,7 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
         use=_use(best.best, scores.baselines),
         standing=best.standing,
         runs=_among_runs(run, [c for c in contrasts if c.other(run) not in outside]),
-        against=against,
+        against=_against_baseline(best),
         otherwise=" ".join(otherwise),
         takes=_takes(results.costs.of_trials([best.best])),
         chip=_chip(best),
@@ -347,23 +328,6 @@ def _against_baseline(best: BestRun) -> str:
     )
 
 
-def _against_run(best: BestRun, name: str, scores: Scores, contrasts: Sequence[Contrast]) -> str:
-    """Returns a sentence that compares the best run with the run ``name``."""
-    run = best.run
-    if name == run.group:
-        return f"`{name}` is the best run {'within the limits' if best.run_is_limited else 'here'}."
-    for contrast in contrasts:
-        if contrast.other(run).group == name:
-            return contrast_seen_from(contrast, run)
-    other = scores.cell(name, run.task, run.method, run.label_budget)
-    if other is None:
-        return f"`{name}` has no trials with `{run.method}` on this task."
-    return (
-        f"`{run.group}` reaches {shown_mean(run)} and `{name}` {shown_mean(other)}; they "
-        "differ in more than one thing, so no contrast is made."
-    )
-
-
 def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
     """Returns a sentence on the contrasts of the best run: which models it is ahead of, and which
     are not told apart from it."""
@@ -440,9 +404,9 @@ def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[
     contrasts, outside = results.contrasts_of.get(best.run, []), _outside(results, best.best)
     run = cheapest_run(best.run, contrasts, methods, outside)
     flops = total_flops(run)
-    cost = "FLOPs unknown" if flops is None else f"{compact(flops)} FLOPs"
+    cost = "its FLOPs are unknown" if flops is None else f"{compact(flops)} FLOPs"
     if run is best.run and not parts:
-        cost += "; nothing that is known to cost less ties with it"
+        cost += ", and nothing that is known to cost less ties with it"
     times = []  # means that were measured here
     group = results.scores.group_of[run.group]
     if group.pretrained and (before := results.costs.of_lineage(group).wall_time_s):
@@ -487,16 +451,16 @@ def ties(rivals: Sequence[Rival], *, is_limited: bool = False) -> str:
     if not counts:
         return f"Nothing else was tried beside `{best}`."
     texts = {
-        Tie.TIED: "not told apart from {}",
-        Tie.UNSURE: "told apart from {} before correction only",
-        Tie.APART: "told apart from {}",
-        Tie.UNTESTED: "in no contrast with {}",
+        Tie.APART: "told apart from it",
+        Tie.UNSURE: "told apart before correction only",
+        Tie.TIED: "not told apart",
+        Tie.UNTESTED: "in no contrast with it",
     }
-    parts = [f"{counts[tie]} {text}" for tie, text in texts.items() if counts[tie]]
-    first = "the best run within the limits" if is_limited else "the best run"
-    names = [f"{first}, `{best}`", *["it"] * len(parts)]
-    sentences = [part.format(name) for part, name in zip(parts, names, strict=False)]
-    return f"Of {counts.total()} others, {'; '.join(sentences)}."
+    parts = [
+        f"{counts[tie]} {are(counts[tie])} {text}" for tie, text in texts.items() if counts[tie]
+    ]
+    first = "Best run within the limits" if is_limited else "Best run"
+    return f"{first}: `{best}`. Of {counted(counts.total(), 'other')}, {', '.join(parts)}."
 
 
 def verdict_of_rival(rival: Rival, baselines: Sequence[str]) -> str:
@@ -516,8 +480,7 @@ def answer_rows(results: Results) -> list[Json]:
     for card in (card for each in answers(results) if each.method == ANY for card in each.cards):
         best = card.best
         after = next_best(best, scores, scores.methods, _outside(results, best))
-        words = {"against": card.against[BEST_BASELINE]}
-        words |= {key: getattr(card, key) for key in ("use", "runs", "otherwise")}
+        words = {key: getattr(card, key) for key in ("against", "use", "runs", "otherwise")}
         rows.append(
             {
                 **best.key._asdict(),

@@ -10,7 +10,7 @@ from statistics import fmean
 from stages.core.artifacts import Json
 from stages.core.components import summary
 from stages.core.keys import RunKey
-from stages.core.params import NONE, Params, Run, Section
+from stages.core.params import HUB, NONE, Params, Run, Section
 from stages.evaluation.calibration import NUM_BINS
 from stages.evaluation.contamination import LONG, SHORT
 from stages.evaluation.rare_class import STATED_PRECISION
@@ -99,9 +99,10 @@ class Appendix:
     notes: Sequence[str] = ()
 
 
-def names(params: Params, groups: Iterable[Group]) -> Appendix:
-    """What each run, method and baseline is, and what the study says about tasks and corpora. A
-    method or baseline about which it says nothing is what its component is."""
+def names(params: Params, groups: Sequence[Group]) -> Appendix:
+    """What each run, objective, method and baseline is, and what the study says about tasks and
+    corpora. A method or baseline about which it says nothing is what its component is, as an
+    objective is."""
     sections: dict[str, tuple[Section, Iterable[str]]] = {
         "method": ("methods", params.finetune.methods),
         "baseline": ("baselines", params.baselines),
@@ -116,23 +117,32 @@ def names(params: Params, groups: Iterable[Group]) -> Appendix:
         what = summary(section, str(component["name"])) if component else ""
         return params.about(section, name) or what
 
-    runs = [{"name": group.name, "is a": "run", "meaning": _run(group)} for group in groups]
+    runs = [{"name": group.name, "is a": "run", "meaning": _run(group, params)} for group in groups]
+    learnt = (group.objective for group in groups if group.pretrained)
+    objectives = [
+        {"name": name, "is a": "objective", "meaning": summary("objectives", name)}
+        for name in dict.fromkeys(learnt)
+        if name != HUB
+    ]
     rows = [
         {"name": name, "is a": kind, "meaning": meaning}
         for kind, (section, names) in sections.items()
         for name in names
         if (meaning := meaning_of(section, name))
     ]
-    return Appendix(NAMES, {"What the names mean": runs + rows})
+    return Appendix(NAMES, {"What the names mean": runs + objectives + rows})
 
 
-def _run(group: Group) -> str:
+def _run(group: Group, params: Params) -> str:
     """Returns what a run is: ``Encoder of 1.32M weights, pretrained by mlm on all.``"""
     entry, learnt = group.entry, f"pretrained by {group.objective} on {group.corpus}"
     model = f"{group.architecture.replace('_', '-')} of {compact(group.num_params)} weights"
     if entry.is_public:
         further = "" if entry.as_published else f", then {learnt}"
-        return f"Published checkpoint {Path(entry.model['path']).name}: {model}{further}."
+        name = Path(entry.model["path"]).name
+        packaged = params.packaged_checkpoints.get(name)
+        place = f" of the package {packaged.package} {packaged.version}" if packaged else ""
+        return f"Published checkpoint {name}{place}: {model}{further}."
     how = learnt if group.pretrained else "from scratch"
     parent = "" if entry.parent == NONE else f", beginning with {entry.parent}"
     return f"{model[0].upper()}{model[1:]}, {how}{parent}."
@@ -242,7 +252,7 @@ def covered(coverage: Coverage) -> str:
             f"{name} answers {share} of texts where it must reach {stated} accuracy: the lowest "
             f"confidence that does was chosen on {rows}. Of what it answers of "
             f"{coverage.num_test:,} test rows in each of {counted(coverage.num_trials, 'trial')}, "
-            f"{right} is right."
+            f"{right} is right{', which is less' if coverage.accuracy < STATED_ACCURACY else ''}."
         )
         if missed := coverage.num_trials - coverage.num_reached:
             answers += f" {counted(missed, 'trial')} reached it at no threshold."

@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.statistics import POWER
 from stages.findings.answers import BestRun, Standing
-from stages.findings.audit import ATTRIBUTED, MAJORITY, UNLIKE, UNLIKE_PRETRAINING, Check, Subject
+from stages.findings.audit import (
+    ABOUT_EFFECTS,
+    ATTRIBUTED,
+    MAJORITY,
+    UNLIKE,
+    UNLIKE_PRETRAINING,
+    Check,
+    Subject,
+)
 from stages.findings.axes import BETTER_MATCHED, SAME_MODEL, UNLIKE_SIZES
 from stages.findings.cells import Cell
 from stages.findings.pretraining_ends import FALLING
@@ -16,7 +24,9 @@ from stages.reporting.words.appendix import place_of_rate
 from stages.reporting.words.names import counted, place, span, unit_of_scores, warnings
 
 FEW_RUNS = 4  # that a sentence names
-OBJECTIONS = "Questions with an objection:"
+OBJECTIONS = "Objections"
+CHOICE, EFFECTS = "the choice", "why runs differ"  # what an objection bears on
+MARKS = ("objection", "none", "does not apply")
 
 NOT_TRAINED = "Nothing was fine-tuned by steps."
 NOT_PRETRAINED = "Nothing was pretrained here."
@@ -35,6 +45,7 @@ class Told(NamedTuple):
     question: str
     answer: str
     mark: str
+    bears_on: str
     details: Sequence[str]
 
 
@@ -47,24 +58,39 @@ def told(checks: Mapping[Subject, Check]) -> dict[Subject, Told]:
         if check.objection is not None or check.numbers:
             text = answer.format(**check.numbers) if isinstance(answer, str) else answer(check)
             details = [*words_of_details(check)]
-        answers[subject] = Told(question, text, check.mark, details)
+        bears_on = EFFECTS if subject in ABOUT_EFFECTS else CHOICE
+        answers[subject] = Told(question, text, check.mark, bears_on, details)
     return answers
 
 
-def summary(checks: Iterable[Check]) -> str:
-    """``Audit: 17 questions, 9 without objection, 6 with an objection, 2 that do not apply``."""
-    number = Counter(check.mark for check in checks)
+def in_order(questions: Iterable[Told]) -> list[Told]:
+    """Returns the questions with an objection first, and of those the ones about the choice."""
+    return sorted(questions, key=lambda each: (MARKS.index(each.mark), each.bears_on))
+
+
+def summary(questions: Iterable[Told]) -> str:
+    """``Audit: 17 questions, 9 without objection, 6 with an objection (4 bear on the choice), 2
+    that do not apply``."""
+    questions = [*questions]
+    number = Counter(each.mark for each in questions)
     verb = "does" if number["does not apply"] == 1 else "do"
+    on_choice = sum(each.mark == "objection" and each.bears_on == CHOICE for each in questions)
+    bear = f"{on_choice} {'bears' if on_choice == 1 else 'bear'} on the choice"
     return (
         f"Audit: {number.total()} questions, {number['none']} without objection, "
-        f"{number['objection']} with an objection, {number['does not apply']} that {verb} not apply"
+        f"{number['objection']} with an objection ({bear}), "
+        f"{number['does not apply']} that {verb} not apply"
     )
 
 
-def objections(questions: Iterable[Told]) -> str:
-    """Returns the questions with an objection in one sentence, or ``""`` if there is none."""
-    objected = [each.question for each in questions if each.mark == "objection"]
-    return f"{OBJECTIONS} {' '.join(objected)}" if objected else ""
+def objections(questions: Iterable[Told]) -> list[str]:
+    """Returns the questions with an objection, those about the choice of a model apart from those
+    about why runs differ; empty if there is none."""
+    by_what = {CHOICE: list[str](), EFFECTS: list[str]()}
+    for each in questions:
+        if each.mark == "objection":
+            by_what[each.bears_on].append(each.question)
+    return [f"{OBJECTIONS} about {k}: {' '.join(some)}" for k, some in by_what.items() if some]
 
 
 def _joined(parts: Iterable[str]) -> str:
@@ -294,10 +320,9 @@ WORDS: Mapping[
     Subject.FINETUNING_END: (
         "Was fine-tuning long enough?",
         NOT_TRAINED,
-        "{warned} of {cells} combinations of run, task, method and label budget have not "
-        "converged. Of {trials:,} trials {improving:,} were still improving at the end, {last:,} "
-        "kept the last epoch (the best on validation in {best:,}), and {early:,} kept an epoch of "
-        "the warm-up.",
+        "{converged} of {cells} combinations of run, task, method and label budget have "
+        "converged. Of {trials:,} trials {improving:,} still improved at the end; the last epoch "
+        "was the best on validation in {best:,}; an epoch of the warm-up was kept in {early:,}.",
         _each(lambda cell: f"{place(cell)}: {', '.join(warnings(cell))}"),
     ),
     Subject.PRETRAINING_END: (

@@ -58,8 +58,8 @@ def _coverage(scores: Scores, contrasts: Sequence[Contrast]) -> Iterator[str]:
         )
     if any(cell.checkpoints == "published" for cell in scores.cells):
         yield (
-            "Published checkpoints have no seeds: their verdicts are about these checkpoints, not "
-            "about how they were made."
+            "A published checkpoint was pretrained once, so its seeds draw labels and heads alone: "
+            "verdicts are about these checkpoints, not about how they were made."
         )
     if SINGLE in bases:
         yield "A single trial has no interval and supports no claim."

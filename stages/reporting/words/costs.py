@@ -59,7 +59,8 @@ def _energy(energies: Sequence[Energy | None]) -> str:
 
 
 def finetuning_rows(scores: Scores, costs: Costs) -> list[dict[str, str]]:
-    """The mean cost of a trial and of inference with its model, for each group and method."""
+    """The mean cost of a trial, the largest peak memory of all, and the mean cost of inference with
+    its model, for each group and method."""
     rows = []
     for group, method in product(scores.groups, scores.methods):
         cells = _cells(scores, group, method)
@@ -69,6 +70,7 @@ def finetuning_rows(scores: Scores, costs: Costs) -> list[dict[str, str]]:
                     "run": group.name,
                     "method": method,
                     "time": seconds(fmean(cost.wall_time_s for cost in records)),
+                    "peak memory": memory(max(cost.peak_memory_bytes for cost in records)),
                     "energy, estimate": _energy([estimated_energy(vars(c)) for c in records]),
                     "weights on disk": _weights(cells),
                     "latency": milliseconds(median(r.latency_s for r in records if r.latency_s)),

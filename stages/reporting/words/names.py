@@ -125,19 +125,10 @@ def shown_mean(cell: Cell) -> str:
     return shown(cell.mean.value, cell.metric)
 
 
-def size_of(effect: Interval, metric: str, *, turned: bool = False) -> str:
-    """Returns ``+3.4 points (+0.7 to +6.1)``, with ``turned`` as second side minus first."""
-    value = with_unit(-effect.value if turned else effect.value, metric)
-    return value + in_parentheses(interval_of_difference(effect, metric, turned=turned))
-
-
-def contrast_seen_from(contrast: Contrast, side: Cell) -> str:
-    """A contrast in a sentence, as seen from one of its sides."""
-    other = contrast.other(side)
-    by_method = contrast.axis == "method"
-    names = (side.method, other.method) if by_method else (side.group, other.group)
-    size = size_of(contrast.effect, contrast.metric, turned=contrast.a is not side)
-    return f"`{names[0]}` against `{names[1]}`: {size}, {verdict_with_seeds(contrast)}."
+def size_of(effect: Interval, metric: str) -> str:
+    """Returns ``+3.4 points (+0.7 to +6.1)``."""
+    inside = in_parentheses(interval_of_difference(effect, metric))
+    return with_unit(effect.value, metric) + inside
 
 
 def unit_of_scores(metric: str) -> str:

@@ -15,12 +15,17 @@ from stages.reporting.words.names import counted, span, unit_of_scores
 
 SMALL = 20_000_000  # weights: far fewer than those of the checkpoints that people know
 QUESTION = "Which model should be fine-tuned?"
+USE_IT = (
+    "A command under 'Use it' runs in the folder of this study after `make repro`. FILE is a csv, "
+    "tsv or jsonl file, or a txt file with a text in each line; each row gets a prediction and its "
+    "probabilities. For labels of your own, `make new DATA=labels.csv` writes a study."
+)
 PLAN = "`make plan` says what an edit of `params.yaml` takes, before anything runs"
 USUAL_TRAINING = "training: {num_epochs: 4, batch_examples: 16, lr: 1e-3}"
 
 
-def compared(scores: Scores, num_trials: int) -> str:
-    """What was compared, and how large the models are."""
+def compared(scores: Scores, num_trials: int, num_validation: Sequence[int]) -> str:
+    """What was compared, how large the models are, and how many labels they have on each task."""
     sizes = [n for cell in scores.of_groups if (n := cell.amounts["num_params"]) is not None]
     shown = " to ".join(dict.fromkeys(map(compact, (min(sizes), max(sizes)))))
     scale = " (BERT-base has 110M)" if max(sizes) < SMALL else ""
@@ -31,8 +36,8 @@ def compared(scores: Scores, num_trials: int) -> str:
     budgets = " or ".join(scores.label_budgets)
     return (
         f"Compared: {counted(len(scores.groups), 'model')} of {shown} weights{scale}{beside}, on "
-        f"{counted(len(scores.tasks), 'task')} with {budgets} labels each, in "
-        f"{counted(num_trials, 'trial')}."
+        f"{counted(len(scores.tasks), 'task')} with {budgets} labels to train on and "
+        f"{span(num_validation)} for validation, in {counted(num_trials, 'trial')}."
     )
 
 

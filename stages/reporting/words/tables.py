@@ -143,7 +143,8 @@ def rank_note(confidence: float) -> str:
         f"1 is the best mean; in parentheses the {percent(confidence)} interval of the rank. It "
         "begins after the runs and baselines that are significantly better and ends before those "
         "that are significantly worse. The comparisons of each run are Holm-corrected "
-        "by themselves, so two rows may disagree about one pair."
+        "by themselves, so two rows may disagree about one pair. Contrasts are corrected with more "
+        "tests: a pair told apart here may be significant 'before correction only' there."
     )
 
 

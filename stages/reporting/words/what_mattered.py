@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stages.core.params import NONE
 from stages.evaluation.metrics import scale_of
 from stages.findings.axes import AXES, Axis
 from stages.findings.cells import Cell
@@ -16,6 +15,7 @@ FIRST: tuple[Axis, ...] = ("pretrained", "architecture", "size", "training set")
 NAMES: dict[Axis, str] = {"pretrained": "pretraining", "training set": "training text"}
 MOST = 3  # comparisons, or confounds, that a sentence names
 MOST_OF_METHOD = 2  # comparisons with one of several methods
+FEW_TASKS = 4  # whose effects a sentence lists
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,12 @@ def what_mattered(questions: Sequence[Question]) -> list[Mattered]:
 def _lines(axis: Axis, questions: Sequence[Question]) -> Iterator[str]:
     """Yields the comparisons of each method apart, since what helps in full fine-tuning may not
     help a probe: ``With `full`: ...``, ``With `linear_probe`: ...``"""
-    shown = _of_pretrained(questions)
     by_method: dict[str, list[Question]] = {}
-    for question in shown:
+    for question in questions:
         method = "" if axis == "method" else question.first.method
         by_method.setdefault(method, []).append(question)
     if len(by_method) == 1:
-        yield from _comparisons(axis, shown, MOST)
+        yield from _comparisons(axis, questions, MOST)
         return
     for method, of_method in by_method.items():
         first, *others = _comparisons(axis, of_method, MOST_OF_METHOD)
@@ -73,28 +72,35 @@ def _comparisons(axis: Axis, questions: Sequence[Question], most: int) -> Iterat
 
 
 def _answer(axis: Axis, question: Question) -> str:
-    """Writes ``encoder_mlm against encoder_scratch: +6.1 points on average over 3 tasks (+3.2 to
-    +9.0), significant after Holm correction; largest on tag, +9.1.``"""
+    """Writes ``encoder_mlm against encoder_scratch: +6.1 points on average over 2 tasks (+3.2 to
+    +9.0), significant after Holm correction; +9.1 on tag (significant), +3.1 on type.``"""
     sides = " against ".join(_side(axis, cell) for cell in (question.first.a, question.first.b))
     if question.num_tasks == 1:
-        size = f"{_signed(question, question.effect.value)} on `{question.first.task}`"
+        size = f"{_signed(question)} on `{question.first.task}`"
     elif question.tasks_disagree:
-        extremes = question.by_size[0], question.by_size[-1]
-        size = " and ".join(f"{_signed(question, c.effect.value)} on `{c.task}`" for c in extremes)
-        return f"{sides}: tasks disagree in sign, {size}."
+        return f"{sides}: tasks disagree in sign, {_on_tasks(question)}."
     else:
-        over = f"on average over {question.num_tasks} tasks"
-        size = f"{_signed(question, question.effect.value)} {over}"
+        size = f"{_signed(question)} on average over {question.num_tasks} tasks"
     inside = in_parentheses(interval_of_difference(question.effect, question.metric))
-    where = ""
-    if question.num_tasks > 1:
-        largest = max(question.contrasts, key=lambda c: abs(c.effect.value))
-        where = f"; largest on `{largest.task}`, {_signed(question, largest.effect.value)}"
+    where = f"; {_on_tasks(question)}" if question.num_tasks > 1 else ""
     return f"{sides}: {size}{inside}, {verdict_with_reason(question)}{where}."
 
 
-def _signed(question: Question, value: float) -> str:
-    return f"{scale_of(question.metric).signed(value)} {unit_of_scores(question.metric)}"
+def _on_tasks(question: Question) -> str:
+    """Returns the effect on each task and whether it is significant, or of more than FEW_TASKS the
+    largest and the smallest effect."""
+    by_size, are_few = question.by_size, question.num_tasks <= FEW_TASKS
+    effects = [
+        f"{scale_of(contrast.metric).signed(contrast.effect.value)} on `{contrast.task}`"
+        + (" (significant)" if contrast.significant else "")
+        for contrast in (question.contrasts if are_few else (by_size[0], by_size[-1]))
+    ]
+    return ", ".join(effects) if are_few else f"from {' to '.join(effects)}"
+
+
+def _signed(question: Question) -> str:
+    value = scale_of(question.metric).signed(question.effect.value)
+    return f"{value} {unit_of_scores(question.metric)}"
 
 
 def _side(axis: Axis, cell: Cell) -> str:
@@ -105,16 +111,10 @@ def _side(axis: Axis, cell: Cell) -> str:
     return f"`{cell.group}`"
 
 
-def _of_pretrained(questions: Sequence[Question]) -> Sequence[Question]:
-    """Returns the questions of pretrained runs, or all if there are none. The forest shows all."""
-    pretrained = [q for q in questions if q.first.a.trials[0].objective != NONE]
-    return pretrained or questions
-
-
 def _besides(axis: Axis, questions: Sequence[Question]) -> str:
     """Returns what the two sides of contrasts differ in besides the axis, the most frequent first;
     "" if nothing that is counted differs."""
-    members = [c for question in _of_pretrained(questions) for c in question.contrasts]
+    members = [contrast for question in questions for contrast in question.contrasts]
     numbers = Counter(name for c in members for name in dict.fromkeys(c.confound_names))
     common = numbers.most_common()
     in_all = [name for name, number in common[:MOST] if number == len(members)]

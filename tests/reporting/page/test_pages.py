@@ -52,18 +52,16 @@ const choose = (key, value) => {
   select.value = value;
   select.dispatchEvent(new Event("change"));
 };
-const all = [...document.querySelectorAll("#answer article :is(.use, [data-reference])")];
+const all = [...document.querySelectorAll("#answer article .use")];
 const said = () => all.filter(p => p.checkVisibility()).map(p => p.textContent);
 const first = said();
-choose("reference", "encoder_scratch");
-const beside = said();
 choose("method", "linear_probe");
 const probed = said();
 const probe = document.createElement("pre");
 probe.id = "probe";
 probe.textContent = JSON.stringify({
   before, up, down, filtered: shown().map(row => row.textContent.includes("decoder_causal")),
-  first, beside, probed, unpressed, chipped, pressed, card, pinned, described,
+  first, probed, unpressed, chipped, pressed, card, pinned, described,
   requests: performance.getEntriesByType("resource").map(entry => entry.name),
   wider: document.documentElement.scrollWidth - innerWidth,
 });
@@ -185,10 +183,8 @@ def test_it_works_in_a_browser_without_a_request_or_an_error(
     assert probe["before"] == len(results.trials)
     assert probe["up"] == sorted(probe["up"]) and probe["down"] == probe["up"][::-1]
     assert probe["filtered"] == [True] * 5
-    first, beside, of_probes = (probe[key] for key in ("first", "beside", "probed"))
-    assert len(first) == len(beside) == len(of_probes) == 2 * len(METRICS)
-    assert all("encoder_scratch" in text for text in beside[1::2])
-    assert first[::2] == beside[::2]  # what to use is the same
+    first, of_probes = (probe[key] for key in ("first", "probed"))
+    assert len(first) == len(of_probes) == len(METRICS)
     assert all("with full" not in text for text in of_probes)
     assert sorted(set(probe["chipped"])) == ["tag linear_probe", "type linear_probe"]
     assert len(probe["chipped"]) == 2 * len(RUNS)

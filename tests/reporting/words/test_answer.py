@@ -6,6 +6,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+from stages.core.params import NONE
 from stages.evaluation.metrics import POINTS, scale_of
 from stages.findings.answers import Standing, Tie, rivals, tie_of
 from stages.findings.axes import Confound
@@ -15,16 +16,14 @@ from stages.reporting.formats import in_parentheses, seconds
 from stages.reporting.page import pages
 from stages.reporting.words.answer import (
     ANY,
-    BEST_BASELINE,
     RULE,
     Card,
     answer_rows,
     answers,
     luck,
-    references,
     ties,
 )
-from stages.reporting.words.names import reason, verdict, verdict_with_seeds
+from stages.reporting.words.names import reason, verdict
 from stages.reporting.words.tables import confound_rows
 from stages.reporting.words.what_mattered import what_mattered
 from tests.study_results import with_baseline_at
@@ -42,7 +41,6 @@ def test_every_choice_has_an_answer_for_every_task(five_seeds: Results) -> None:
     for answer in found:
         assert [card.task for card in answer.cards] == list(METRICS)
         for card in answer.cards:
-            assert [*card.against] == references(five_seeds.scores)
             is_baseline = card.standing is Standing.BASELINE
             assert answer.method in (ANY, card.best.method) or is_baseline
     many = {answer.method: answer.chosen for answer in found}
@@ -58,14 +56,14 @@ def test_what_is_recommended_has_the_best_mean_of_all(five_seeds: Results, value
         assert card.best is best
         assert f"`{best.group}`" in card.use and POINTS.shown(best.mean.value) in card.use
         is_baseline = card.standing is Standing.BASELINE
-        assert is_baseline == (value > 0.9) == ("The best model, " in card.against[BEST_BASELINE])
+        assert is_baseline == (value > 0.9) == ("The best model, " in card.against)
         assert not is_baseline or "Next best" not in card.otherwise  # it is compared once
 
 
 def test_one_pretraining_seed_claims_nothing(results: Results) -> None:
     for card in cards_of(with_baseline_at(results, 0.2)):
         assert card.standing is Standing.UNTESTED
-        assert Verdict.ONE_SEED.value in card.against[BEST_BASELINE]
+        assert Verdict.ONE_SEED.value in card.against
         said = "ahead of none", "Every model differs", "is not ahead of"
         assert any(words in card.runs for words in said)
     for value in (0.2, 0.999):
@@ -74,26 +72,13 @@ def test_one_pretraining_seed_claims_nothing(results: Results) -> None:
         assert "may be chance" not in said and "the baseline is ahead" not in said
     best = results.best_runs[None]["tag", "200"]
     ranked = rivals(best, results.scores, results.contrasts_of)
-    assert f"{len(ranked) - 1} in no contrast with the best run" in ties(ranked)
-
-
-def test_beside_a_run_stands_the_verdict_of_the_contrast_or_none(five_seeds: Results) -> None:
-    for answer in answers(five_seeds):
-        best_runs = five_seeds.best_runs[None if answer.method == ANY else answer.method]
-        for card in answer.cards:
-            best = best_runs[card.task, card.label_budget].run
-            contrasts = {c.other(best).group: c for c in five_seeds.contrasts_of[best]}
-            for name, sentence in card.against.items():
-                if name in (BEST_BASELINE, best.group):
-                    continue
-                said = verdict_with_seeds(contrasts[name]) if name in contrasts else "no contrast"
-                assert said in sentence
+    assert ties(ranked).endswith(f" {len(ranked) - 1} are in no contrast with it.")
 
 
 def test_what_mattered_tells_the_effects_averaged_over_tasks(five_seeds: Results) -> None:
     """The mean with its interval and verdict, of the comparisons with the smallest p-values."""
     for answer in answers(five_seeds):
-        mattered = {each.axis: each.sentence for each in answer.mattered[BEST_BASELINE]}
+        mattered = {each.axis: each.sentence for each in answer.mattered}
         asked = [
             question
             for question in five_seeds.questions
@@ -104,20 +89,47 @@ def test_what_mattered_tells_the_effects_averaged_over_tasks(five_seeds: Results
         mean = scale_of(first.metric).signed(first.effect.value)
         told = mattered["pretrained"]
         assert f": {mean} points on average over {len(METRICS)} tasks (" in told
-        assert f"), {verdict(first)}; largest on `" in told
-    of_run = {each.axis for each in answers(five_seeds)[0].mattered["encoder_scientific"]}
-    assert "training set" in of_run and "architecture" not in of_run
+        on_tasks = ", ".join(
+            f"{scale_of(c.metric).signed(c.effect.value)} on `{c.task}`"
+            + " (significant)" * c.significant
+            for c in first.contrasts
+        )
+        assert f"), {verdict(first)}; {on_tasks}." in told
+        assert "(significant)" in on_tasks
+
+
+def test_what_mattered_tells_the_comparisons_from_scratch(five_seeds: Results) -> None:
+    question = next(q for q in five_seeds.questions if q.axis == "architecture")
+    first = question.first
+    trials = tuple(replace(trial, objective=NONE) for trial in first.a.trials)
+    of_scratch = replace(first, a=replace(first.a, group="from_nothing", trials=trials))
+    (told,) = what_mattered([replace(question, contrasts=(of_scratch,)), question])
+    assert f"`from_nothing` against `{first.b.group}`: " in told.sentence
+
+
+def test_of_many_tasks_what_mattered_tells_the_extremes(
+    five_seeds: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.reporting.words.what_mattered.FEW_TASKS", 1)
+    question = next(q for q in five_seeds.questions if q.num_tasks > 1)
+    (told,) = what_mattered([question])
+    largest, smallest = (
+        f"{scale_of(c.metric).signed(c.effect.value)} on `{c.task}`"
+        for c in (question.by_size[0], question.by_size[-1])
+    )
+    where = told.sentence.partition("; ")[2].replace(" (significant)", "")
+    assert where.startswith(f"from {largest} to {smallest}.")
 
 
 def test_what_mattered_tells_methods_apart(five_seeds: Results) -> None:
     """A probe's comparisons follow those of full fine-tuning, under its own name."""
-    first = answers(five_seeds)[0].mattered[BEST_BASELINE]
+    first = answers(five_seeds)[0].mattered
     for each in first:
         if each.axis != "method":
             full, probe = each.sentence.removeprefix("With `full`: ").split("With `linear_probe`: ")
             assert full and probe and "`full`" not in full + probe
     (answer,) = [a for a in answers(five_seeds) if a.method == "linear_probe"]
-    assert all("With `" not in each.sentence for each in answer.mattered[BEST_BASELINE])
+    assert all("With `" not in each.sentence for each in answer.mattered)
 
 
 def test_a_verdict_before_correction_only_says_what_p_must_be(five_seeds: Results) -> None:
@@ -147,7 +159,7 @@ def test_a_verdict_before_correction_only_says_what_p_must_be(five_seeds: Result
 def test_the_first_screen_says_what_also_differs(five_seeds: Results) -> None:
     """The names of the confounds, not what the axis itself is. The table of confounds has the same,
     with the values."""
-    found = {each.axis: each.besides for each in answers(five_seeds)[0].mattered[BEST_BASELINE]}
+    found = {each.axis: each.besides for each in answers(five_seeds)[0].mattered}
     assert "objective" in found["architecture"]
     pairs = [row for row in confound_rows(five_seeds.contrasts) if row["axis"] == "architecture"]
     objectives = {(row["first"], row["second"]): row["also differs"] for row in pairs}
@@ -178,7 +190,7 @@ def test_a_study_without_baselines_says_so(five_seeds: Results) -> None:
     assert answer.verdict == ""
     for card in answer.cards:
         assert card.standing is Standing.UNTESTED
-        assert "No classical baseline" in card.against[BEST_BASELINE]
+        assert "No classical baseline" in card.against
 
 
 def test_chip_card_cheapest_figure_and_markdown_agree_on_ties(five_seeds: Results) -> None:
@@ -194,7 +206,7 @@ def test_chip_card_cheapest_figure_and_markdown_agree_on_ties(five_seeds: Result
             assert ("before correction only" in card.chip) == (tie is Tie.UNSURE)
             named = {"FLOPs" in card.cheapest, "a classical baseline" in card.cheapest}
             assert (named == {True}) == (tie is Tie.TIED)
-            assert verdict(best) + in_parentheses(reason(best)) in card.against[BEST_BASELINE]
+            assert verdict(best) + in_parentheses(reason(best)) in card.against
             assert bool(reason(best)) == (tie is Tie.UNSURE)
             ranked = rivals(best, results.scores, results.contrasts_of)
             (of_baseline,) = [r.tie for r in ranked if r.cell is best.strongest]
