@@ -25,10 +25,6 @@ class Mattered:
     lines: tuple[str, ...]  # a sentence for each comparison
     besides: str
 
-    @property
-    def sentence(self) -> str:
-        return " ".join(self.lines)
-
 
 def what_mattered(questions: Sequence[Question]) -> list[Mattered]:
     """A sentence for each axis that the questions have, in the order of their interest."""

@@ -78,7 +78,7 @@ def test_one_pretraining_seed_claims_nothing(results: Results) -> None:
 def test_what_mattered_tells_the_effects_averaged_over_tasks(five_seeds: Results) -> None:
     """The mean with its interval and verdict, of the comparisons with the smallest p-values."""
     for answer in answers(five_seeds):
-        mattered = {each.axis: each.sentence for each in answer.mattered}
+        mattered = {each.axis: " ".join(each.lines) for each in answer.mattered}
         asked = [
             question
             for question in five_seeds.questions
@@ -104,7 +104,7 @@ def test_what_mattered_tells_the_comparisons_from_scratch(five_seeds: Results) -
     trials = tuple(replace(trial, objective=NONE) for trial in first.a.trials)
     of_scratch = replace(first, a=replace(first.a, group="from_nothing", trials=trials))
     (told,) = what_mattered([replace(question, contrasts=(of_scratch,)), question])
-    assert f"`from_nothing` against `{first.b.group}`: " in told.sentence
+    assert f"`from_nothing` against `{first.b.group}`: " in told.lines[0]
 
 
 def test_of_many_tasks_what_mattered_tells_the_extremes(
@@ -117,7 +117,7 @@ def test_of_many_tasks_what_mattered_tells_the_extremes(
         f"{scale_of(c.metric).signed(c.effect.value)} on `{c.task}`"
         for c in (question.by_size[0], question.by_size[-1])
     )
-    where = told.sentence.partition("; ")[2].replace(" (significant)", "")
+    where = told.lines[0].partition("; ")[2].replace(" (significant)", "")
     assert where.startswith(f"from {largest} to {smallest}.")
 
 
@@ -126,10 +126,11 @@ def test_what_mattered_tells_methods_apart(five_seeds: Results) -> None:
     first = answers(five_seeds)[0].mattered
     for each in first:
         if each.axis != "method":
-            full, probe = each.sentence.removeprefix("With `full`: ").split("With `linear_probe`: ")
+            told = " ".join(each.lines).removeprefix("With `full`: ")
+            full, probe = told.split("With `linear_probe`: ")
             assert full and probe and "`full`" not in full + probe
     (answer,) = [a for a in answers(five_seeds) if a.method == "linear_probe"]
-    assert all("With `" not in each.sentence for each in answer.mattered)
+    assert all("With `" not in " ".join(each.lines) for each in answer.mattered)
 
 
 def test_a_verdict_before_correction_only_says_what_p_must_be(five_seeds: Results) -> None:
