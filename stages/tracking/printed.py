@@ -20,6 +20,7 @@ class Printed:
     scores: Json  # metrics.json
     trials: dict[CellKey, list[Row]]
     gains: dict[CellKey, list[Row]]  # contrasts with a model from scratch, by the pretrained cell
+    best: dict[CellKey, list[Row]]  # answers, by the cell that is first
 
     @classmethod
     def read(cls) -> "Printed":
@@ -30,6 +31,7 @@ class Printed:
             read_json(path) if path.exists() else {},
             grouped(read_texts(paths.REPORTS / "trials.csv"), cell_of),
             grouped(gains, cell_of),
+            grouped(read_texts(paths.REPORTS / "answer.csv"), cell_of),
         )
 
     def answers(self, cell: CellKey, trials: list[Row]) -> dict[str, float]:
@@ -56,11 +58,15 @@ class Printed:
                 answers |= {"gain_over_scratch_low": low, "gain_over_scratch_high": high}
         return answers
 
-    def seeds(self, cell: CellKey) -> str:
-        """Returns the number of fine-tuning seeds, or "pretraining seeds x fine-tuning seeds"."""
+    def tags(self, cell: CellKey) -> dict[str, str]:
+        """Returns the number of fine-tuning seeds, or "pretraining seeds x fine-tuning seeds", and
+        for the best of a task the report's sentence on its lead over the best baseline."""
         printed = self._of(cell)
         pretrain, finetune = printed["num_pretrain_seeds"], printed["num_finetune_seeds"]
-        return f"{pretrain} x {finetune}" if pretrain > 1 else str(finetune)
+        tags = {"seeds": f"{pretrain} x {finetune}" if pretrain > 1 else str(finetune)}
+        for answer in self.best.get(cell, []):
+            tags["against_baselines"] = answer["against"]
+        return tags
 
     def _of(self, cell: CellKey) -> Json:
         methods = self.scores.get(cell.task, {}).get(cell.run, {})

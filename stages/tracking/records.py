@@ -6,7 +6,7 @@ The fingerprint of a run's inputs identifies the run, wherever its files were co
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import TypeVar
@@ -15,7 +15,7 @@ from stages.core import paths
 from stages.core.artifacts import Json, read_json
 from stages.core.components import Settings
 from stages.core.keys import CellKey, RunKey, TrialKey
-from stages.core.params import NONE
+from stages.core.params import HUB, NONE
 from stages.training.energy import Energy
 
 Point = tuple[str, float, int]  # key, value, step
@@ -24,8 +24,17 @@ K = TypeVar("K")
 
 # The version of the names and tags that this code writes, a part of each fingerprint. A database
 # that an older version filled keeps its runs, which are no longer current, and gets new runs.
-FORM = "4"
+FORM = "5"
 DIGEST = 16  # hexadecimal digits of the hash that identifies data
+NOTE_TAG = "mlflow.note.content"  # the description of a run or an experiment
+WALL_TIME, PEAK_MEMORY = "cost/wall_time_s", "cost/peak_memory_bytes"
+MEASURED = (
+    *("wall_time_s", "peak_memory_bytes", "processor_time_s", "gpu_energy_j"),
+    *("latency_s", "texts_per_s", "tokens_per_s"),
+)
+MACHINE = ("hardware", "threads")
+UNTRAINED = (NONE, HUB)  # objectives, as tags, of runs whose training settings are not used
+OF_TRAINING = ("objective", "training", "distributed")  # settings
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class RunRecord:
     """One run as MLflow shows it."""
 
     name: str  # unique among the records of a study
-    kind: str  # group, baseline, pretraining, trials, trial or comparison
+    kind: str  # run, baseline, pretraining, trials, trial or comparison
     fingerprint: str
     parent: str = ""  # the parent's name
     tags: dict[str, str] = field(default_factory=dict)  # for grouping, filtering and searching
@@ -53,6 +62,12 @@ class RunRecord:
     points: list[Point] = field(default_factory=list)
     costs: dict[str, float] = field(default_factory=dict)  # measured, so they differ each time
     artifacts: list[str] = field(default_factory=list)  # files and folders
+    below_s: float = 0.0  # the time of all runs below it
+
+    @property
+    def duration_s(self) -> float:
+        """The time that the run took, with all runs below it; 0 if it is unknown."""
+        return self.below_s or self.costs.get(WALL_TIME, 0.0)
 
     @property
     def content(self) -> str:
@@ -76,17 +91,20 @@ def pretraining_record(
 ) -> RunRecord:
     """Returns the record of a pretraining that has begun or ended.
 
-    ``settings`` and ``fingerprint`` are those of run.json. ``tags`` have the architecture.
+    ``settings`` and ``fingerprint`` are those of run.json. ``tags`` have the architecture, and the
+    objective and the corpus as tables show them.
     """
     keys = {"run": checkpoint.run, "pretrain_seed": str(checkpoint.pretrain_seed)}
-    shared = {key: value for key, value in settings.items() if key != "seed"}
+    unused = OF_TRAINING if tags["objective"] in UNTRAINED else ()
+    shared = {key: value for key, value in settings.items() if key not in ("seed", *unused)}
+    learnt = {"objective.name": tags["objective"], "corpus": tags["corpus"]}
     return RunRecord(
         checkpoint_name(checkpoint),
         "pretraining",
         f"{FORM}:{checkpoint.run}:{fingerprint}",
         parent,
         tags=keys | {**tags},
-        params=keys | {"architecture": tags["architecture"]} | flat(shared),
+        params=keys | {"architecture": tags["architecture"]} | flat(shared) | learnt,
     )
 
 
@@ -106,13 +124,20 @@ def at_rate(measured: Mapping[str, float], rate: float) -> dict[str, float]:
     return {f"{key}_at_{rate}": value for key, value in measured.items() if key != "lr"}
 
 
-def cost_metrics(measured: Mapping[str, float]) -> dict[str, float]:
-    """Adds an estimate of energy to the measured costs, and the prefix ``cost/``."""
-    costs = dict(measured)
+def cost_metrics(timing: Settings) -> dict[str, float]:
+    """Returns the measured costs with an estimate of energy, all with the prefix ``cost/``. Leaves
+    out what is 0, such as the energy of a GPU on a machine that has none."""
+    costs = {key: float(timing[key]) for key in MEASURED if timing.get(key) not in (None, "")}
     energy = Energy.of(costs.get("processor_time_s", 0.0), costs.get("gpu_energy_j"))
     if energy is not None:
         costs |= {"energy_j_estimate": energy.joules, "co2e_g_estimate": energy.co2e_g}
-    return {f"cost/{key}": value for key, value in costs.items()}
+    return {f"cost/{key}": value for key, value in costs.items() if value}
+
+
+def machine_tags(timings: Sequence[Settings]) -> dict[str, str]:
+    """Returns tags with the processors and the numbers of threads of some timings."""
+    seen = {key: sorted({str(t[key]) for t in timings if t.get(key)}) for key in MACHINE}
+    return {key: ", ".join(values) for key, values in seen.items() if values}
 
 
 def objective_tags(objective: str, corpus: str) -> dict[str, str]:

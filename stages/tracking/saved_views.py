@@ -9,19 +9,18 @@ from dataclasses import dataclass
 
 from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
-from stages.tracking.records import RunRecord, best_score
+from stages.tracking.records import WALL_TIME, RunRecord, best_score
 
 LEADERBOARD = "leaderboard_"  # followed by the name of a task
 CURRENT = 'tags.current="true"'
-WALL_TIME = "cost/wall_time_s"
 # What fits beside the names on a screen comes first.
-LEADERBOARD_METRICS = ("score", "score_low", "score_high", "gain_over_scratch", WALL_TIME)
-LEADERBOARD_METRICS += ("gain_over_scratch_low", "gain_over_scratch_high")
-LEADERBOARD_METRICS += ("cost/num_params", "cost/finetune_flops", "cost/lineage_flops")
+LEADERBOARD_METRICS = ("score", "score_low", "score_high")
+LEADERBOARD_METRICS += ("gain_over_scratch", "gain_over_scratch_low", "gain_over_scratch_high")
+LEADERBOARD_METRICS += (WALL_TIME, "cost/num_params", "cost/finetune_flops", "cost/lineage_flops")
 LEADERBOARD_METRICS += ("cost/latency_s", "cost/energy_j_estimate")
 LEADERBOARD_CHARTS = ("score", "gain_over_scratch", WALL_TIME, "cost/latency_s")
 LEADERBOARD_TAGS = ("run", "method", "label_budget", "pretrained", "objective", "architecture")
-LEADERBOARD_TAGS += ("size", "corpus", "seeds", "metric")
+LEADERBOARD_TAGS += ("size", "corpus", "seeds", "metric", "against_baselines", "hardware")
 RUN_TAGS = ("pretrained", "objective", "architecture", "size", "corpus")
 MAX_SCORES = 12  # columns
 CHARTS_IN_A_ROW = 2
@@ -92,14 +91,24 @@ def saved_views(tasks: Collection[str], records: Sequence[RunRecord]) -> list[Sa
     In a list that is ordered by time, MLflow hides runs below their parents. So each list is
     ordered by a metric.
     """
-    parents = [record for record in records if record.kind in ("group", "baseline")]
+    parents = [record for record in records if record.kind in ("run", "baseline")]
     known = _metrics(parents)
     best = {task: key for task in tasks if (key := best_score(task)) in known}
-    scores = [*best.values(), *(k for k in known if k.startswith("score/") and k.count("/") == 3)]
-    scores = [key for key in scores if not key.endswith(("_low", "_high"))][:MAX_SCORES]
-    roots = f"{CURRENT} and tags.`mlflow.parentRunId` IS NULL"
-    order = _by_first(best, records)
-    views = [SavedView("scores", "Scores", roots, scores, RUN_TAGS, scores, *order)]
+    places = [
+        (parent.kind, key)
+        for parent in parents
+        for key in _metrics([parent])
+        if key.startswith("score/") and key.count("/") == 3 and not key.endswith(("_low", "_high"))
+    ]
+    ways = {(kind, key.split("/", 2)[2]) for kind, key in places}  # methods with label budgets
+    scores = [*best.values()]
+    if len(ways) > len({kind for kind, _ in ways}):  # else the best scores are all there are
+        scores += dict.fromkeys(key for _, key in places)
+    scores = scores[:MAX_SCORES]
+    # The report is no model.
+    roots = f'{CURRENT} and tags.`mlflow.parentRunId` IS NULL and tags.kind != "comparison"'
+    order, tags = _by_first(best, records), ("kind", *RUN_TAGS)
+    views = [SavedView("scores", "Scores", roots, scores, tags, scores, *order)]
     for task in tasks:
         cells = [r for r in records if r.kind == "trials" and r.tags["task"] == task]
         if cells:

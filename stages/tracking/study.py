@@ -14,6 +14,8 @@ from stages.evaluation.metrics import merit
 from stages.evaluation.records import budget_order, read_texts
 from stages.tracking.records import (
     FORM,
+    MACHINE,
+    NOTE_TAG,
     Point,
     Row,
     RunRecord,
@@ -23,6 +25,7 @@ from stages.tracking.records import (
     cost_metrics,
     digest,
     flat,
+    machine_tags,
     numbers,
     objective_tags,
     pretraining_record,
@@ -34,7 +37,11 @@ PRETRAINING_CURVES = ("loss", "lr", "validation_loss")
 ANSWERS = ("score", "gain_over_scratch")  # with their intervals
 QUESTION = ("axis", "method", "label_budget", "run_a", "run_b")  # which effect, in questions.csv
 EFFECT = {"effect": "", "low": "_low", "high": "_high"}  # columns, and ends of their keys
-NOTE_TAG, MAX_NOTE = "mlflow.note.content", 7_800  # the description of a run or an experiment
+MAX_NOTE = 7_500  # letters of the answer in a description, of which MLflow takes 8,000
+NAMES_OF_EFFECTS = (
+    "The metric `effect/AXIS/METHOD/BUDGET/RUN/OTHER` is RUN minus OTHER on average over tasks, a "
+    "fraction (0.05 is 5 points); `_low` and `_high` are the ends of its interval."
+)
 WHOLE_REPORT = "The whole report is below Artifacts: `index.html`, a page for the browser."
 MAX_TRIALS = 2_000  # of a study; with more, MLflow shows groups of trials alone
 
@@ -60,7 +67,7 @@ def recorded(params: Params) -> list[RunRecord]:
         # Its trials have the seeds of the runs, which draw the labelled rows.
         fingerprints = dict.fromkeys(params.pretrain_seeds, digest([FORM, settings]))
         if cells := cell_records(name, fingerprints, tags, settings, results, methods):
-            records += [_parent("baseline", name, fingerprints, tags, settings, cells), *cells]
+            records += [_parent("baseline", name, fingerprints, tags, settings, [], cells), *cells]
     if (paths.REPORTS / "comparison.md").exists():
         records.append(_comparison(params.study))
     if sum(map(len, results.trials.values())) > MAX_TRIALS:
@@ -84,15 +91,17 @@ def _group(
 ) -> list[RunRecord]:
     """Returns the records of a run: its scores, the pretraining of each seed and its trials."""
     first = pretrainings[0]
+    own = ("pretrain_seed", *MACHINE)
     tags, settings = (
-        {key: value for key, value in values.items() if key != "pretrain_seed"}
+        {key: value for key, value in values.items() if key not in own}
         for values in (first.tags, first.params)
     )
     fingerprints = {
         int(record.tags["pretrain_seed"]): record.fingerprint for record in pretrainings
     }
     cells = cell_records(run, fingerprints, tags, settings, results, methods)
-    return [_parent("group", run, fingerprints, tags, settings, cells), *pretrainings, *cells]
+    parent = _parent("run", run, fingerprints, tags, settings, pretrainings, cells)
+    return [parent, *pretrainings, *cells]
 
 
 def _parent(
@@ -101,6 +110,7 @@ def _parent(
     fingerprints: Mapping[int, str],
     tags: dict[str, str],
     settings: dict[str, str],
+    pretrainings: Sequence[RunRecord],
     cells: Sequence[RunRecord],
 ) -> RunRecord:
     """Returns the record of a run with all of its seeds or of a baseline, with the answers of its
@@ -120,7 +130,16 @@ def _parent(
     ]
     points += _best_scores(cells)
     fingerprint = digest([FORM, kind, name, fingerprints, points])
-    return RunRecord(name, kind, fingerprint, tags=tags, params=settings, points=points)
+    below = [*pretrainings, *(cell for cell in cells if cell.kind == "trials")]
+    return RunRecord(
+        name,
+        kind,
+        fingerprint,
+        tags=tags,
+        params=settings,
+        points=points,
+        below_s=sum(record.duration_s for record in below),
+    )
 
 
 def _best_scores(cells: Sequence[RunRecord]) -> list[Point]:
@@ -165,14 +184,16 @@ def _pretraining(checkpoint: RunKey, study: str, run: Run) -> RunRecord:
     for row in read_texts(paths.progress(checkpoint, "rates")):
         curves = train_metrics(at_rate(_measured(row), float(row["rate"])))
         record.points.extend((key, value, int(row["step"])) for key, value in curves.items())
+    summary.pop("train_loss", None)  # the last point of the curve `loss`
     if "lr" in summary:
-        summary["kept_lr"] = summary["lr"]  # `lr` is the name of the rate's curve
+        summary["kept_lr"] = summary.pop("lr")  # `lr` is the name of the rate's curve
     ends = train_metrics(numbers(summary))
     record.points.extend((key, value, 0) for key, value in ends.items() if key not in drawn)
     record.inputs.extend(corpus_data(about["corpus"]))
     timing = paths.pretraining_time(checkpoint)
     if timing.exists():
-        record.costs.update(cost_metrics(numbers(read_json(timing))))
+        record.costs.update(cost_metrics(read_json(timing)))
+        record.tags.update(machine_tags([read_json(timing)]))
     return record
 
 
@@ -193,14 +214,16 @@ def _comparison(study: str) -> RunRecord:
         if row[column]
     ]
     answer = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8").split("\n![")[0]
+    answer = re.sub(r" ?\[[^]]+\]\(#names\)\.", "", answer)  # nothing but a link
     answer = re.sub(r"\[([^]]+)\]\(#\w+\)", r"\1", answer)  # links to other parts of the page
     # MLflow shows the first lines, and prints a title large.
-    answer = answer.removeprefix("# ").strip()
+    answer = answer.removeprefix("# ").strip()[:MAX_NOTE]
+    note = [answer, *([NAMES_OF_EFFECTS] if points else []), WHOLE_REPORT]
     return RunRecord(
         "comparison",
         "comparison",
         digest([FORM, sha256(*files), *map(str, files)]),
-        tags={"study": study, NOTE_TAG: f"{answer[:MAX_NOTE]}\n\n{WHOLE_REPORT}"},
+        tags={"study": study, NOTE_TAG: "\n\n".join(note)},
         points=points,
         artifacts=sorted(map(str, paths.REPORTS.iterdir())),
     )

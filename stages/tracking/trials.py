@@ -9,11 +9,12 @@ from stages.core import paths
 from stages.core.artifacts import read_json, sha256
 from stages.core.keys import CellKey, TrialKey
 from stages.core.params import Method
-from stages.evaluation.records import read_texts
+from stages.evaluation.records import CLASSICAL, read_texts
 from stages.tracking.printed import Printed
 from stages.tracking.records import (
     DIGEST,
     FORM,
+    PEAK_MEMORY,
     Data,
     Point,
     Row,
@@ -23,20 +24,18 @@ from stages.tracking.records import (
     digest,
     flat,
     grouped,
+    machine_tags,
     mean,
     train_metrics,
     trial_of,
 )
 
-TRAINED = ("best_epoch", "num_epochs", "num_steps", "last_train_loss", "num_tries", "lr")
+TRAINED = {key: key for key in ("best_epoch", "num_epochs", "num_steps", "num_tries")}
+TRAINED |= {"loss": "last_train_loss", "kept_lr": "lr"}  # columns, by the names of metrics
 AMOUNTS = (
     *("num_params", "num_trained_params", "weights_bytes"),
     *("pretrain_tokens", "pretrain_flops", "lineage_tokens", "lineage_flops", "lineage_bytes"),
     "finetune_flops",
-)
-MEASURED = (
-    *("wall_time_s", "peak_memory_bytes", "processor_time_s", "gpu_energy_j"),
-    *("latency_s", "texts_per_s", "tokens_per_s"),
 )
 CURVES = {"train_loss": "loss", "validation_metric": "validation_metric"}
 CURVES |= {"validation_loss": "validation_loss"}
@@ -104,7 +103,7 @@ def cell_records(
             continue
         # Charts cut names after some 16 letters: first comes what differs within a task.
         name = " ".join([run, key.method, key.task, key.label_budget])
-        here = tags | key._asdict() | {"metric": own[0]["metric"]}
+        here = {**tags, **key._asdict(), "metric": own[0]["metric"]}
         below = [
             _trial(name, row, fingerprints[int(row["pretrain_seed"])], here, results) for row in own
         ]
@@ -114,24 +113,25 @@ def cell_records(
                 {"finetune": method.of(run).model_dump(exclude={"runs"}, exclude_none=True)}
             )
         answers = results.printed.answers(key, own)
-        if answers:
-            here = here | {"seeds": results.printed.seeds(key)}
-        else:
+        printed = results.printed.tags(key) if answers else {}
+        if not answers:
             by_seed = grouped(own, lambda row: row["pretrain_seed"]).values()
             answers = {"score": round(fmean(mean(rows, "value") for rows in by_seed), 6)}
+        timings = [timing for row in own for timing in results.costs.get(trial_of(row), [])]
         points = [(metric, value, 0) for metric, value in answers.items()]
         points.append((f"score/{own[0]['other_metric']}", mean(own, "other_value"), 0))
         records.append(
             RunRecord(
                 name,
                 "trials",
-                digest([FORM, used, points, *(trial.fingerprint for trial in below)]),
+                digest([FORM, used, points, printed, *(trial.fingerprint for trial in below)]),
                 parent=run,
-                tags=here,
+                tags=here | printed | machine_tags(timings),
                 inputs=results.data[key.task],
                 params=used,
                 points=points + _amounts(own),
                 costs=_mean_costs(below),
+                below_s=sum(trial.duration_s for trial in below),
             )
         )
         records += below
@@ -144,7 +144,8 @@ def _trial(
     """Returns the record of one trial. Its settings are those of its cell; ``checkpoint`` is the
     fingerprint of the checkpoint."""
     key = trial_of(row)
-    epochs = results.epochs.get(key, [])
+    # Of several learning rates, the curve is that of the kept one.
+    epochs = [epoch for epoch in results.epochs.get(key, []) if epoch["lr"] == row["lr"]]
     columns = {column: str(value) for column, value in key._asdict().items()}
     points: list[Point] = [("score", float(row["value"]), 0)]
     points.append((f"score/{row['other_metric']}", float(row["other_value"]), 0))
@@ -152,34 +153,39 @@ def _trial(
         curve = {name: float(epoch[column]) for column, name in CURVES.items()}
         points += [(k, v, int(epoch["epoch"])) for k, v in train_metrics(curve).items()]
     timings = results.costs.get(key, [])
-    measured = {k: float(timing[k]) for timing in timings for k in MEASURED if timing.get(k)}
+    drawn = {metric for metric, *_ in points}
     return RunRecord(
         f"{cell} seed {key.pretrain_seed}, fine-tuning seed {key.finetune_seed}",
         "trial",
         digest([FORM, checkpoint, row, epochs]),
         parent=cell,
-        tags={**tags, **columns},
+        tags={**tags, **columns} | machine_tags(timings),
         params=columns,
-        points=points + _amounts([row]),
-        costs=cost_metrics(measured) if measured else {},
+        points=points + [point for point in _amounts([row]) if point[0] not in drawn],
+        costs=cost_metrics(timings[0]) if timings else {},
     )
 
 
 def _amounts(trials: Sequence[Row]) -> list[Point]:
-    """Returns the means of the columns that all trials fill."""
-    named = {f"train/{key}": key for key in TRAINED} | {f"cost/{key}": key for key in AMOUNTS}
-    return [
+    """Returns the means of the columns that all trials fill. For a baseline a 0 means that the
+    column does not apply, so it is left out."""
+    named = {f"train/{metric}": key for metric, key in TRAINED.items()}
+    named |= {f"cost/{key}": key for key in AMOUNTS}
+    means = [
         (name, mean(trials, key), 0)
         for name, key in named.items()
         if all(trial.get(key) for trial in trials)
     ]
+    is_baseline = trials[0]["method"] == CLASSICAL
+    return [point for point in means if point[1] or not is_baseline]
 
 
 def _mean_costs(trials: Iterable[RunRecord]) -> dict[str, float]:
     """Returns the mean of each cost over the trials that have it: only the first seed has a
-    latency."""
+    latency. Of peak memories it is the largest, as in the report."""
     values: dict[str, list[float]] = {}
     for trial in trials:
         for key, value in trial.costs.items():
             values.setdefault(key, []).append(value)
-    return {key: round(fmean(costs), 6) for key, costs in values.items()}
+    means = {key: round(fmean(costs), 6) for key, costs in values.items()}
+    return means | {key: max(values[key]) for key in means.keys() & {PEAK_MEMORY}}

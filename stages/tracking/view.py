@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 from stages.core.locks import LockHeld
 from stages.core.params import Params
 from stages.tracking import store
-from stages.tracking.records import Data, Point, RunRecord
+from stages.tracking.notes import tags_of
+from stages.tracking.records import NOTE_TAG, Data, Point, RunRecord
 from stages.tracking.registry import register
 from stages.tracking.saved_views import LEADERBOARD, SavedView, saved_views
 from stages.tracking.store import errors_as_warnings, exclusive
-from stages.tracking.study import NOTE_TAG, note_left_out, recorded
+from stages.tracking.study import note_left_out, recorded
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
@@ -94,7 +95,7 @@ class View:
                 self.experiment.experiment_id,
                 start_time=round(1000 * started),
                 run_name=record.name,
-                tags=record.tags
+                tags=tags_of(record)
                 | _commit()
                 | {"kind": record.kind, "fingerprint": record.fingerprint},
             )
@@ -103,9 +104,9 @@ class View:
     def show(self, record: RunRecord) -> None:
         """Logs what MLflow lacks of a record, and tags its run as current. The record's parent must
         be shown before."""
-        run = self.begin(record, time.time() - record.costs.get("cost/wall_time_s", 0))
+        run = self.begin(record, time.time() - record.duration_s)
         self.run_ids[record.name] = run.info.run_id
-        tags = record.tags | {"current": "true", "content": record.content}
+        tags = tags_of(record) | {"current": "true", "content": record.content}
         if record.parent:
             tags["mlflow.parentRunId"] = self.run_ids[record.parent]
         if run.data.tags.get("content") == record.content:
@@ -115,9 +116,17 @@ class View:
         for path in record.artifacts:
             self.client.log_artifact(run.info.run_id, path)
         if run.info.status != "FINISHED":  # a run that was mirrored live has ended before
-            self.client.set_terminated(run.info.run_id)
+            self._end(run, record.duration_s)
         # The tag "content" comes last: after an interruption, the record is logged again.
         self.log(run, points=record.points, costs=record.costs, params=record.params, tags=tags)
+
+    def _end(self, run: "Run", duration_s: float) -> None:
+        """Ends a run after its duration. If that is unknown, the run gets no end."""
+        if duration_s:
+            end = run.info.start_time + round(1000 * duration_s)
+            self.client.set_terminated(run.info.run_id, end_time=end)
+        else:
+            self.client.update_run(run.info.run_id, "FINISHED")
 
     def log_inputs(self, run: "Run", inputs: Iterable[Data]) -> None:
         """Logs inputs as names with digests; MLflow drops those that the run already has."""
@@ -176,13 +185,14 @@ class View:
         """Saves views of the list of runs, and links them in the experiment's note. Returns the
         paths of the views by their titles."""
         identity = self.experiment.experiment_id
-        page = f"#/experiments/{identity}/runs?workflowType=machine_learning"
-        pages = {view.title: f"{page}&{view.query}" for view in views}
+        runs, workflow = f"#/experiments/{identity}/runs", "?workflowType=machine_learning"
+        pages = {view.title: f"{runs}{workflow}&{view.query}" for view in views}
         if report := self.run_ids.get("comparison"):
-            pages["The report"] = f"#/experiments/{identity}/runs/{report}"
-        # MLflow shows the first line of a note; the rest opens with a click.
+            pages["The report"] = f"{runs}/{report}{workflow}"
+        # MLflow shows the first line of a note; the rest opens with a click. The list of
+        # experiments shows the first words alone, and prints markdown as it is.
         links = ", ".join(f"[{title}]({path})" for title, path in pages.items())
-        tags = {NOTE_TAG: f"Views: {links}\n\n{NOTE}"}
+        tags = {NOTE_TAG: f"Models and baselines: {links}\n\n{NOTE}"}
         for place, view in enumerate(reversed(views)):
             tags[f"{SHARED}{view.key}"] = view.saved(place + 1)
         for key, value in tags.items():

@@ -80,7 +80,7 @@ def test_ui_shows_the_runs_in_a_browser(
     page = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
     cells = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL).split()
     assert {"encoder_mlm", "architecture", "encoder", "size", "2x64", "pretrained"} <= set(cells)
-    assert "Views:" in cells  # the line with a link to each view
+    assert "baselines:" in cells  # the line with a link to each view
 
 
 def test_ui_refuses_a_port_in_use(folder: Path) -> None:

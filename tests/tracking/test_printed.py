@@ -27,7 +27,10 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_table(Path("reports/trials.csv"), trials(1, 2))
     printed = {"mean": 0.5, "low": 0.4, "high": 0.6}
     printed |= {"num_pretrain_seeds": 2, "num_finetune_seeds": 1}
-    Path("reports/metrics.json").write_text(json.dumps({"t": {"a": {"full": {"50": printed}}}}))
+    other = printed | {"num_pretrain_seeds": 1, "num_finetune_seeds": 2}
+    means = {run: {"full": {"50": numbers}} for run, numbers in (("a", printed), ("b", other))}
+    Path("reports/metrics.json").write_text(json.dumps({"t": means}))
+    write_table(Path("reports/answer.csv"), [CELL._asdict() | {"against": "It leads."}])
     effect = {"axis": "pretrained", "run_a": "a", "effect": 0.2, "low": 0.1, "high": 0.4}
     write_table(Path("reports/contrasts.csv"), [CELL._asdict() | effect])
 
@@ -43,7 +46,8 @@ def test_answers_are_what_the_report_printed() -> None:
         "gain_over_scratch_low": 0.1,
         "gain_over_scratch_high": 0.4,
     }
-    assert printed.seeds(CELL) == "2 x 1"
+    assert printed.tags(CELL) == {"seeds": "2 x 1", "against_baselines": "It leads."}
+    assert printed.tags(CELL._replace(run="b")) == {"seeds": "2"}
 
 
 @pytest.mark.usefixtures("report")

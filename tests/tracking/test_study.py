@@ -3,33 +3,26 @@ import json
 import pytest
 
 from stages.core import paths
-from stages.core.params import Params
+from stages.core.keys import RunKey
+from stages.core.params import HUB, NONE, Params
 from stages.evaluation.records import read_texts
-from stages.tracking.records import at_rate
+from stages.tracking.records import at_rate, objective_tags, pretraining_record
 from stages.tracking.study import recorded
-from tests.tracking.tracked_study import write_table
+from tests.tracking.tracked_study import SETTINGS, write_table, write_timings
 
 pytestmark = pytest.mark.slow
 
 
 def test_recorded_costs_are_measured_and_an_estimate_of_energy(params: Params) -> None:
     """10 s and 3 s of one core, at 12 W; only the first seed has a latency."""
-    timings = paths.TIMINGS
-    (timings / "pretrain/encoder_mlm").mkdir(parents=True)
-    measured = {"wall_time_s": 6.0, "processor_time_s": 10.0, "gpu_energy_j": 0.0, "device": "cpu"}
-    (timings / "pretrain/encoder_mlm/1.json").write_text(json.dumps(measured))
-    key = {"run": "encoder_mlm", "pretrain_seed": 1, "task": "tag", "method": "full"}
-    key |= {"label_budget": "50", "gpu_energy_j": 0}
-    first = {"finetune_seed": 1, "wall_time_s": 3, "processor_time_s": 2, "latency_s": 0.004}
-    second = {"finetune_seed": 2, "wall_time_s": 5, "processor_time_s": 4, "latency_s": ""}
-    rows = [key | first, key | second]
-    (timings / "finetune/tag").mkdir(parents=True)
-    write_table(timings / "finetune/tag/encoder_mlm.csv", rows)
+    write_timings()
     costs = {record.name: record.costs for record in recorded(params)}
     pretraining, trials = costs["encoder_mlm seed 1"], costs["encoder_mlm full tag 50"]
     assert pretraining.items() >= {"cost/wall_time_s": 6.0, "cost/energy_j_estimate": 120.0}.items()
     assert trials.items() >= {"cost/wall_time_s": 4.0, "cost/latency_s": 0.004}.items()
     assert trials["cost/energy_j_estimate"] == 36
+    assert trials["cost/peak_memory_bytes"] == 15  # the largest, as the report says
+    assert "cost/gpu_energy_j" not in {**pretraining, **trials}  # there is no GPU
     assert trials["cost/co2e_g_estimate"] == pytest.approx(36 / 3.6e6 * 473)
     assert costs["encoder_mlm full tag 50 seed 1, fine-tuning seed 1"]["cost/wall_time_s"] == 3
     assert "cost/latency_s" not in costs["encoder_mlm full tag 50 seed 1, fine-tuning seed 2"]
@@ -71,7 +64,41 @@ def test_recorded_points_have_the_kept_rate_and_its_curve(params: Params) -> Non
 
 def test_recorded_points_lack_an_amount_that_is_unknown(params: Params) -> None:
     path = paths.EVALUATED / "tag/trials.csv"
-    write_table(path, [row | {"pretrain_tokens": ""} for row in read_texts(path)])
+    amounts = {"pretrain_tokens": "", "finetune_flops": 0, "num_epochs": 0}
+    write_table(path, [row | amounts for row in read_texts(path)])
+    baseline = next(r.points for r in recorded(params) if r.name == "tfidf classical tag 50")
+    assert {"cost/num_params", "train/num_tries"} <= {key for key, *_ in baseline}
+    assert all(value for _, value, _ in baseline)  # a 0 does not apply to it
     points = next(r.points for r in recorded(params) if r.name == "encoder_mlm full tag 50")
+    assert ("cost/finetune_flops", 0, 0) in points
     keys = {key for key, *_ in points}
     assert "cost/pretrain_tokens" not in keys and "cost/num_params" in keys
+
+
+def test_recorded_losses_and_rates_have_one_name(params: Params) -> None:
+    """`train/loss` ends with the last loss, and `train/kept_lr` is the rate that was chosen."""
+    path = paths.EVALUATED / "tag/history.csv"
+    rows = read_texts(path)
+    write_table(path, rows + [row | {"lr": "9.0", "train_loss": "7"} for row in rows])
+    records = {record.name: record for record in recorded(params)}
+    trial = records["encoder_mlm full tag 50 seed 1, fine-tuning seed 2"].points
+    assert [p for p in trial if p[0] == "train/loss"] == [
+        ("train/loss", 2 / epoch, epoch) for epoch in (1, 2, 3)
+    ]
+    assert ("train/kept_lr", 1.0, 0) in trial
+    keys = {key for record in records.values() for key, *_ in record.points}
+    assert not keys & {"train/train_loss", "train/last_train_loss"}
+    drawn = {step for key, _, step in trial if key == "train/lr"}
+    assert not drawn
+
+
+@pytest.mark.parametrize("learnt", [(NONE, NONE), (HUB, "data/checkpoints/bert")])
+def test_pretraining_record_of_a_run_that_does_not_train_has_no_training_settings(
+    learnt: tuple[str, str],
+) -> None:
+    tags = {"architecture": "encoder", **objective_tags(*learnt)}
+    settings = SETTINGS | {"objective": {"name": NONE}, "corpus": NONE}
+    params = pretraining_record(RunKey("bert", 1), "a", tags=tags, settings=settings).params
+    assert not any(key.startswith("training.") for key in params)
+    assert (params["objective.name"], params["corpus"]) == learnt
+    assert (tags["objective"], tags["corpus"]) == learnt

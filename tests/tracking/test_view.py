@@ -25,6 +25,7 @@ from tests.tracking.tracked_study import (
     write_evaluation,
     write_pretraining,
     write_report,
+    write_timings,
 )
 
 pytestmark = pytest.mark.slow
@@ -37,7 +38,7 @@ def test_reconcile_shows_what_the_files_say(params: Params) -> None:
     assert reconcile(params)
     runs = current()
     assert Counter(run.data.tags["kind"] for run in runs.values()) == {
-        "group": 2,
+        "run": 2,
         "pretraining": 2,
         "baseline": 1,
         "trials": 3 * 2,
@@ -60,14 +61,15 @@ def test_reconcile_shows_what_the_files_say(params: Params) -> None:
 
 def test_reconcile_shows_the_answer_and_the_effects_of_the_report(params: Params) -> None:
     answer = (
-        "# Which?\n\nThe encoder leads ([audit](#audit)).\n\n![scores](figures/comparison.svg)\n"
+        "# Which?\n\nThe encoder leads ([audit](#audit)). [What the names mean](#names).\n\n"
+        "![scores](figures/comparison.svg)\n"
     )
     write_report(f"{answer}More.")
     reconcile(params)
     report = current()["comparison"]
-    assert report.data.tags["mlflow.note.content"].startswith(
-        "Which?\n\nThe encoder leads (audit).\n\nThe whole"
-    )
+    note = report.data.tags["mlflow.note.content"].split("\n\n")
+    assert note[:2] == ["Which?", "The encoder leads (audit)."]
+    assert "0.05 is 5 points" in note[2] and "`index.html`" in note[3]
     place = "full/50/encoder_mlm/encoder_scratch"
     gain, size = f"effect/pretrained/{place}", f"effect/size/{place}"
     expected = {gain: 0.05, f"{gain}_low": 0.01, f"{gain}_high": 0.09, size: 0.05}
@@ -124,6 +126,33 @@ def test_reconcile_tags_what_a_run_is(params: Params) -> None:
     query = "tags.architecture = 'encoder' and tags.task = 'tag' and tags.finetune_seed = '2'"
     matches = client().search_runs([runs["comparison"].info.experiment_id], query)
     assert [name_of(match) for match in matches] == [TRIAL]
+
+
+def test_reconcile_describes_each_run(params: Params) -> None:
+    """In two lines, of which each is a paragraph."""
+    reconcile(params)
+    runs = current()
+    notes = {name: run.data.tags["mlflow.note.content"] for name, run in runs.items()}
+    assert all(len(notes[name].split("\n\n")) == 2 for name in notes if name != "comparison")
+    assert notes["encoder_mlm"].startswith("All seeds of `encoder_mlm`: its scores")
+    assert "mlm on prose" in notes["encoder_mlm seed 1"]
+    assert "Leaderboard of tag" in notes[CELL] and "fine-tuning seed 2" in notes[TRIAL]
+    assert not any("{" in note for note in notes.values())
+
+
+def test_reconcile_shows_how_long_a_run_took_with_all_below_it_and_on_what(params: Params) -> None:
+    write_timings()
+    reconcile(params)
+    runs = current()
+    times = {"encoder_mlm": 14, "encoder_mlm seed 1": 6, CELL: 8, TRIAL: 5}
+    for name, seconds in times.items():
+        info = runs[name].info
+        assert info.end_time and info.end_time - info.start_time == 1000 * seconds
+    for name in ("encoder_mlm seed 1", CELL, TRIAL):
+        assert runs[name].data.tags.items() >= {"hardware": "AMD EPYC", "threads": "1"}.items()
+        assert "cost/threads" not in runs[name].data.metrics
+    assert "hardware" not in runs["encoder_mlm"].data.tags
+    assert {runs[name].info.end_time for name in ("tfidf", "comparison")} == {None}  # unknown
 
 
 def test_reconcile_logs_data_that_a_run_read_as_its_inputs(params: Params) -> None:
@@ -200,7 +229,7 @@ def test_reconcile_completes_what_was_interrupted(
     reconcile(params)
     whole = everything()
     os.environ["MLFLOW_TRACKING_URI"] = another_store
-    for step in ("set_terminated", "log_inputs", "log_artifact"):
+    for step in ("update_run", "log_inputs", "log_artifact"):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(MlflowClient, step, interrupt)
             reconcile(params)
