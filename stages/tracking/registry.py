@@ -1,9 +1,11 @@
 """MLflow's model registry: what the report puts first on each task, a fine-tuned run or a baseline,
 under the alias ``best``.
 
-A version belongs to the run of its trials. Its files are hard links to those of the study where the
-disk allows that: DVC and the stages replace files and never write into one. Besides the best
-version, only the latest other version is kept.
+A version belongs to the run of its trials, and is registered once: another run with equal files and
+scores has no other version. Its files are hard links to those of the study where the disk allows
+that: DVC and the stages replace files and never write into one. Besides the best version, only the
+latest other version is kept, and none whose files are in another place, from which the project was
+moved.
 """
 
 import shutil
@@ -13,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages.core import paths
-from stages.core.keys import CellKey
+from stages.core.artifacts import sha256
+from stages.core.keys import CellKey, TrialKey
 from stages.evaluation.records import read_texts
 from stages.tracking import store
 from stages.tracking.model_folder import files_of, seeds_of, write_model
-from stages.tracking.records import RunRecord
+from stages.tracking.records import DIGEST, RunRecord, trial_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -84,18 +87,25 @@ def best_cell(records: Sequence[RunRecord], task: str) -> RunRecord | None:
 def _update(client: "MlflowClient", name: str, run_id: str, best: RunRecord, loader: str) -> None:
     """Gives the alias to the version of a run, and creates the version if it does not exist."""
     files = files_of(_cell(best))
+    tags = _tags(best, files) if files else {}
     versions = client.search_model_versions(f"name = '{name}'")
-    own = next((version for version in versions if version.run_id == run_id), None)
+    versions = sorted(versions, key=lambda version: -int(version.version))
+    place = store.artifacts() or ""
+    here = [version for version in versions if (version.source or "").startswith(place)]
+    own = next((v for v in here if v.run_id == run_id), None) or next(
+        (v for v in here if tags and v.tags.items() >= tags.items()), None
+    )
     if own is None and files:
         source = _save(client, name, run_id, best, files, loader)
-        tags, note = _tags(best, files[0]), _verdict(best.tags)
+        parts = [_about(tags), *(_changes(tags, v.tags) for v in here[:1]), _verdict(best.tags)]
+        note = "\n\n".join(filter(None, parts))
         own = client.create_model_version(name, source, run_id, tags=tags, description=note)
     if own is None:  # nothing was kept: another version would be taken for the best
         client.delete_registered_model_alias(name, ALIAS)
         return
     client.set_registered_model_alias(name, ALIAS, str(own.version))
-    others = [version for version in versions if version.run_id != run_id]
-    for version in sorted(others, key=lambda version: -int(version.version))[1:]:
+    older = [version for version in here if version.version != own.version]
+    for version in [*older[1:], *(version for version in versions if version not in here)]:
         client.delete_model_version(name, str(version.version))
         shutil.rmtree(_folder(name, version.run_id), ignore_errors=True)
 
@@ -108,11 +118,35 @@ def _scores(cell: RunRecord) -> dict[str, float]:
     return {key: value for key, value, _ in cell.points if key in SCORES}
 
 
-def _tags(best: RunRecord, trial: Path) -> dict[str, str]:
-    """Returns the tags of a version: its score with the interval, and the seeds of its trial."""
-    seeds = dict(zip(("pretrain_seed", "finetune_seed"), map(str, seeds_of(trial)), strict=True))
-    scores = {key: f"{value:.6g}" for key, value in _scores(best).items()}
-    return {key: best.tags[key] for key in ABOUT} | seeds | scores
+def _tags(best: RunRecord, files: Sequence[Path]) -> dict[str, str]:
+    """Returns the tags of a version: the mean score with its interval, the seeds and the score of
+    the trial that it is, and the hash of its files."""
+    pretrain_seed, finetune_seed = seeds_of(files[0])
+    cell = _cell(best)
+    trial = TrialKey(cell.run, pretrain_seed, *cell[1:], finetune_seed)
+    trials = read_texts(paths.REPORTS / "trials.csv")
+    scores = {f"mean_{key}": value for key, value in _scores(best).items()}
+    scores["score_of_this_trial"] = next(float(r["value"]) for r in trials if trial_of(r) == trial)
+    seeds = {"pretrain_seed": str(pretrain_seed), "finetune_seed": str(finetune_seed)}
+    shown = {key: f"{value:.6g}" for key, value in scores.items()}
+    content = {"files": sha256(*files)[:DIGEST]}
+    return {key: best.tags[key] for key in ABOUT} | seeds | shown | content
+
+
+def _about(tags: Mapping[str, str]) -> str:
+    """Returns a sentence with the score of the trial that a version is, and the mean score."""
+    return (
+        f"The trial with pretraining seed {tags['pretrain_seed']} and fine-tuning seed "
+        f"{tags['finetune_seed']}, which scored {tags['score_of_this_trial']}; the mean over all "
+        f"seeds is {tags['mean_score']}."
+    )
+
+
+def _changes(tags: Mapping[str, str], before: Mapping[str, str]) -> str:
+    """Returns a sentence on the tags of a version that the version before it has with another
+    value; "" if there is none."""
+    changed = [key for key, value in tags.items() if value != before.get(key, value)]
+    return f"Changed since the version before: {', '.join(changed)}." if changed else ""
 
 
 def _verdict(tags: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from mlflow import MlflowClient
 from mlflow.entities.model_registry import ModelVersion
 
 from stages.core.params import Params
+from stages.tracking import records, study, trials
 from stages.tracking.view import reconcile
 from tests.tracking.tracked_study import (
     client,
@@ -60,11 +61,13 @@ def test_register_gives_the_best_of_each_task_the_alias(params: Params) -> None:
     version = best()
     assert weights(version) == "encoder_mlm tag 1"
     tags = {"run": "encoder_mlm", "method": "full", "label_budget": "50", "metric": "macro_f1"}
-    tags |= {"score": "0.465", "score_low": "0.365", "score_high": "0.665"}
-    tags |= {"pretrain_seed": "1", "finetune_seed": "1"}
+    tags |= {"mean_score": "0.465", "mean_score_low": "0.365", "mean_score_high": "0.665"}
+    tags |= {"pretrain_seed": "1", "finetune_seed": "1", "score_of_this_trial": "0.51"}
     assert version.tags.items() >= tags.items()
     assert version.run_id == id_of(current()["encoder_mlm full tag 50"])
-    assert version.description == "The report: Use encoder_mlm. It leads. One run."
+    own, report = (version.description or "").split("\n\n")
+    assert "scored 0.51;" in own and own.endswith("0.465.")
+    assert report == "The report: Use encoder_mlm. It leads. One run."
     assert weights(best("smoke-section")).startswith("encoder_mlm section")  # the first of equals
     assert client().get_registered_model(NAME).tags == {"study": "smoke", "task": "tag"}
 
@@ -75,8 +78,8 @@ def test_register_gives_a_baseline_the_alias_if_the_report_puts_it_first(params:
     register(params)
     version = best()
     assert version.run_id == id_of(current()["tfidf classical tag 50"])
-    assert version.description == "The report: Use tfidf. It leads. One run."
-    tags = {"run": "tfidf", "method": "classical", "score": "0.415", "pretrain_seed": "1"}
+    assert (version.description or "").endswith("The report: Use tfidf. It leads. One run.")
+    tags = {"run": "tfidf", "method": "classical", "mean_score": "0.415", "pretrain_seed": "1"}
     assert version.tags.items() >= (tags | {"finetune_seed": "1"}).items()
     folder = files(version)
     assert {
@@ -146,7 +149,8 @@ def test_register_moves_the_alias_and_keeps_one_older_version(params: Params) ->
     for by in (0.2, 0.3):
         let_lead("encoder_mlm", by=by)
         register(params)
-    assert best().tags["score"] == "0.565" and versions() == [3, 4]
+    assert best().tags["mean_score"] == "0.565" and versions() == [3, 4]
+    assert "before: mean_score, mean_score_low," in (best().description or "")
     assert len(saved()) == 2 and len(saved("section")) == 1
 
     let_lead("encoder_mlm", by=0.2)  # as DVC's cache brings it back
@@ -154,18 +158,38 @@ def test_register_moves_the_alias_and_keeps_one_older_version(params: Params) ->
     assert int(best().version) == 3 and versions() == [3, 4]
 
 
+def test_register_has_one_version_of_equal_files_and_scores(
+    params: Params, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Other runs come with another form of records; in a moved project the files are elsewhere."""
+    with monkeypatch.context() as older:
+        for module in (records, study, trials):
+            older.setattr(module, "FORM", "1")
+        register(params)
+    first = best().run_id
+    register(params)
+    assert best().run_id == first != id_of(current()["encoder_mlm full tag 50"])
+    assert versions() == [1] and len(saved()) == 1
+
+    moved = shutil.copytree(Path.cwd(), tmp_path / "moved")
+    os.chdir(moved)
+    register(params)
+    assert versions() == [2] and len(saved()) == 1
+    assert (best().source or "").startswith(moved.as_uri())
+
+
 def test_register_takes_no_second_best_where_weights_were_not_kept(params: Params) -> None:
     register(params)
     write_evaluation("tag", shift=0.1)
     register(params)
-    assert best().tags["score"] == "0.415"  # the report has not seen the new trials
+    assert best().tags["mean_score"] == "0.415"  # the report has not seen the new trials
     write_report("The encoder leads.")
     shutil.rmtree("data/finetuned/tag/encoder_mlm/weights")
     register(params)
     assert client().get_registered_model(NAME).aliases == {}
     write_evaluation("tag", shift=0.1)
     register(params)
-    assert best().tags["score"] == "0.465"
+    assert best().tags["mean_score"] == "0.465"
 
 
 def test_register_takes_the_alias_from_a_task_that_params_no_longer_list(params: Params) -> None:
