@@ -17,12 +17,17 @@ class Scale:
     lower_is_better: bool = False
 
     def shown(self, value: float) -> str:
-        return f"{self.factor * value:.{self.decimals}f}"
+        return f"{self._scaled(value):.{self.decimals}f}"
 
     def signed(self, value: float) -> str:
         """Returns a difference with its sign; 0 has none."""
-        text = f"{self.factor * value:+.{self.decimals}f}"
+        text = f"{self._scaled(value):+.{self.decimals}f}"
         return text.replace("-", "\N{MINUS SIGN}") if float(text) else text[1:]
+
+    def _scaled(self, value: float) -> float:
+        """Returns the value in its unit. It has the six decimals of reports/*.csv, from which the
+        terminal shows it, so that 0.4195 and 0.41950003 are shown alike."""
+        return round(self.factor * round(value, 6), 6)
 
 
 F1_OF = "f1_of_"  # prefix of a label: the metric is the F1 of that label

@@ -95,6 +95,13 @@ def test_scores_have_a_minus_sign_and_0_has_none() -> None:
     assert shown(-0.0001, "matthews") == shown(0.0, "matthews") == POINTS.signed(-0.0001) == "0.0"
 
 
+@pytest.mark.parametrize("value", [0.4195, 0.41950003, 0.4194999999])
+def test_a_score_is_shown_as_from_the_six_decimals_of_a_file(value: float) -> None:
+    """As binary fractions, 100 times these are below, above and at 41.95."""
+    assert shown(value, "macro_f1") == POINTS.shown(value) == "42.0"
+    assert POINTS.signed(value) == "+42.0" and POINTS.signed(-value) == f"{MINUS}42.0"
+
+
 def test_with_unit_leaves_out_a_unit_that_a_metric_lacks() -> None:
     assert with_unit(-0.034, "macro_f1") == f"{MINUS}3.4 points"
     assert with_unit(1.5, "word_perplexity") == "+1.5"
