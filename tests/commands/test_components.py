@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stages.commands import components
-from tests.terminals import WIDTHS, on_terminal
+from tests.terminals import on_terminals
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tasks_and_methods.md"
@@ -46,6 +46,5 @@ def test_filled_refuses_a_mark_that_names_no_table() -> None:
 @pytest.mark.slow
 def test_components_prints_the_same_to_every_terminal(tmp_path: Path) -> None:
     """Its tables are Markdown, which the terminal wraps."""
-    for width in WIDTHS:
-        text = on_terminal("components", "optimizers", width=width, folder=tmp_path)
-        assert text == components.table("optimizers")
+    texts = on_terminals("components", "optimizers", folder=tmp_path)
+    assert {*texts.values()} == {components.table("optimizers")}

@@ -13,7 +13,7 @@ from stages.core.study_file import typed
 from stages.matching.budget import matched
 from tests.project import clone_of_working_tree
 from tests.smoke import ROOT, short_smoke_with, with_values
-from tests.terminals import WIDTHS, check_fits, on_terminal
+from tests.terminals import check_fits, on_terminals
 
 
 @pytest.fixture(autouse=True)
@@ -51,20 +51,15 @@ def test_resolved_refuses_faults(folder: Path, run) -> None:
     assert ended.err.startswith("error: pretrain.reference: unknown 'bert'")
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a clone in which nothing has run."""
-    return clone_of_working_tree(tmp_path_factory.mktemp("plan") / "project").folder
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("width", WIDTHS)
-def test_plan_cuts_nothing_on_any_terminal(project: Path, width: int) -> None:
-    text = on_terminal("plan", width=width, folder=project)
-    check_fits(text, width, "encoder_scratch", "decoder_causal", "linear_probe", "in all")
-    rows = [line.split() for line in text.splitlines() if line.startswith(" decoder_causal")]
-    assert rows and all(row[1] == "causal" for row in rows)
-    numbers = [number for row in rows for number in row[2:]]
-    # Memory, which is that of the process as well, in MB or, in a large process, in GB.
-    assert numbers[0] == "1" and "kB" not in numbers and "40" in numbers
-    assert {"MB", "GB"} & {*numbers}
+def test_plan_cuts_nothing_on_any_terminal(tmp_path: Path) -> None:
+    """In a clone in which nothing has run. Its costs are estimated once."""
+    project = clone_of_working_tree(tmp_path / "project").folder
+    for width, text in on_terminals("plan", folder=project, once="made").items():
+        check_fits(text, width, "encoder_scratch", "decoder_causal", "linear_probe", "in all")
+        rows = [line.split() for line in text.splitlines() if line.startswith(" decoder_causal")]
+        assert rows and all(row[1] == "causal" for row in rows)
+        numbers = [number for row in rows for number in row[2:]]
+        # Memory, which is that of the process as well, in MB or, in a large process, in GB.
+        assert numbers[0] == "1" and "kB" not in numbers and "40" in numbers
+        assert {"MB", "GB"} & {*numbers}

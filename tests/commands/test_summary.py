@@ -13,7 +13,7 @@ from stages.evaluation.records import read_texts
 from stages.reporting.formats import shown as format_score
 from tests.small_study import run_stage
 from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
-from tests.terminals import WIDTHS, check_fits, on_terminal
+from tests.terminals import check_fits, on_terminals
 
 
 @pytest.fixture(scope="module")
@@ -48,23 +48,22 @@ def test_summary_has_no_line_of_spaces(shown: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", WIDTHS)
-def test_summary_cuts_nothing_on_any_terminal(reported: Path, width: int) -> None:
+def test_summary_cuts_nothing_on_any_terminal(reported: Path) -> None:
     """Each run is named beside its scores, once in each table."""
     (reported / "params.yaml").write_text("study: synthetic\n")
-    text = on_terminal("summary", width=width, folder=reported)
     scores = read_json(reported / "reports/metrics.json")
     answers = read_texts(reported / "reports/answer.csv")
     metric = {row["task"]: row["metric"] for row in answers}
-    tables = text[: text.index("What mattered")]
-    for task, runs in scores.items():
-        for run, methods in runs.items():
-            for budgets in methods.values():
-                numbers = [format_score(cell["mean"], metric[task]) for cell in budgets.values()]
+    for width, text in on_terminals("summary", folder=reported).items():
+        tables = text[: text.index("What mattered")]
+        for task, runs in scores.items():
+            for run, methods in runs.items():
+                cells = [cell for budgets in methods.values() for cell in budgets.values()]
+                numbers = [format_score(cell["mean"], metric[task]) for cell in cells]
                 check_fits(tables, width, run, *numbers)
                 rows = [line for line in tables.splitlines() if line.split()[:1] == [run]]
                 assert all(any(f" {number}" in row for row in rows) for number in numbers)
-    check_fits(text, width)
+        check_fits(text, width)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stages.trials import store
-from tests.terminals import WIDTHS, check_fits, on_terminal
+from tests.terminals import check_fits, on_terminals
 
 DAY = 24 * 60 * 60
 A, B, C = (letter * 64 for letter in "abc")
@@ -73,8 +73,7 @@ def test_trials_of_an_empty_store_and_with_a_wrong_number(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", WIDTHS)
-def test_trials_cuts_nothing_on_any_terminal(held: Path, width: int) -> None:
-    text = on_terminal("trials", width=width, folder=held, TRIALS_STORE=str(held))
-    check_fits(text, width, "(unreadable)", "one", "other", "40.0 days", "50.0 days")
-    assert str(held) in text.replace("\n", "")
+def test_trials_cuts_nothing_on_any_terminal(held: Path) -> None:
+    for width, text in on_terminals("trials", folder=held, TRIALS_STORE=str(held)).items():
+        check_fits(text, width, "(unreadable)", "one", "other", "40.0 days", "50.0 days")
+        assert str(held) in text.replace("\n", "")
