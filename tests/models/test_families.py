@@ -150,13 +150,12 @@ def test_states_and_logits_are_those_of_transformers_whatever_is_padded(family: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
-    ("method", "tasks"),
+    ("family", "method", "tasks"),
     [
-        ("full", ("classification", "tagging")),
-        ("lora", ("classification",)),
-        ("linear_probe", ("tagging",)),
+        *((family, "full", ("classification", "tagging")) for family in FAMILIES),
+        *((family, "lora", ("classification",)) for family in FAMILIES),
+        *((family, "linear_probe", ("tagging",)) for family in ("modernbert", "llama3", "t5")),
     ],
 )
 def test_methods_learn_and_predict_alone_as_in_a_batch(
