@@ -60,7 +60,20 @@ def fewer(project: Project) -> None:
     project.edit("finetune", "seeds", value=[1])
 
 
+def less(project: Project) -> None:
+    project.edit("corpora", "other", value=DELETED)
+    project.edit("pretrain", "seeds", value=[1])
+    project.edit("pretrain", "runs", "decoder_causal", value=DELETED)
+
+
+def recoded(project: Project) -> None:
+    text("stages/methods/bitfit.py", "[2].startswith", "[-1].startswith")(project)
+    name, old = "stages/evaluation/transferability.py", "True) / (number - 1)"
+    text(name, old, "True) / number")(project)
+
+
 def reworded(project: Project) -> None:
+    text("stages/methods/bitfit.py", "import torch\n", "import torch  # of course\n")(project)
     project.edit("title", value="Is it loud?")
     project.edit("tasks", "loudness", "about", value="Tell whether it is loud.")
     project.edit("evaluation", value={"confidence": 0.9})
@@ -79,7 +92,6 @@ BASELINE, TUNED = "fit_baseline@loudness", "finetune@loudness evaluate@loudness"
 # methods, one label budget and one fine-tuning seed. Stages that have run with the same inputs
 # before are restored from DVC's run cache, and so run at no edit that takes something back.
 EDITS = [
-    Edit("how it is told", reworded, ""),
     # It changes no prediction, so nothing is evaluated.
     Edit(
         "a default of params.yaml",
@@ -107,7 +119,6 @@ EDITS = [
     ),
     Edit("a task less", setting("tasks.again", DELETED), CHECKED),
     Edit("a corpus that no run reads", setting("corpora.other", OTHER), OTHER_CORPUS),
-    Edit("a corpus less", setting("corpora.other", DELETED), ""),
     Edit(
         "a new run",
         setting("pretrain.runs.decoder_causal", DECODER),
@@ -126,8 +137,7 @@ EDITS = [
         f"{RUNS} pretrain@decoder_causal {BASELINE} {TUNED}",
         6,
     ),
-    Edit("a pretraining seed less", setting("pretrain.seeds", [1]), ""),
-    Edit("a run less", setting("pretrain.runs.decoder_causal", DELETED), ""),
+    Edit("a corpus, a run and a pretraining seed less", less, ""),
     Edit("a fine-tuning seed", setting("finetune.seeds", [1, 2]), f"{BASELINE} {TUNED}", 4),
     Edit("a method", setting("finetune.methods.bitfit", BITFIT), TUNED, 4),
     Edit(
@@ -148,22 +158,10 @@ EDITS = [
         f"prepare_task@loudness {CHECKED} {BASELINE} {TUNED}",
         6,
     ),
-    Edit(
-        "a comment",
-        text("stages/methods/bitfit.py", "import torch\n", "import torch  # of course\n"),
-        "",
-    ),
-    Edit(
-        "an operator of a method",
-        text("stages/methods/bitfit.py", "[2].startswith", "[-1].startswith"),
-        "finetune@loudness",
-        2,
-    ),
-    Edit(
-        "code of an estimate",
-        text("stages/evaluation/transferability.py", "True) / (number - 1)", "True) / number"),
-        TUNED,
-    ),
+    Edit("a comment, and how it is told", reworded, ""),
+    # The operator changes no prediction and the trials of one method, the estimate what is
+    # evaluated and no trial.
+    Edit("an operator of a method, and of an estimate", recoded, TUNED, 2),
     Edit(
         "the corpus",
         text("topics.txt", "statement", "sentence"),
