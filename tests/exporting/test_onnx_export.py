@@ -43,7 +43,6 @@ METRICS = {
     "tagging": "word_accuracy",
 }
 TRIALS: list[tuple[str, dict[str, Any], str, str, str]] = [
-    ("encoder", {}, "classification", "full", "mean"),
     ("encoder", BERT | {"num_segments": 2}, "classification", "lora", "first"),
     ("encoder", {"positions": "sinusoidal"}, "tagging", "full", ""),
     ("decoder", LLAMA, "tagging", "linear_probe", ""),

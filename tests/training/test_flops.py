@@ -196,7 +196,7 @@ PRETRAINED = [*((name, objective) for objective, name in OWN.items()), *LEARNT.i
 @pytest.mark.parametrize(("name", "objective_name"), PRETRAINED)
 def test_operations_of_pretraining_are_interpolated_exactly(name, objective_name) -> None:
     model, objective, data = pretraining_of(name, objective_name)
-    check_interpolation(model, objective, map(data.micro_batches, range(40)), most=20)
+    check_interpolation(model, objective, map(data.micro_batches, range(28)), most=20)
 
 
 @pytest.mark.parametrize(("name", "objective_name"), PRETRAINED)
@@ -299,12 +299,12 @@ def test_frozen_models_with_small_additions_take_about_two_forward_passes() -> N
 
 def trained(name: str, objective_name: str) -> tuple[dict[str, torch.Tensor], list[Step]]:
     model, objective, data = pretraining_of(name, objective_name)
-    schedule = small_schedule(rows=8, max_tokens=48, num_steps=12, lr=1e-3).at(1e-3)
+    schedule = small_schedule(rows=8, max_tokens=48, num_steps=4, lr=1e-3).at(1e-3)
     history = list[Step]()
     steps = train(
-        model, objective, data, schedule, num_steps=12, seed=1, device=CPU, history=history
+        model, objective, data, schedule, num_steps=4, seed=1, device=CPU, history=history
     )
-    assert len([*steps]) == 12
+    assert len([*steps]) == 4
     return model.state_dict(), history
 
 
