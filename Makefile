@@ -44,7 +44,7 @@ define CHECKED
 	@log="$$(mktemp)"; \
 	{ pre-commit run --all-files >"$$log" 2>&1; status=$$?; cat "$$log"; exit $$status; } & \
 	checks=$$!; \
-	pytest -n auto --dist loadfile --no-loadscope-reorder $(1); tests=$$?; \
+	pytest -n auto --dist loadfile $(1); tests=$$?; \
 	wait $$checks; checks=$$?; rm -f "$$log"; \
 	test $$checks = 0 && test $$tests = 0
 endef

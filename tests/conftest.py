@@ -31,9 +31,14 @@ from stages.commands.screenshots import browser_command  # noqa: E402
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-# Files that take longest, in this order. The first two start side by side: if both had clones of a
-# study, each would read the same packages.
-SLOWEST = ("test_study", "test_matrix", "test_systems", "test_extension", "test_training_stages")
+# Files that take longest, in this order. The first two start side by side: if both had clones of
+# the smoke study, each would read the same packages.
+SLOWEST = (
+    *("test_study", "test_edits", "test_experiments", "test_planted_truth", "test_flops"),
+    *("test_training_stages", "test_systems", "test_families", "test_split_per_seed", "test_ranks"),
+    *("test_interruption", "test_onnx_export", "test_compile", "test_schedule", "test_extension"),
+    *("test_torture", "test_fake_cuda", "test_hub", "test_matrix"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
