@@ -119,12 +119,10 @@ def ends(stage: psutil.Process) -> bool:
 
 @pytest.mark.parametrize(
     ("shell", "seconds"),
-    [
-        *[(None, 0), (None, 5), ("/bin/dash", 0.5), ("/bin/dash", 2)],
-        *[("/bin/bash", 0), ("/bin/bash", 1)],
-    ],
+    [(None, 0), (None, 5), ("/bin/bash", 0), ("/bin/bash", 1)],
 )
 def test_stage_ends_with_a_killed_dvc(endless: Project, shell: str | None, seconds: float) -> None:
+    """Without SHELL, DVC takes /bin/sh."""
     if shell and not Path(shell).exists():
         pytest.skip(f"there is no {shell}")
     with pretraining(endless, shell) as (dvc, stage):
