@@ -69,7 +69,7 @@ class Hub(Backbone):
         super().__init__()
         self._origin, self._folder = {"path": path, "revision": revision}, folder_of(path, revision)
         if self._folder != Path(path):  # ``check`` has examined a local folder
-            _num_tokens_of(self._folder)
+            num_tokens_of(self._folder)
         self.config = config_of(self._folder)
         self.config.use_cache = False  # of attention, for text that is written token by token
         self.architecture = self.trained_like = architecture_of(self.config)
@@ -86,7 +86,7 @@ class Hub(Backbone):
         """The tokenizer of the checkpoint."""
         origin = folder_of(settings["path"], settings["revision"])
         if origin != Path(settings["path"]):  # ``check`` has examined a local folder
-            _num_tokens_of(origin)
+            num_tokens_of(origin)
         return PublishedTokenizer(origin)
 
     @classmethod
@@ -307,18 +307,23 @@ class Hub(Backbone):
         self.model = published(self._class, self.config, self._folder, generator=generator)
 
 
-@cache
-def _num_tokens_of(folder: Path) -> int:
-    """``num_tokens_of`` the folder of a commit, whose content does not change."""
-    return num_tokens_of(folder)
-
-
 def num_tokens_of(folder: Path) -> int:
     """Returns the number of the tokenizer's tokens. To see whether the checkpoint can be used, it
-    is loaded once as a whole, in a process of its own with limits of time and memory.
+    is loaded once as a whole, in a process of its own with limits of time and memory. A process
+    does so again if a file has changed.
 
     Raises ValueError for a folder that cannot be used.
     """
+    files = [(file, file.stat() if file.exists() else file.lstat()) for file in folder.rglob("*")]
+    return _num_tokens_of(
+        folder,
+        frozenset((file, about.st_ino, about.st_mtime_ns, about.st_size) for file, about in files),
+    )
+
+
+@cache
+def _num_tokens_of(folder: Path, files: frozenset[tuple[Path, int, int, int]]) -> int:
+    """``files`` are all files below the folder, each with its inode, time and size."""
     return examined(lambda: _examined(folder), folder, read_files(folder))
 
 
