@@ -66,11 +66,9 @@ class Subject(Enum):
     BASELINES = "baselines"
 
 
-# An objection to one of these bears on why runs differ, and any other on which one to choose, too.
+# Objections to these question why runs differ. All others also question which run to choose.
 ABOUT_EFFECTS = frozenset(
     {
-        Subject.PRETRAINING_END,
-        Subject.PRETRAINING_RATES,
         Subject.PRETRAINING_SEEDS,
         Subject.IDENTICAL,
         Subject.MISSING,

@@ -1,5 +1,6 @@
-"""Masked language modelling, by itself or with a task on pairs of texts (BERT; Devlin et al. 2019,
-section 3.1; ALBERT; Lan et al. 2020, section 3.1)."""
+"""Masked language modelling: some tokens are hidden, and predicted from those on both sides (BERT;
+Devlin et al. 2019, section 3.1). By itself, or with a task on pairs of texts, BERT's or ALBERT's
+(Lan et al. 2020, section 3.1)."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -89,6 +89,8 @@ def grams(value: float | None) -> str:
 
 
 def _measure(value: float, unit: str) -> str:
+    """With thousandths of the unit only where it would begin with four zeros: one column, one
+    unit."""
     if value and value < 0.00095:
         return f"{1000 * value:.2g} m{unit}"
     return f"{value:.2g} {unit}" if value < 99.5 else f"{value / 1000:.2g} k{unit}"

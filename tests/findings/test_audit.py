@@ -63,7 +63,7 @@ def solved(trial: ScoredTrial) -> bool:
     return trial.method == "linear_probe"
 
 
-def test_summary_counts_each_subject_once_and_every_check_has_words(results, five_seeds) -> None:
+def test_audit_has_each_subject_once_and_words_for_every_check(results, five_seeds) -> None:
     for each in (results, five_seeds):
         checks = audit.audit(each)
         assert [*checks] == [*Subject]
@@ -82,13 +82,17 @@ def test_objections_to_the_choice_stand_before_those_to_why_runs_differ() -> Non
     ]
     assert in_order(questions) == [choice, why, free, open_question]
     assert objections(questions) == [
-        "Objections about the choice: Tried?",
-        "Objections about why runs differ: Alike?",
+        "Questions with an objection that affects the choice: Tried?",
+        "Questions with an objection that affects why runs differ: Alike?",
     ]
     assert summary(questions) == (
-        "Audit: 4 questions, 1 without objection, 2 with an objection (1 bears on the choice), "
+        "Audit: 4 questions, 1 without objection, 2 with an objection (1 affects the choice), "
         "1 that does not apply"
     )
+    assert summary([free, free]) == (
+        "Audit: 2 questions, 2 without objection, 0 with an objection, 0 that do not apply"
+    )
+    assert objections([free]) == []
 
 
 def test_a_study_from_scratch_has_no_objection_to_its_pretraining(study) -> None:

@@ -97,7 +97,7 @@ def test_scores_have_a_minus_sign_and_0_has_none() -> None:
 
 @pytest.mark.parametrize("value", [0.4195, 0.41950003, 0.4194999999])
 def test_a_score_is_shown_as_from_the_six_decimals_of_a_file(value: float) -> None:
-    """As binary fractions, 100 times these are below, above and at 41.95."""
+    """Without that, the first and the third would be shown as 41.9."""
     assert shown(value, "macro_f1") == POINTS.shown(value) == "42.0"
     assert POINTS.signed(value) == "+42.0" and POINTS.signed(-value) == f"{MINUS}42.0"
 

@@ -66,8 +66,8 @@ def context(results: Results) -> Json:
     return {
         "study": results.params.study,
         "title": results.params.title or overview.QUESTION,
-        "lead": overview.compared(scores, len(results.trials), num_validation),
-        "num_validation": span(num_validation),
+        "lead": overview.compared(scores, len(results.trials), span(num_validation)),
+        "draws_splits": any(about["split_seeds"] for about in results.tasks.values()),
         "seeds": overview.seeds(scores, contrasts, results.questions),
         "answers": answers(results),
         "metrics": scores.metrics,

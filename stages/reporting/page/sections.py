@@ -53,10 +53,10 @@ INTERVALS = (
     "Intervals are t intervals on means per pretraining seed, with the variance of fine-tuning "
     "seeds and of test rows; the variance between seeds is shrunk towards that of comparable "
     "contrasts. Verdicts are corrected (Holm): first the means over tasks, at half of the 5 %, "
-    "then the single tasks of those that are significant, at 5 %. The limit that a p-value must be "
-    "under is that share divided by the number of tests that are not significant: 0.025 / 3 = "
-    "0.0083 where 4 of 7 means over tasks are. Intervals are cut off where "
-    "the scale of the metric ends."
+    "then the single tasks of those that are significant, at 5 %. A p-value must be below that "
+    "share divided by the number of tests that are not significant: if 4 of 7 means over tasks are "
+    "significant, the limit for the other 3 is 0.025 / 3 = 0.0083. Intervals are cut off where the "
+    "scale of the metric ends."
 )
 
 

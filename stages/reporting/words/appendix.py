@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 
+from stages.core import paths
 from stages.core.artifacts import Json
 from stages.core.components import summary
 from stages.core.keys import RunKey
@@ -118,10 +119,10 @@ def names(params: Params, groups: Sequence[Group]) -> Appendix:
         return params.about(section, name) or what
 
     runs = [{"name": group.name, "is a": "run", "meaning": _run(group, params)} for group in groups]
-    learnt = (group.objective for group in groups if group.pretrained)
+    used = dict.fromkeys(group.objective for group in groups if group.pretrained)
     objectives = [
         {"name": name, "is a": "objective", "meaning": summary("objectives", name)}
-        for name in dict.fromkeys(learnt)
+        for name in used
         if name != HUB
     ]
     rows = [
@@ -139,10 +140,11 @@ def _run(group: Group, params: Params) -> str:
     model = f"{group.architecture.replace('_', '-')} of {compact(group.num_params)} weights"
     if entry.is_public:
         further = "" if entry.as_published else f", then {learnt}"
-        name = Path(entry.model["path"]).name
-        packaged = params.packaged_checkpoints.get(name)
-        place = f" of the package {packaged.package} {packaged.version}" if packaged else ""
-        return f"Published checkpoint {name}{place}: {model}{further}."
+        path, place = Path(entry.model["path"]), ""
+        if path.parent == paths.CHECKPOINTS:
+            packaged = params.packaged_checkpoints[path.name]
+            place = f" of the package {packaged.package} {packaged.version}"
+        return f"Published checkpoint {path.name}{place}: {model}{further}."
     how = learnt if group.pretrained else "from scratch"
     parent = "" if entry.parent == NONE else f", beginning with {entry.parent}"
     return f"{model[0].upper()}{model[1:]}, {how}{parent}."
@@ -247,12 +249,13 @@ def covered(coverage: Coverage) -> str:
             f"predictions that reach it on its {rows}."
         )
     else:
+        is_missed = round(coverage.accuracy, 3) < STATED_ACCURACY
         share, right = (percent(round(x, 3)) for x in (coverage.share, coverage.accuracy))
         answers = (
             f"{name} answers {share} of texts where it must reach {stated} accuracy: the lowest "
             f"confidence that does was chosen on {rows}. Of what it answers of "
             f"{coverage.num_test:,} test rows in each of {counted(coverage.num_trials, 'trial')}, "
-            f"{right} is right{', which is less' if coverage.accuracy < STATED_ACCURACY else ''}."
+            f"{right} is right{', less than stated' if is_missed else ''}."
         )
         if missed := coverage.num_trials - coverage.num_reached:
             answers += f" {counted(missed, 'trial')} reached it at no threshold."

@@ -24,8 +24,8 @@ from stages.reporting.words.appendix import place_of_rate
 from stages.reporting.words.names import counted, place, span, unit_of_scores, warnings
 
 FEW_RUNS = 4  # that a sentence names
-OBJECTIONS = "Objections"
-CHOICE, EFFECTS = "the choice", "why runs differ"  # what an objection bears on
+OBJECTIONS = "Questions with an objection"
+CHOICE, EFFECTS = "the choice", "why runs differ"  # what an objection affects
 MARKS = ("objection", "none", "does not apply")
 
 NOT_TRAINED = "Nothing was fine-tuned by steps."
@@ -45,7 +45,7 @@ class Told(NamedTuple):
     question: str
     answer: str
     mark: str
-    bears_on: str
+    affects: str
     details: Sequence[str]
 
 
@@ -58,39 +58,43 @@ def told(checks: Mapping[Subject, Check]) -> dict[Subject, Told]:
         if check.objection is not None or check.numbers:
             text = answer.format(**check.numbers) if isinstance(answer, str) else answer(check)
             details = [*words_of_details(check)]
-        bears_on = EFFECTS if subject in ABOUT_EFFECTS else CHOICE
-        answers[subject] = Told(question, text, check.mark, bears_on, details)
+        affects = EFFECTS if subject in ABOUT_EFFECTS else CHOICE
+        answers[subject] = Told(question, text, check.mark, affects, details)
     return answers
 
 
 def in_order(questions: Iterable[Told]) -> list[Told]:
     """Returns the questions with an objection first, and of those the ones about the choice."""
-    return sorted(questions, key=lambda each: (MARKS.index(each.mark), each.bears_on))
+    return sorted(questions, key=lambda each: (MARKS.index(each.mark), each.affects != CHOICE))
 
 
 def summary(questions: Iterable[Told]) -> str:
-    """``Audit: 17 questions, 9 without objection, 6 with an objection (4 bear on the choice), 2
+    """``Audit: 17 questions, 9 without objection, 6 with an objection (4 affect the choice), 2
     that do not apply``."""
     questions = [*questions]
     number = Counter(each.mark for each in questions)
     verb = "does" if number["does not apply"] == 1 else "do"
-    on_choice = sum(each.mark == "objection" and each.bears_on == CHOICE for each in questions)
-    bear = f"{on_choice} {'bears' if on_choice == 1 else 'bear'} on the choice"
+    of_choice = sum(each.mark == "objection" and each.affects == CHOICE for each in questions)
+    affect = f" ({of_choice} {'affects' if of_choice == 1 else 'affect'} the choice)"
     return (
         f"Audit: {number.total()} questions, {number['none']} without objection, "
-        f"{number['objection']} with an objection ({bear}), "
+        f"{number['objection']} with an objection{affect if number['objection'] else ''}, "
         f"{number['does not apply']} that {verb} not apply"
     )
 
 
 def objections(questions: Iterable[Told]) -> list[str]:
-    """Returns the questions with an objection, those about the choice of a model apart from those
-    about why runs differ; empty if there is none."""
-    by_what = {CHOICE: list[str](), EFFECTS: list[str]()}
+    """Returns the questions with an objection that affects the choice of a model, then the others;
+    empty if there is none."""
+    objected = {CHOICE: list[str](), EFFECTS: list[str]()}
     for each in questions:
         if each.mark == "objection":
-            by_what[each.bears_on].append(each.question)
-    return [f"{OBJECTIONS} about {k}: {' '.join(some)}" for k, some in by_what.items() if some]
+            objected[each.affects].append(each.question)
+    return [
+        f"{OBJECTIONS} that affects {affected}: {' '.join(some)}"
+        for affected, some in objected.items()
+        if some
+    ]
 
 
 def _joined(parts: Iterable[str]) -> str:

@@ -58,8 +58,8 @@ def _coverage(scores: Scores, contrasts: Sequence[Contrast]) -> Iterator[str]:
         )
     if any(cell.checkpoints == "published" for cell in scores.cells):
         yield (
-            "A published checkpoint was pretrained once, so its seeds draw labels and heads alone: "
-            "verdicts are about these checkpoints, not about how they were made."
+            "A published checkpoint was pretrained once. Its seeds vary fine-tuning only, so "
+            "verdicts are about that checkpoint, not about how it was made."
         )
     if SINGLE in bases:
         yield "A single trial has no interval and supports no claim."

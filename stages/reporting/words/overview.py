@@ -16,15 +16,16 @@ from stages.reporting.words.names import counted, span, unit_of_scores
 SMALL = 20_000_000  # weights: far fewer than those of the checkpoints that people know
 QUESTION = "Which model should be fine-tuned?"
 USE_IT = (
-    "A command under 'Use it' runs in the folder of this study after `make repro`. FILE is a csv, "
-    "tsv or jsonl file, or a txt file with a text in each line; each row gets a prediction and its "
-    "probabilities. For labels of your own, `make new DATA=labels.csv` writes a study."
+    "Run a command under 'Use it' in this study's folder after `make repro`. FILE is a table (csv, "
+    "tsv, jsonl) with the columns of the task's data; for a task on one text it may be a txt file "
+    "with a text in each line. To train on labels of your own, begin with "
+    "`make new DATA=labels.csv`."
 )
 PLAN = "`make plan` says what an edit of `params.yaml` takes, before anything runs"
 USUAL_TRAINING = "training: {num_epochs: 4, batch_examples: 16, lr: 1e-3}"
 
 
-def compared(scores: Scores, num_trials: int, num_validation: Sequence[int]) -> str:
+def compared(scores: Scores, num_trials: int, num_validation: str) -> str:
     """What was compared, how large the models are, and how many labels they have on each task."""
     sizes = [n for cell in scores.of_groups if (n := cell.amounts["num_params"]) is not None]
     shown = " to ".join(dict.fromkeys(map(compact, (min(sizes), max(sizes)))))
@@ -37,7 +38,7 @@ def compared(scores: Scores, num_trials: int, num_validation: Sequence[int]) -> 
     return (
         f"Compared: {counted(len(scores.groups), 'model')} of {shown} weights{scale}{beside}, on "
         f"{counted(len(scores.tasks), 'task')} with {budgets} labels to train on and "
-        f"{span(num_validation)} for validation, in {counted(num_trials, 'trial')}."
+        f"{num_validation} for validation, in {counted(num_trials, 'trial')}."
     )
 
 

@@ -8,7 +8,13 @@ from stages.evaluation.metrics import scale_of
 from stages.findings.axes import AXES, Axis
 from stages.findings.cells import Cell
 from stages.findings.questions import Question
-from stages.reporting.formats import are, compact, in_parentheses, interval_of_difference
+from stages.reporting.formats import (
+    are,
+    compact,
+    in_parentheses,
+    interval_of_difference,
+    with_unit,
+)
 from stages.reporting.words.names import unit_of_scores, verdict_with_reason
 
 FIRST: tuple[Axis, ...] = ("pretrained", "architecture", "size", "training set")
@@ -23,7 +29,6 @@ class Mattered:
     axis: Axis
     name: str  # of the axis, in words
     lines: tuple[str, ...]  # a sentence for each comparison
-    besides: str
 
 
 def what_mattered(questions: Sequence[Question]) -> list[Mattered]:
@@ -33,7 +38,7 @@ def what_mattered(questions: Sequence[Question]) -> list[Mattered]:
         axis: [question for question in questions if question.axis == axis] for axis in order
     }
     return [
-        Mattered(axis, NAMES.get(axis, axis), tuple(_lines(axis, found)), _besides(axis, found))
+        Mattered(axis, NAMES.get(axis, axis), tuple(_lines(axis, found)))
         for axis, found in members.items()
         if found
     ]
@@ -56,8 +61,13 @@ def _lines(axis: Axis, questions: Sequence[Question]) -> Iterator[str]:
 
 
 def _comparisons(axis: Axis, questions: Sequence[Question], most: int) -> Iterator[str]:
-    """Yields the answers with the smallest p-values, and how many more there are."""
-    order = sorted(questions, key=lambda question: (not question.is_tested, question.p_holm or 0.0))
+    """Yields the answers without a confound, then those with the smallest p-values, and how many
+    more there are."""
+
+    def place(question: Question) -> tuple[bool, bool, float]:
+        return bool(_confounds(question)), not question.is_tested, question.p_holm or 0.0
+
+    order = sorted(questions, key=place)
     named = order if len(order) <= most + 1 else order[:most]
     for question in named:
         yield _answer(axis, question)
@@ -68,18 +78,21 @@ def _comparisons(axis: Axis, questions: Sequence[Question], most: int) -> Iterat
 
 
 def _answer(axis: Axis, question: Question) -> str:
-    """Writes ``encoder_mlm against encoder_scratch: +6.1 points on average over 2 tasks (+3.2 to
-    +9.0), significant after Holm correction; +9.1 on tag (significant), +3.1 on type.``"""
+    """Writes ``encoder_mlm against encoder_scratch: +6.1 points on average (+3.2 to +9.0),
+    significant after Holm correction; +9.1 on tag (significant), +3.1 on type; also differs: ...``
+    """
     sides = " against ".join(_side(axis, cell) for cell in (question.first.a, question.first.b))
-    if question.num_tasks == 1:
-        size = f"{_signed(question)} on `{question.first.task}`"
-    elif question.tasks_disagree:
-        return f"{sides}: tasks disagree in sign, {_on_tasks(question)}."
-    else:
-        size = f"{_signed(question)} on average over {question.num_tasks} tasks"
+    also = _also_differs(question)
+    if question.num_tasks > 1 and question.tasks_disagree:
+        unit = unit_of_scores(question.metric)
+        return f"{sides}: tasks disagree in sign, {_on_tasks(question)} ({unit}); {also}."
+    where = "on average" if question.num_tasks > 1 else f"on `{question.first.task}`"
     inside = in_parentheses(interval_of_difference(question.effect, question.metric))
-    where = f"; {_on_tasks(question)}" if question.num_tasks > 1 else ""
-    return f"{sides}: {size}{inside}, {verdict_with_reason(question)}{where}."
+    size = f"{with_unit(question.effect.value, question.metric)} {where}{inside}"
+    parts = [f"{size}, {verdict_with_reason(question)}", also]
+    if question.num_tasks > 1:
+        parts.insert(1, _on_tasks(question))
+    return f"{sides}: {'; '.join(parts)}."
 
 
 def _on_tasks(question: Question) -> str:
@@ -94,9 +107,22 @@ def _on_tasks(question: Question) -> str:
     return ", ".join(effects) if are_few else f"from {' to '.join(effects)}"
 
 
-def _signed(question: Question) -> str:
-    value = scale_of(question.metric).signed(question.effect.value)
-    return f"{value} {unit_of_scores(question.metric)}"
+def _confounds(question: Question) -> Counter[str]:
+    """Returns in how many tasks the sides differ in something besides the axis."""
+    return Counter(name for c in question.contrasts for name in dict.fromkeys(c.confound_names))
+
+
+def _also_differs(question: Question) -> str:
+    """Returns what the sides differ in besides the axis, the most frequent first."""
+    common, num_tasks = _confounds(question).most_common(), question.num_tasks
+    if not common:
+        return "nothing else that is counted differs"
+    names = [
+        name if number == num_tasks else f"{name} in {number} of {num_tasks} tasks"
+        for name, number in common[:MOST]
+    ]
+    more = f" and {len(common) - MOST} more" if len(common) > MOST else ""
+    return f"also differs: {', '.join(names)}{more}"
 
 
 def _side(axis: Axis, cell: Cell) -> str:
@@ -105,19 +131,3 @@ def _side(axis: Axis, cell: Cell) -> str:
     if axis == "size":
         return f"`{cell.group}` ({compact(cell.amounts['num_params'])} parameters)"
     return f"`{cell.group}`"
-
-
-def _besides(axis: Axis, questions: Sequence[Question]) -> str:
-    """Returns what the two sides of contrasts differ in besides the axis, the most frequent first;
-    "" if nothing that is counted differs."""
-    members = [contrast for question in questions for contrast in question.contrasts]
-    numbers = Counter(name for c in members for name in dict.fromkeys(c.confound_names))
-    common = numbers.most_common()
-    in_all = [name for name, number in common[:MOST] if number == len(members)]
-    in_some = [f"{name} in {number}" for name, number in common[:MOST] if number < len(members)]
-    parts = [", ".join(in_all)] if in_all else []
-    if in_some:
-        parts[:1] = [f"{part} in all" for part in parts]
-        parts.append(f"{', '.join(in_some)} of {len(members)} contrasts")
-    more = f"; and {len(common) - MOST} more" if len(common) > MOST else ""
-    return f"Also differs: {'; '.join(parts)}{more}." if common else ""

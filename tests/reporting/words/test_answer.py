@@ -88,13 +88,13 @@ def test_what_mattered_tells_the_effects_averaged_over_tasks(five_seeds: Results
         assert first.significant and first.num_tasks == len(METRICS)
         mean = scale_of(first.metric).signed(first.effect.value)
         told = mattered["pretrained"]
-        assert f": {mean} points on average over {len(METRICS)} tasks (" in told
+        assert f": {mean} points on average (" in told
         on_tasks = ", ".join(
             f"{scale_of(c.metric).signed(c.effect.value)} on `{c.task}`"
             + " (significant)" * c.significant
             for c in first.contrasts
         )
-        assert f"), {verdict(first)}; {on_tasks}." in told
+        assert f"), {verdict(first)}; {on_tasks}; " in told
         assert "(significant)" in on_tasks
 
 
@@ -118,7 +118,7 @@ def test_of_many_tasks_what_mattered_tells_the_extremes(
         for c in (question.by_size[0], question.by_size[-1])
     )
     where = told.lines[0].partition("; ")[2].replace(" (significant)", "")
-    assert where.startswith(f"from {largest} to {smallest}.")
+    assert where.startswith(f"from {largest} to {smallest}; ")
 
 
 def test_what_mattered_tells_methods_apart(five_seeds: Results) -> None:
@@ -160,21 +160,39 @@ def test_a_verdict_before_correction_only_says_what_p_must_be(five_seeds: Result
 def test_the_first_screen_says_what_also_differs(five_seeds: Results) -> None:
     """The names of the confounds, not what the axis itself is. The table of confounds has the same,
     with the values."""
-    found = {each.axis: each.besides for each in answers(five_seeds)[0].mattered}
-    assert "objective" in found["architecture"]
+    found = {each.axis: " ".join(each.lines) for each in answers(five_seeds)[0].mattered}
+    assert "; also differs: objective" in found["architecture"]
     pairs = [row for row in confound_rows(five_seeds.contrasts) if row["axis"] == "architecture"]
     objectives = {(row["first"], row["second"]): row["also differs"] for row in pairs}
     assert "objective: mlm v. causal" in objectives["encoder_mlm", "decoder_causal"]
     assert "tokenizer trained on" in found["training set"]
     assert "tokens seen" not in found["pretrained"] and "bytes read" not in found["pretrained"]
-    asked = [question for question in five_seeds.questions if question.axis == "training set"]
-    number = sum(question.num_tasks for question in asked)
-    changed, *others = asked[0].contrasts
+    asked = next(q for q in five_seeds.questions if q.axis == "training set")
+    changed, *others = asked.contrasts
     changed = replace(changed, settings=(*changed.settings, Confound("rows", (10, 20))))
-    (of_axis,) = what_mattered([replace(asked[0], contrasts=(changed, *others)), *asked[1:]])
-    assert of_axis.besides == (
-        f"Also differs: tokenizer trained on in all; rows in 1 of {number} contrasts."
+    (of_axis,) = what_mattered([replace(asked, contrasts=(changed, *others))])
+    (line,) = of_axis.lines
+    assert line.endswith(
+        f"; also differs: tokenizer trained on, rows in 1 of {asked.num_tasks} tasks."
     )
+
+
+def test_a_comparison_in_which_nothing_else_differs_comes_first(five_seeds: Results) -> None:
+    asked = next(q for q in five_seeds.questions if q.axis == "architecture")
+    twins = [replace(c, b=replace(c.a, group="twin"), settings=()) for c in asked.contrasts]
+    (of_axis,) = what_mattered([asked, replace(asked, contrasts=tuple(twins), p_holm=1.0)])
+    assert of_axis.lines[0].endswith("; nothing else that is counted differs.")
+
+
+def test_tasks_that_disagree_in_sign_have_no_mean(
+    five_seeds: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = replace(next(q for q in five_seeds.questions if q.num_tasks > 1))
+    monkeypatch.setattr(type(question), "tasks_disagree", True)
+    ((line,),) = (each.lines for each in what_mattered([question]))
+    first = scale_of(question.metric).signed(question.first.effect.value)
+    assert f": tasks disagree in sign, {first} on `{question.first.task}`" in line
+    assert " (points); also differs: " in line and "average" not in line
 
 
 def test_the_table_of_confounds_counts_a_contrast_once(five_seeds: Results) -> None:
