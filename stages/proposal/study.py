@@ -40,7 +40,9 @@ OBJECTIVES: dict[str, Json | str] = {
 }
 PRETRAINING_LR, FINETUNING_LR = 9e-3, 1e-3  # at the first width
 FINETUNING_STEPS = 150  # at least: few labels need more epochs
-PUBLISHED_LR, PUBLISHED_STEPS = 2e-4, 100  # of full fine-tuning
+# Full fine-tuning of a published checkpoint. With four epochs of 1,000 labels its validation score
+# is 4.3 points lower on names in tweets, and as high on questions and on tweets in two classes.
+PUBLISHED = {"lr": 2e-4, "num_epochs": 8, "min_steps": 100}
 COMMENTS = {
     "samples": "label budgets draw from train",
     "pretrain.seeds": "each run is trained once with each seed; more give surer answers",
@@ -183,7 +185,7 @@ def _methods(study: Study) -> Json:
     }
     full: Json = {"training": training}
     if (checkpoint := _published(study)) is not None:
-        full["runs"] = {checkpoint.key: {"lr": PUBLISHED_LR, "min_steps": PUBLISHED_STEPS}}
+        full["runs"] = {checkpoint.key: PUBLISHED}
     methods: Json = {"full": full | {"about": "All weights are trained."}}
     if design.probed != "none":
         only = {"only": [checkpoint.key]} if checkpoint and design.probed == "published" else {}

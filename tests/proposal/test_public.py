@@ -11,7 +11,7 @@ from stages.core.params import PackagedCheckpoint, Run
 from stages.core.study_file import load
 from stages.proposal.propose import Proposal
 from stages.proposal.public import ALL_MINILM, Candidate
-from stages.proposal.study import PUBLISHED_LR
+from stages.proposal.study import PUBLISHED
 from tests.labelled_files import classified, proposed, study_of
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 
@@ -70,7 +70,7 @@ def test_propose_takes_a_checkpoint_if_time_allows(
     packaged = load(Path("params.yaml")).packaged_checkpoints
     assert packaged == {small.key: small.entry} and run.model["revision"] == small.revision
     own = load(Path("params.yaml")).finetune.methods["full"].of(small.key).training
-    assert own is not None and own.lr == PUBLISHED_LR
+    assert own is not None and own.model_dump().items() >= PUBLISHED.items()
     short = proposed("a.csv", minutes=0.1, published=True)
     assert small.key not in runs_of(short) and "--minutes" in short.text
 
