@@ -21,9 +21,10 @@ def with_script(page: str, script: str) -> str:
     return f"{body}{script}{end}{rest}"
 
 
-def probed(browser: list[str], file: Path, *options: str) -> Probed:
-    """Opens the page and waits for its script."""
-    command = [*browser, *options, "--dump-dom", file.as_uri()]
+def probed(browser: list[str], page: Path | str, *options: str) -> Probed:
+    """Opens the page, a file or an address, and waits for its script."""
+    address = page if isinstance(page, str) else page.as_uri()
+    command = [*browser, *options, "--dump-dom", address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     probe = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, flags=re.DOTALL)
     assert probe, done.stderr

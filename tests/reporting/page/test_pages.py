@@ -1,6 +1,9 @@
 import re
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -67,6 +70,38 @@ probe.textContent = JSON.stringify({
 });
 document.body.append(probe);
 </script>
+"""
+
+
+CLICK = """
+<script>
+document.querySelector('a[href="#appendix-names"]').click();
+const part = document.getElementById("appendix-names");
+const place = part.getBoundingClientRect().top;
+const isOpen = part.closest("details").open;
+parent.postMessage({isOpen, isSeen: place >= 0 && place < innerHeight}, "*");
+</script>
+"""
+# As MLflow shows a page that is an artifact of a run.
+FRAME = """
+<body>
+<script>
+const write = ({data}) => {
+  const probe = document.createElement("pre");
+  probe.id = "probe";
+  probe.textContent = JSON.stringify(data);
+  document.body.append(probe);
+};
+addEventListener("message", write);
+const request = new XMLHttpRequest();
+request.open("GET", "index.html", false); // the page is loaded when the frame is
+request.send();
+const frame = document.createElement("iframe");
+frame.sandbox = "allow-scripts";
+frame.src = URL.createObjectURL(new Blob([request.response], {type: "text/html"}));
+document.body.append(frame);
+</script>
+</body>
 """
 
 
@@ -165,6 +200,20 @@ def test_what_models_write_stands_side_by_side_and_on_the_page_alone(results, ht
 
 def test_markdown_says_nothing_that_was_measured_on_a_machine(results: Results) -> None:
     assert not re.search(r"\d+ (?:s|min|MiB|GiB)\b", pages.markdown(results))
+
+
+def test_links_to_parts_of_the_page_work_in_the_frame_of_mlflow(
+    html: str, browser: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "index.html").write_text(with_script(html, CLICK), encoding="utf-8")
+    (tmp_path / "frame.html").write_text(FRAME, encoding="utf-8")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/frame.html"
+        probe = probed(browser, address).found
+        server.shutdown()
+    assert probe == {"isOpen": True, "isSeen": True}
 
 
 @pytest.mark.parametrize("width", [1200, 500])

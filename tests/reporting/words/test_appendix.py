@@ -1,6 +1,6 @@
 """What the names of a study mean."""
 
-from stages.core.params import Run
+from stages.core.params import PackagedCheckpoint, Run
 from stages.core.study_file import typed
 from stages.findings.groups import Group
 from stages.reporting.words.appendix import names
@@ -24,6 +24,21 @@ def test_a_published_checkpoint_that_is_pretrained_further_is_named(results) -> 
     (rows,) = names(results.params, [group]).tables.values()
     said = "Published checkpoint bert: encoder of 22.6M weights, then pretrained by mlm on all."
     assert rows[0] == {"name": "adapted", "is a": "run", "meaning": said}
+
+
+def test_a_checkpoint_of_a_package_is_named_with_it(results) -> None:
+    """Not one of the hub whose name ends like it."""
+    package = PackagedCheckpoint(package="gt-bert", version="0.1", sha256="0" * 64, folder="bert")
+    params = results.params.model_copy(update={"packaged_checkpoints": {"bert": package}})
+    said = []
+    for path in ("data/checkpoints/bert", "someone/bert"):
+        group = Group("bert", Run(**public(path)), "encoder", 22_600_000, "none")
+        (rows,) = names(params, [group]).tables.values()
+        said.append(rows[0]["meaning"].partition(":")[0])
+    assert said == [
+        "Published checkpoint bert of the package gt-bert 0.1",
+        "Published checkpoint bert",
+    ]
 
 
 def test_methods_and_baselines_are_what_their_components_are_unless_the_study_says_more() -> None:
