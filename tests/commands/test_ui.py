@@ -61,14 +61,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subproces
     title, address = process.stdout.readline().rsplit(maxsplit=1)
     assert title.split() == ["Scores"]
     assert address.startswith(f"http://127.0.0.1:{port}/#/experiments/1/runs")
-    yield process, address
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        search_runs(int(port), patience_s=120)  # the links are printed before the server answers
+        yield process, address
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_ui_serves_the_results(server: tuple[subprocess.Popen, str]) -> None:
     port = int(server[1].split("/")[2].partition(":")[2])
-    names = {run["info"]["run_name"] for run in search_runs(port, patience_s=120)}
+    names = {run["info"]["run_name"] for run in search_runs(port)}
     assert names == {"encoder_mlm", "encoder_mlm seed 1"}
 
 
@@ -107,7 +110,7 @@ def test_ui_says_that_its_server_has_ended(folder: Path) -> None:
 def test_ui_ends_its_server_at_sigterm(server: tuple[subprocess.Popen, str]) -> None:
     process, address = server
     port = int(address.split("/")[2].partition(":")[2])
-    assert search_runs(port, patience_s=120)
+    assert search_runs(port)
     os.kill(process.pid, signal.SIGTERM)  # it alone
     assert process.wait(60) == 128 + signal.SIGTERM
     with socket.socket() as client:
@@ -166,7 +169,7 @@ def is_running(pid: int) -> bool:
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def search_runs(port: int, *, patience_s: float) -> list[dict]:
+def search_runs(port: int, *, patience_s: float = 0) -> list[dict]:
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/search",
         json.dumps({"experiment_ids": ["1"]}).encode(),
