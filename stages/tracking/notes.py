@@ -1,14 +1,15 @@
 """The descriptions of runs in MLflow: what a run is, and where to look next."""
 
+from collections.abc import Mapping
+
+from stages.evaluation.records import CLASSICAL
 from stages.tracking.records import NOTE_TAG, UNTRAINED, RunRecord
 
+EXTERNAL = "predictions"  # the architecture of external systems
 COMPARED = "The view Scores compares it with the others, and a leaderboard does so for each task."
 NOTES = {
     "run": f"All seeds of `{{run}}`: its scores, its pretrainings and its trials.\n\n{COMPARED}",
-    "baseline": (
-        f"The classical baseline `{{run}}`, without pretraining: its scores and its trials.\n\n"
-        f"{COMPARED}"
-    ),
+    "baseline": f"The baseline `{{run}}`: its scores and its trials.\n\n{COMPARED}",
     "pretraining": (
         "The pretraining of `{run}` with seed {pretrain_seed}: {objective} on {corpus}.\n\n"
         "The tab Model metrics has its curves, and the view Pretraining those of all runs."
@@ -24,16 +25,33 @@ NOTES = {
     ),
     "trial": (
         "One trial of `{run}` on {task} with {label_budget} labels (method {method}), with "
-        "pretraining seed {pretrain_seed} and fine-tuning seed {finetune_seed}.\n\n"
+        "{seeds_in_words}.\n\n"
+        "The run above it has the mean over all seeds."
+    ),
+    "external": (
+        "The predictions of the external system `{run}` on {task}, in the comparison with "
+        "{label_budget} labels. It learnt from no row of the study.\n\n"
         "The run above it has the mean over all seeds."
     ),
 }
 
 
-def tags_of(record: RunRecord) -> dict[str, str]:
+def tags_with_description(record: RunRecord) -> dict[str, str]:
     """Returns the tags of a record with its description, unless it has one."""
-    if NOTE_TAG in record.tags:
-        return record.tags
-    is_untrained = record.kind == "pretraining" and record.tags["objective"] in UNTRAINED
-    note = NOTES["untrained" if is_untrained else record.kind]
-    return record.tags | {NOTE_TAG: note.format_map(record.tags)}
+    tags, note = record.tags, record.kind
+    if NOTE_TAG in tags:
+        return tags
+    if record.kind == "pretraining" and tags["objective"] in UNTRAINED:
+        note = "untrained"
+    if record.kind == "trial" and tags["architecture"] == EXTERNAL:
+        note = "external"
+    words = {"seeds_in_words": seeds_in_words(tags)} if record.kind == "trial" else {}
+    return tags | {NOTE_TAG: NOTES[note].format_map(tags | words)}
+
+
+def seeds_in_words(tags: Mapping[str, str]) -> str:
+    """Returns the seeds of a trial with what they drew. A baseline has no pretraining: its seeds
+    draw its labelled rows."""
+    if tags["method"] == CLASSICAL:
+        return f"the labelled rows of seeds {tags['pretrain_seed']} and {tags['finetune_seed']}"
+    return f"pretraining seed {tags['pretrain_seed']} and fine-tuning seed {tags['finetune_seed']}"

@@ -20,7 +20,7 @@ class Printed:
     scores: Json  # metrics.json
     trials: dict[CellKey, list[Row]]
     gains: dict[CellKey, list[Row]]  # contrasts with a model from scratch, by the pretrained cell
-    best: dict[CellKey, list[Row]]  # answers, by the cell that is first
+    against: dict[CellKey, str]  # what it says of the lead over the baselines, by the best cell
 
     @classmethod
     def read(cls) -> "Printed":
@@ -31,7 +31,7 @@ class Printed:
             read_json(path) if path.exists() else {},
             grouped(read_texts(paths.REPORTS / "trials.csv"), cell_of),
             grouped(gains, cell_of),
-            grouped(read_texts(paths.REPORTS / "answer.csv"), cell_of),
+            {cell_of(row): row["against"] for row in read_texts(paths.REPORTS / "answer.csv")},
         )
 
     def answers(self, cell: CellKey, trials: list[Row]) -> dict[str, float]:
@@ -64,8 +64,8 @@ class Printed:
         printed = self._of(cell)
         pretrain, finetune = printed["num_pretrain_seeds"], printed["num_finetune_seeds"]
         tags = {"seeds": f"{pretrain} x {finetune}" if pretrain > 1 else str(finetune)}
-        for answer in self.best.get(cell, []):
-            tags["against_baselines"] = answer["against"]
+        if cell in self.against:
+            tags["against_baselines"] = self.against[cell]
         return tags
 
     def _of(self, cell: CellKey) -> Json:

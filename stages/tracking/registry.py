@@ -1,11 +1,11 @@
 """MLflow's model registry: what the report puts first on each task, a fine-tuned run or a baseline,
 under the alias ``best``.
 
-A version belongs to the run of its trials, and is registered once: another run with equal files and
-scores has no other version. Its files are hard links to those of the study where the disk allows
-that: DVC and the stages replace files and never write into one. Besides the best version, only the
-latest other version is kept, and none whose files are in another place, from which the project was
-moved.
+A version belongs to the run for which it was made. A later run with equal files and scores has the
+same version, which keeps the id of the earlier run, though that run is superseded. The files of a
+version are hard links to those of the study where the disk allows that: DVC and the stages replace
+files and never write into one. Besides the best version, only the latest other version is kept, and
+none whose files are in another place, from which the project was moved.
 """
 
 import shutil
@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 from stages.core import paths
 from stages.core.artifacts import sha256
 from stages.core.keys import CellKey, TrialKey
+from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import read_texts
 from stages.tracking import store
 from stages.tracking.model_folder import files_of, seeds_of, write_model
+from stages.tracking.notes import seeds_in_words
 from stages.tracking.records import DIGEST, RunRecord, trial_of
 
 if TYPE_CHECKING:
@@ -85,16 +87,17 @@ def best_cell(records: Sequence[RunRecord], task: str) -> RunRecord | None:
 
 
 def _update(client: "MlflowClient", name: str, run_id: str, best: RunRecord, loader: str) -> None:
-    """Gives the alias to the version of a run, and creates the version if it does not exist."""
-    files = files_of(_cell(best))
-    tags = _tags(best, files) if files else {}
+    """Gives the alias to the version of a run, or else to one with equal files and scores. Creates
+    the version if there is neither."""
     versions = client.search_model_versions(f"name = '{name}'")
     versions = sorted(versions, key=lambda version: -int(version.version))
     place = store.artifacts() or ""
     here = [version for version in versions if (version.source or "").startswith(place)]
-    own = next((v for v in here if v.run_id == run_id), None) or next(
-        (v for v in here if tags and v.tags.items() >= tags.items()), None
-    )
+    own = next((version for version in here if version.run_id == run_id), None)
+    files = files_of(_cell(best)) if own is None else []
+    tags = _tags(best, files) if files else {}
+    if files:
+        own = next((version for version in here if version.tags.items() >= tags.items()), None)
     if own is None and files:
         source = _save(client, name, run_id, best, files, loader)
         parts = [_about(tags), *(_changes(tags, v.tags) for v in here[:1]), _verdict(best.tags)]
@@ -119,26 +122,33 @@ def _scores(cell: RunRecord) -> dict[str, float]:
 
 
 def _tags(best: RunRecord, files: Sequence[Path]) -> dict[str, str]:
-    """Returns the tags of a version: the mean score with its interval, the seeds and the score of
-    the trial that it is, and the hash of its files."""
+    """Returns the tags of a version: the mean score with its interval, the seeds of the trial that
+    it is, the trial's score if the report has it, and the hash of the files."""
     pretrain_seed, finetune_seed = seeds_of(files[0])
     cell = _cell(best)
     trial = TrialKey(cell.run, pretrain_seed, *cell[1:], finetune_seed)
     trials = read_texts(paths.REPORTS / "trials.csv")
     scores = {f"mean_{key}": value for key, value in _scores(best).items()}
-    scores["score_of_this_trial"] = next(float(r["value"]) for r in trials if trial_of(r) == trial)
+    own_score = next((float(row["value"]) for row in trials if trial_of(row) == trial), None)
+    if own_score is not None:
+        scores["score_of_this_trial"] = own_score
     seeds = {"pretrain_seed": str(pretrain_seed), "finetune_seed": str(finetune_seed)}
     shown = {key: f"{value:.6g}" for key, value in scores.items()}
-    content = {"files": sha256(*files)[:DIGEST]}
+    content = {"hash_of_files": sha256(*files)[:DIGEST]}
     return {key: best.tags[key] for key in ABOUT} | seeds | shown | content
 
 
 def _about(tags: Mapping[str, str]) -> str:
-    """Returns a sentence with the score of the trial that a version is, and the mean score."""
+    """Returns sentences with the score of the trial that a version is, if the tags have it, and the
+    mean score, as the report prints scores."""
+    scale = scale_of(tags["metric"])
+    own, mean = (
+        f"{scale.shown(float(tags[key]))} {scale.unit}".rstrip() if key in tags else ""
+        for key in ("score_of_this_trial", "mean_score")
+    )
+    scored = f"; it scored {own}" if own else ""
     return (
-        f"The trial with pretraining seed {tags['pretrain_seed']} and fine-tuning seed "
-        f"{tags['finetune_seed']}, which scored {tags['score_of_this_trial']}; the mean over all "
-        f"seeds is {tags['mean_score']}."
+        f"This is the trial with {seeds_in_words(tags)}{scored}. The mean over all seeds is {mean}."
     )
 
 

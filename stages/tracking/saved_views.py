@@ -94,16 +94,18 @@ def saved_views(tasks: Collection[str], records: Sequence[RunRecord]) -> list[Sa
     parents = [record for record in records if record.kind in ("run", "baseline")]
     known = _metrics(parents)
     best = {task: key for task in tasks if (key := best_score(task)) in known}
-    places = [
+    score_keys = [
         (parent.kind, key)
         for parent in parents
         for key in _metrics([parent])
         if key.startswith("score/") and key.count("/") == 3 and not key.endswith(("_low", "_high"))
     ]
-    ways = {(kind, key.split("/", 2)[2]) for kind, key in places}  # methods with label budgets
+    methods_with_budgets = {(kind, key.split("/", 2)[2]) for kind, key in score_keys}
+    kinds = {kind for kind, _ in score_keys}
+    best_scores_are_all = len(methods_with_budgets) == len(kinds)
     scores = [*best.values()]
-    if len(ways) > len({kind for kind, _ in ways}):  # else the best scores are all there are
-        scores += dict.fromkeys(key for _, key in places)
+    if not best_scores_are_all:
+        scores += dict.fromkeys(key for _, key in score_keys)
     scores = scores[:MAX_SCORES]
     # The report is no model.
     roots = f'{CURRENT} and tags.`mlflow.parentRunId` IS NULL and tags.kind != "comparison"'

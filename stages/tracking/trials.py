@@ -144,8 +144,7 @@ def _trial(
     """Returns the record of one trial. Its settings are those of its cell; ``checkpoint`` is the
     fingerprint of the checkpoint."""
     key = trial_of(row)
-    # Of several learning rates, the curve is that of the kept one.
-    epochs = [epoch for epoch in results.epochs.get(key, []) if epoch["lr"] == row["lr"]]
+    epochs = results.epochs.get(key, [])
     columns = {column: str(value) for column, value in key._asdict().items()}
     points: list[Point] = [("score", float(row["value"]), 0)]
     points.append((f"score/{row['other_metric']}", float(row["other_value"]), 0))
@@ -187,5 +186,7 @@ def _mean_costs(trials: Iterable[RunRecord]) -> dict[str, float]:
     for trial in trials:
         for key, value in trial.costs.items():
             values.setdefault(key, []).append(value)
-    means = {key: round(fmean(costs), 6) for key, costs in values.items()}
-    return means | {key: max(values[key]) for key in means.keys() & {PEAK_MEMORY}}
+    return {
+        key: max(costs) if key == PEAK_MEMORY else round(fmean(costs), 6)
+        for key, costs in values.items()
+    }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from stages.core.locks import LockHeld
 from stages.core.params import Params
 from stages.tracking import store
-from stages.tracking.notes import tags_of
+from stages.tracking.notes import tags_with_description
 from stages.tracking.records import NOTE_TAG, Data, Point, RunRecord
 from stages.tracking.registry import register
 from stages.tracking.saved_views import LEADERBOARD, SavedView, saved_views
@@ -95,7 +95,7 @@ class View:
                 self.experiment.experiment_id,
                 start_time=round(1000 * started),
                 run_name=record.name,
-                tags=tags_of(record)
+                tags=tags_with_description(record)
                 | _commit()
                 | {"kind": record.kind, "fingerprint": record.fingerprint},
             )
@@ -103,10 +103,10 @@ class View:
 
     def show(self, record: RunRecord) -> None:
         """Logs what MLflow lacks of a record, and tags its run as current. The record's parent must
-        be shown before."""
+        be shown before. The description that ``begin`` wrote stays as its readers edited it."""
         run = self.begin(record, time.time() - record.duration_s)
         self.run_ids[record.name] = run.info.run_id
-        tags = tags_of(record) | {"current": "true", "content": record.content}
+        tags = record.tags | {"current": "true", "content": record.content}
         if record.parent:
             tags["mlflow.parentRunId"] = self.run_ids[record.parent]
         if run.data.tags.get("content") == record.content:

@@ -11,7 +11,7 @@ from mlflow import MlflowClient
 from mlflow.entities.model_registry import ModelVersion
 
 from stages.core.params import Params
-from stages.tracking import records, study, trials
+from stages.tracking import records, registry, study, trials
 from stages.tracking.view import reconcile
 from tests.tracking.tracked_study import (
     client,
@@ -66,7 +66,10 @@ def test_register_gives_the_best_of_each_task_the_alias(params: Params) -> None:
     assert version.tags.items() >= tags.items()
     assert version.run_id == id_of(current()["encoder_mlm full tag 50"])
     own, report = (version.description or "").split("\n\n")
-    assert "scored 0.51;" in own and own.endswith("0.465.")
+    assert own == (
+        "This is the trial with pretraining seed 1 and fine-tuning seed 1; it scored 51.0 points. "
+        "The mean over all seeds is 46.5 points."
+    )
     assert report == "The report: Use encoder_mlm. It leads. One run."
     assert weights(best("smoke-section")).startswith("encoder_mlm section")  # the first of equals
     assert client().get_registered_model(NAME).tags == {"study": "smoke", "task": "tag"}
@@ -78,7 +81,9 @@ def test_register_gives_a_baseline_the_alias_if_the_report_puts_it_first(params:
     register(params)
     version = best()
     assert version.run_id == id_of(current()["tfidf classical tag 50"])
-    assert (version.description or "").endswith("The report: Use tfidf. It leads. One run.")
+    own, report = (version.description or "").split("\n\n")
+    assert own.startswith("This is the trial with the labelled rows of seeds 1 and 1; it scored")
+    assert report == "The report: Use tfidf. It leads. One run."
     tags = {"run": "tfidf", "method": "classical", "mean_score": "0.415", "pretrain_seed": "1"}
     assert version.tags.items() >= (tags | {"finetune_seed": "1"}).items()
     folder = files(version)
@@ -129,6 +134,30 @@ def test_register_copies_the_files_to_another_disk(
     kept = files(best()) / "pretrained/encoder_mlm/1/run.json"
     original = Path("data/pretrained/encoder_mlm/1/run.json")
     assert kept.read_bytes() == original.read_bytes() and not kept.samefile(original)
+
+
+def test_register_reads_no_file_of_a_version_that_its_run_identifies(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hash of all weights at each report would take seconds."""
+    register(params)
+    hashed: list[Path] = []
+    monkeypatch.setattr(registry, "sha256", lambda *paths: hashed.extend(paths) or "a" * 64)
+    register(params)
+    assert versions() == [1] and not hashed
+    let_lead("encoder_mlm", by=0.2)
+    register(params)
+    assert versions() == [1, 2] and hashed
+
+
+def test_register_leaves_out_a_score_that_the_report_does_not_have(params: Params) -> None:
+    folder = Path("data/finetuned/tag/encoder_mlm/weights")
+    (folder / "full-50-1-0.safetensors").write_text("of a seed that was removed")
+    register(params)
+    version = best()
+    assert version.tags["finetune_seed"] == "0" and "score_of_this_trial" not in version.tags
+    about = (version.description or "").split("\n\n")[0]
+    assert "fine-tuning seed 0. The mean over all seeds is 41.5 points." in about
 
 
 def saved(task: str = "tag") -> list[Path]:

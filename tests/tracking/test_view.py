@@ -136,8 +136,27 @@ def test_reconcile_describes_each_run(params: Params) -> None:
     assert all(len(notes[name].split("\n\n")) == 2 for name in notes if name != "comparison")
     assert notes["encoder_mlm"].startswith("All seeds of `encoder_mlm`: its scores")
     assert "mlm on prose" in notes["encoder_mlm seed 1"]
-    assert "Leaderboard of tag" in notes[CELL] and "fine-tuning seed 2" in notes[TRIAL]
+    assert "Leaderboard of tag" in notes[CELL]
+    assert "with pretraining seed 1 and fine-tuning seed 2." in notes[TRIAL]
+    assert notes["tfidf"].startswith("The baseline `tfidf`: its scores")
+    drawn = notes["tfidf classical tag 50 seed 1, fine-tuning seed 2"]
+    assert "with the labelled rows of seeds 1 and 2." in drawn  # nothing was pretrained
     assert not any("{" in note for note in notes.values())
+
+
+def test_reconcile_describes_an_external_system_without_labelled_rows(params: Params) -> None:
+    external = params.baselines | {"tfidf": {"name": "predictions"}}
+    reconcile(params.model_copy(update={"baselines": external}))
+    trial = current()["tfidf classical tag 50 seed 1, fine-tuning seed 1"]
+    assert "external system `tfidf`" in trial.data.tags["mlflow.note.content"]
+
+
+def test_reconcile_keeps_a_description_that_a_user_edited(params: Params) -> None:
+    reconcile(params)
+    key, edit = "mlflow.note.content", "The trial that we shipped."
+    client().set_tag(id_of(current()[TRIAL]), key, edit)
+    reconcile(params)
+    assert current()[TRIAL].data.tags[key] == edit
 
 
 def test_reconcile_shows_how_long_a_run_took_with_all_below_it_and_on_what(params: Params) -> None:
