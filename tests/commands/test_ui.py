@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,8 +64,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subproces
         search_runs(int(port), patience_s=120)  # the links are printed before the server answers
         yield process, address
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+        process.terminate()  # SIGKILL would leave a child of MLflow's server behind
+        process.wait(60)
 
 
 def test_ui_serves_the_results(server: tuple[subprocess.Popen, str]) -> None:
@@ -178,9 +177,9 @@ def search_runs(port: int, *, patience_s: float = 0) -> list[dict]:
     began = time.monotonic()
     while True:
         try:
-            with urllib.request.urlopen(request) as response:
+            with urllib.request.urlopen(request, timeout=20) as response:
                 return json.load(response)["runs"]
-        except urllib.error.URLError:
+        except OSError:
             if time.monotonic() - began > patience_s:
                 raise
             time.sleep(0.2)
