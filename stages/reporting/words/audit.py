@@ -1,7 +1,7 @@
 """The audit in words: questions, answers and details."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stages.evaluation.metrics import scale_of
@@ -83,17 +83,17 @@ def summary(questions: Iterable[Told]) -> str:
     )
 
 
-def objections(questions: Iterable[Told]) -> list[str]:
+def objections(questions: Collection[Told]) -> list[str]:
     """Returns the questions with an objection that affects the choice of a model, then the others;
     empty if there is none."""
-    objected = {CHOICE: list[str](), EFFECTS: list[str]()}
-    for each in questions:
-        if each.mark == "objection":
-            objected[each.affects].append(each.question)
+    by_effect = {
+        affected: [q.question for q in questions if q.mark == "objection" and q.affects == affected]
+        for affected in (CHOICE, EFFECTS)
+    }
     return [
-        f"{OBJECTIONS} that affects {affected}: {' '.join(some)}"
-        for affected, some in objected.items()
-        if some
+        f"{OBJECTIONS} that affects {affected}: {' '.join(objected)}"
+        for affected, objected in by_effect.items()
+        if objected
     ]
 
 
