@@ -152,7 +152,8 @@ def test_ui_ends_at_a_signal_before_it_serves(folder: Path) -> None:
     slow = "import os, signal; from stages.tracking import store; "
     slow += "store.client = lambda: os.kill(os.getpid(), signal.SIGTERM); "
     slow += "from stages.commands import ui; ui.recorded = lambda params: [1]; ui.main()"
-    done = subprocess.run([sys.executable, "-c", slow], cwd=folder, env=ENVIRONMENT)
+    command = [sys.executable, "-c", slow, "--port", free_port()]
+    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT)
     assert done.returncode == 128 + signal.SIGTERM
 
 
