@@ -31,7 +31,11 @@ MAX_METRICS, MAX_PARAMS = 800, 100  # MLflow's limits of one request
 MAX_RUNS = 50_000  # MLflow's limit of one answer
 SHARED = "mlflow.sharedViewState."
 DEFAULT = "Default"  # the experiment that MLflow makes in every database
-NOTE = "The rest is in `reports/index.html`, a page for the browser, and `reports/comparison.md`."
+NOTE = (
+    "A page that is loaded again has lost the columns and charts of its view: click the view's "
+    "link again. The rest is in `reports/index.html`, a page for the browser, and "
+    "`reports/comparison.md`."
+)
 
 
 def reconcile(params: Params, *, loader: str | None = None) -> dict[str, str]:

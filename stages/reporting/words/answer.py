@@ -32,6 +32,7 @@ from stages.findings.costs import total_flops
 from stages.findings.results import Results
 from stages.findings.scores import Scores
 from stages.findings.verdicts import Verdict
+from stages.kinds._kind import KINDS
 from stages.reporting.formats import (
     are,
     compact,
@@ -266,17 +267,19 @@ def _outside(results: Results, chosen: Cell) -> Container[Cell]:
 
 
 def _use_it(results: Results, best: Cell) -> str:
-    """Returns the command that uses the best, and the setting that it needs if no weights were
-    kept."""
+    """Returns the command that uses the best, the columns of its file, and the setting that it
+    needs if no weights were kept."""
     if best.is_external:
         return ""
     trial, is_baseline = best.trials[0], best.group in results.scores.baselines
     method = None if is_baseline else best.method
     place = best.group, best.task, best.label_budget
-    command = f"`{predict_command(*place, method, trial.finetune_seed)}`"
+    inputs = KINDS[results.tasks[best.task]["kind"]].inputs
+    columns = f"where FILE has the column{'s' * (len(inputs) > 1)} {quoted(inputs)}"
+    command = f"`{predict_command(*place, method, trial.finetune_seed)}`, {columns}"
     is_lost = not is_baseline and results.params.finetune.keep_weights == "none"
     if is_lost and trial.num_trained_params:
-        return f"{command}, after a run with `finetune.keep_weights: first_seed`"
+        return f"{command}; after a run with `finetune.keep_weights: first_seed`"
     return command
 
 

@@ -16,10 +16,9 @@ from stages.reporting.words.names import counted, span, unit_of_scores
 SMALL = 20_000_000  # weights: far fewer than those of the checkpoints that people know
 QUESTION = "Which model should be fine-tuned?"
 USE_IT = (
-    "Run a command under 'Use it' in this study's folder after `make repro`. FILE is a table (csv, "
-    "tsv, jsonl) with the columns of the task's data; for a task on one text it may be a txt file "
-    "with a text in each line. To train on labels of your own, begin with "
-    "`make new DATA=labels.csv`."
+    "Run a command under 'Use it' in this study's folder after `make repro`. FILE is a csv, tsv or "
+    "jsonl file; for a task on one text it may be a txt file with a text in each line. To train on "
+    "labels of your own, begin with `make new DATA=labels.csv`."
 )
 PLAN = "`make plan` says what an edit of `params.yaml` takes, before anything runs"
 USUAL_TRAINING = "training: {num_epochs: 4, batch_examples: 16, lr: 1e-3}"
