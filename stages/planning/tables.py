@@ -128,12 +128,12 @@ def fine_tuning_by_run(waiting: Sequence[Finetuning]) -> str:
         seconds[cost.run] += cost.seconds or 0.0
     partly = {cost.run for cost in waiting if cost.seconds is None}
     longest_first = sorted(seconds.items(), key=lambda item: -item[1])
-    known = [
+    times_by_run = [
         f"{run} {AT_LEAST if run in partly else ''}{duration(time)}"
         for run, time in longest_first
         if time
     ]
-    return f"Fine-tuning by run: {', '.join(known)}." if len(known) > 1 else ""
+    return f"Fine-tuning by run: {', '.join(times_by_run)}." if len(times_by_run) > 1 else ""
 
 
 def _show_totals(estimate: Estimate, console: Console) -> None:

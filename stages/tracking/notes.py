@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from stages.evaluation.records import CLASSICAL
 from stages.tracking.records import NOTE_TAG, UNTRAINED, RunRecord
 
-EXTERNAL = "predictions"  # the architecture of external systems
 COMPARED = "The view Scores compares it with the others, and a leaderboard does so for each task."
 NOTES = {
     "run": f"All seeds of `{{run}}`: its scores, its pretrainings and its trials.\n\n{COMPARED}",
@@ -38,15 +37,24 @@ NOTES = {
 
 def tags_with_description(record: RunRecord) -> dict[str, str]:
     """Returns the tags of a record with its description, unless it has one."""
-    tags, note = record.tags, record.kind
+    tags = record.tags
     if NOTE_TAG in tags:
         return tags
     if record.kind == "pretraining" and tags["objective"] in UNTRAINED:
-        note = "untrained"
-    if record.kind == "trial" and tags["architecture"] == EXTERNAL:
-        note = "external"
-    words = {"seeds_in_words": seeds_in_words(tags)} if record.kind == "trial" else {}
-    return tags | {NOTE_TAG: NOTES[note].format_map(tags | words)}
+        note = NOTES["untrained"]
+    elif record.kind == "trial" and _is_external(record):
+        note = NOTES["external"]
+    else:
+        note = NOTES[record.kind]
+    seeds = {"seeds_in_words": seeds_in_words(tags)} if record.kind == "trial" else {}
+    return tags | {NOTE_TAG: note.format_map(tags | seeds)}
+
+
+def _is_external(trial: RunRecord) -> bool:
+    """Whether a trial is of an external system: a baseline that tried nothing, as in
+    ``findings.cells.is_external``. A baseline's record has no metric that is 0."""
+    tried = any(key == "train/num_tries" for key, *_ in trial.points)
+    return trial.tags["method"] == CLASSICAL and not tried
 
 
 def seeds_in_words(tags: Mapping[str, str]) -> str:

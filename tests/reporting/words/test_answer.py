@@ -126,8 +126,8 @@ def test_what_mattered_tells_methods_apart(five_seeds: Results) -> None:
     first = answers(five_seeds)[0].mattered
     for each in first:
         if each.axis != "method":
-            told = " ".join(each.lines).removeprefix("With `full`: ")
-            full, probe = told.split("With `linear_probe`: ")
+            sentences = " ".join(each.lines).removeprefix("With `full`: ")
+            full, probe = sentences.split("With `linear_probe`: ")
             assert full and probe and "`full`" not in full + probe
     (answer,) = [a for a in answers(five_seeds) if a.method == "linear_probe"]
     assert all("With `" not in " ".join(each.lines) for each in answer.mattered)
@@ -160,27 +160,29 @@ def test_a_verdict_before_correction_only_says_what_p_must_be(five_seeds: Result
 def test_the_first_screen_says_what_also_differs(five_seeds: Results) -> None:
     """The names of the confounds, not what the axis itself is. The table of confounds has the same,
     with the values."""
-    found = {each.axis: " ".join(each.lines) for each in answers(five_seeds)[0].mattered}
-    assert "; also differs: objective" in found["architecture"]
+    sentences = {each.axis: " ".join(each.lines) for each in answers(five_seeds)[0].mattered}
+    assert "; also differs: objective" in sentences["architecture"]
     pairs = [row for row in confound_rows(five_seeds.contrasts) if row["axis"] == "architecture"]
     objectives = {(row["first"], row["second"]): row["also differs"] for row in pairs}
     assert "objective: mlm v. causal" in objectives["encoder_mlm", "decoder_causal"]
-    assert "tokenizer trained on" in found["training set"]
-    assert "tokens seen" not in found["pretrained"] and "bytes read" not in found["pretrained"]
-    asked = next(q for q in five_seeds.questions if q.axis == "training set")
-    changed, *others = asked.contrasts
+    assert "tokenizer trained on" in sentences["training set"]
+    assert "tokens seen" not in sentences["pretrained"]
+    assert "bytes read" not in sentences["pretrained"]
+    question = next(q for q in five_seeds.questions if q.axis == "training set")
+    changed, *others = question.contrasts
     changed = replace(changed, settings=(*changed.settings, Confound("rows", (10, 20))))
-    (of_axis,) = what_mattered([replace(asked, contrasts=(changed, *others))])
+    (of_axis,) = what_mattered([replace(question, contrasts=(changed, *others))])
     (line,) = of_axis.lines
     assert line.endswith(
-        f"; also differs: tokenizer trained on, rows in 1 of {asked.num_tasks} tasks."
+        f"; also differs: tokenizer trained on, rows in 1 of {question.num_tasks} tasks."
     )
 
 
 def test_a_comparison_in_which_nothing_else_differs_comes_first(five_seeds: Results) -> None:
-    asked = next(q for q in five_seeds.questions if q.axis == "architecture")
-    twins = [replace(c, b=replace(c.a, group="twin"), settings=()) for c in asked.contrasts]
-    (of_axis,) = what_mattered([asked, replace(asked, contrasts=tuple(twins), p_holm=1.0)])
+    confounded = next(q for q in five_seeds.questions if q.axis == "architecture")
+    twins = [replace(c, b=replace(c.a, group="twin"), settings=()) for c in confounded.contrasts]
+    clean = replace(confounded, contrasts=tuple(twins), p_holm=1.0)
+    (of_axis,) = what_mattered([confounded, clean])
     assert of_axis.lines[0].endswith("; nothing else that is counted differs.")
 
 
