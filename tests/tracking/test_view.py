@@ -9,7 +9,9 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from stages.core import paths
 from stages.core.params import Params
+from stages.evaluation.records import read_texts
 from stages.tracking import records, study, trials
 from stages.tracking.view import _commit, reconcile
 from tests.tracking.tracked_study import (
@@ -25,6 +27,7 @@ from tests.tracking.tracked_study import (
     write_evaluation,
     write_pretraining,
     write_report,
+    write_table,
     write_timings,
 )
 
@@ -145,8 +148,10 @@ def test_reconcile_describes_each_run(params: Params) -> None:
 
 
 def test_reconcile_describes_an_external_system_without_labelled_rows(params: Params) -> None:
-    external = params.baselines | {"tfidf": {"name": "predictions"}}
-    reconcile(params.model_copy(update={"baselines": external}))
+    """Such a system is a baseline that tried nothing."""
+    path = paths.EVALUATED / "tag/trials.csv"
+    write_table(path, [row | {"num_tries": 0} for row in read_texts(path)])
+    reconcile(params)
     trial = current()["tfidf classical tag 50 seed 1, fine-tuning seed 1"]
     assert "external system `tfidf`" in trial.data.tags["mlflow.note.content"]
 
