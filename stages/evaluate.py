@@ -50,7 +50,7 @@ from stages.evaluation.records import (
 from stages.evaluation.row_scores import row_scores
 from stages.kinds._kind import KINDS, of_draw
 
-# Files of every run, which are concatenated.
+# Files that each run has; their rows are concatenated.
 OF_EACH_RUN: dict[str, type] = {
     "skipped.csv": SkippedMethod,
     "inputs.csv": InputRecord,
@@ -68,7 +68,7 @@ def main(plan: EvaluationPlan, task: str) -> str:
 
     @cache
     def gold_of(finetune_seed: int) -> dict[str, str]:
-        """Returns the right answers of the test rows of a trial."""
+        """Returns the right answers of the test rows that trials of this seed predict."""
         return {row["id"]: every_answer[row["id"]] for row in of_draw(rows, finetune_seed)}
 
     discard_unlisted(paths.FINETUNED / task, plan.runs)
@@ -105,7 +105,7 @@ def main(plan: EvaluationPlan, task: str) -> str:
                 key, trial.temperature, validation[key], *pair, given, at_temperature
             )
             trials.append(scored)
-            # Draws of the splits take the place of test rows (``Sample.of_draws``).
+            # With several draws of the splits, no row scores are needed (``Sample.of_draws``).
             has_draws = bool(about["split_seeds"])
             by_row.append(np.empty(0) if has_draws else row_scores(about["metric"], *pair))
             if has_confusion(kind):
@@ -145,7 +145,7 @@ Numbers = Mapping[TrialKey, dict[str, float | None]]  # by trial and then by row
 
 
 def _answers(folder: Path) -> tuple[Mapping[TrialKey, dict[str, str]], Numbers, Numbers]:
-    """Returns the predictions, their probabilities, and these at the temperature of the trial."""
+    """Returns each trial's predictions, their probabilities and their calibrated probabilities."""
     answers: dict[TrialKey, dict[str, str]] = defaultdict(dict)
     probabilities: dict[TrialKey, dict[str, float | None]] = defaultdict(dict)
     calibrated: dict[TrialKey, dict[str, float | None]] = defaultdict(dict)
@@ -170,9 +170,9 @@ def _scored_tries(
     gold_of: Callable[[int], Mapping[str, str]],
     scores: Mapping[TrialKey, float],
 ) -> Iterator[ScoredTry]:
-    """Scores the variants that the trials of a run tried. ``gold_of`` returns the right answers of
-    the test rows of a fine-tuning seed. A variant that a trial kept has the
-    trial's score in ``scores``; the others are scored by their own predictions."""
+    """Yields each variant that a run's trials tried, with its score: the score of the trial in
+    ``scores`` if the trial kept the variant, else that of the variant's own predictions.
+    ``gold_of`` returns the right answers of the test rows of a fine-tuning seed."""
     answers: dict[tuple[TrialKey, str, str], dict[str, str]] = defaultdict(dict)
     for row in read(folder / "lost_predictions.csv.gz", LostPredictionRecord):
         answers[row.variant][row.id] = row.prediction
@@ -187,7 +187,7 @@ def _scored_tries(
 
 
 def _fields(measured: Calibration | RareClass | None) -> Json:
-    """Returns the fields of ScoredTrial that are measured by probabilities."""
+    """Returns the fields of ``ScoredTrial`` that are computed from probabilities."""
     return {} if measured is None else asdict(measured)
 
 

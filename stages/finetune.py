@@ -40,8 +40,8 @@ def main(plan: FinetunePlan, task: str) -> str:
         _Reading(plan, weights, task, methods[weights[0].run])
         for weights in _of_equal_weights(plan, checkpoints)
     ]
-    # Without a screen, texts are read after the trials: read before in the same process, they would
-    # count as memory of the trials.
+    # Without a screen, texts are read after the trials. If this process had read them earlier, they
+    # would count towards the memory of the trials.
     texts = _texts_read(plan, readings) if plan.finetune.screen else {}
     left_out = _left_out(plan, task, texts)
     groups = {
@@ -62,7 +62,7 @@ def main(plan: FinetunePlan, task: str) -> str:
         for folder in weights.values():
             folder.mkdir(parents=True)
         outcomes = run_trials(plan, task, groups, weights)
-        remove(UNFINISHED / task)  # of interrupted trials that params.yaml no longer lists
+        remove(UNFINISHED / task)  # left by interrupted trials that params.yaml no longer lists
         texts = texts or _texts_read(plan, readings)
         for run, folder in folders.items():
             of_run = [key for key in checkpoints if key.run == run]
@@ -101,8 +101,8 @@ def _without(methods: Iterable[str], skipped: Iterable[records.SkippedMethod]) -
 
 
 def _of_equal_weights(plan: FinetunePlan, checkpoints: Iterable[RunKey]) -> list[list[RunKey]]:
-    """Returns the checkpoints in groups: all seeds of a run that stays as it was published, and
-    every other checkpoint by itself."""
+    """Groups checkpoints with equal weights: all seeds of a public checkpoint as published. Every
+    other checkpoint is a group of its own."""
     groups = dict[object, list[RunKey]]()
     for key in checkpoints:
         groups.setdefault(key.run if plan.runs[key.run].as_published else key, []).append(key)
@@ -121,8 +121,8 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Texts:
-    """How much a checkpoint reads of a task's texts, how well it predicts them, and how well its
-    states predict their labels."""
+    """Measurements of a checkpoint on a task's texts: how much of them it reads, how well it
+    predicts them, and how well its states predict their labels."""
 
     inputs: list[records.InputRecord]
     bits: list[records.TextBitsRecord]
@@ -130,7 +130,8 @@ class _Texts:
 
 
 def _texts(reading: _Reading) -> list[_Texts]:
-    """Returns the texts of each checkpoint. What depends on the weights alone is computed once."""
+    """Returns the ``_Texts`` of each checkpoint. Bits and estimates are computed once, since the
+    weights are equal."""
     plan, (first, *_), task = reading.plan, reading.checkpoints, reading.task
     finetune, compute = plan.finetune, plan.compute
     setup = TrialSetup(first, task, max_tokens=finetune.max_tokens)
@@ -153,10 +154,10 @@ def _texts(reading: _Reading) -> list[_Texts]:
 
 
 def _texts_read(plan: FinetunePlan, readings: Sequence[_Reading]) -> dict[RunKey, _Texts]:
-    """Returns what ``_texts`` returns for each checkpoint."""
+    """Returns the ``_Texts`` of the checkpoints of all ``readings``."""
     store.check_writable()
     texts = dict[RunKey, _Texts]()
-    at_once, late_imports = side_by_side(plan.compute), ("sklearn.covariance",)  # of an estimate
+    at_once, late_imports = side_by_side(plan.compute), ("sklearn.covariance",)  # for estimates
     done = workers.each(_texts, readings, at_once=at_once, late_imports=late_imports)
     for reading, result in done:
         if isinstance(result, ValueError):

@@ -1,8 +1,8 @@
 """Fit the classical baselines to a task: data/baselines/TASK.
 
-A baseline learns from the same labelled rows as the trials of a fine-tuned run, which are another
-sample for each pair of pretraining and fine-tuning seed. It predicts the same test rows. The
-predictions of an external system are read from its file.
+A baseline learns from the same labelled rows as the trials of a fine-tuned run: a new sample for
+each pair of pretraining and fine-tuning seed. It predicts the same test rows. The predictions of an
+external system are read from its file.
 """
 
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ from stages.kinds._kind import distinct_draws, of_draw
 
 def main(plan: BaselinePlan, task: str) -> str:
     """Writes ``trials.csv``, ``predictions.csv.gz`` and the records of the trials, from which the
-    baselines can be fitted again. If a label budget is all rows of train, seeds have no effect, and
-    there is one trial, or one for each draw of the splits. An external system has as many for each
-    label budget, with the same predictions and without a record.
+    baselines can be fitted again. If a label budget is all rows of train, the sample is always the
+    same, and there is one trial, or one for each draw of the splits. An external system has these
+    trials for every label budget, with predictions that do not depend on it, and without records.
 
     Raises ValueError if there are fewer rows than a label budget, or if a file with predictions
     does not fit the test rows.
@@ -74,8 +74,8 @@ def main(plan: BaselinePlan, task: str) -> str:
 
 
 def _trials(plan: BaselinePlan, about: Json, task: str) -> Iterator[TrialKey]:
-    """Yields all trials of a task, in the order of params.yaml. Their seeds only draw the labelled
-    rows."""
+    """Yields all trials of a task, in the order of params.yaml. The seeds of a trial only choose
+    its rows."""
     for name, budget in product(plan.baselines, plan.label_budgets):
         baseline = BASELINES.build(plan.baselines[name], where=f"baselines.{name}")
         if about["kind"] not in baseline.fits:

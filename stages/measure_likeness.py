@@ -1,8 +1,9 @@
 """Measure how alike a corpus and the texts of every task are: data/likeness/CORPUS/.
 
-The compared text is the part of the corpus that was encoded for training: ``max_tokens`` may limit
-it, and the limit depends on the tokenizer. The texts of a task are the inputs of its test rows, as
-models read them; its training rows may be in the corpus, if both have the same source.
+Only the text that was encoded for training is compared. If ``max_tokens`` limits the corpus, how
+much text that is depends on the tokenizer. The texts of a task are the inputs of its test rows, as
+models read them. Its training rows are left out: the corpus may contain them, if both have the same
+source.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from stages.text.stored import StoredDocuments
 
 def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> str:
     """Writes the likeness to each task, the number of encoded tokens and the hash of the whole
-    corpus. Corpora with equal hashes differ in ``max_tokens`` alone."""
+    corpus, by which the report recognises corpora that differ only in ``max_tokens``."""
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
     documents = StoredDocuments(paths.CORPORA / corpus_key / "train.jsonl")
     encoded_documents = document_order(len(documents), "train")[: encoded["train_documents"]]
@@ -51,8 +52,7 @@ def _read(documents: StoredDocuments, comparison: Comparison, numbers: np.ndarra
 
 @contextmanager
 def scratch(name: str) -> Iterator[Path]:
-    """Yields the path of a folder for this stage's own use, which exists neither before nor
-    after."""
+    """Yields the path of a scratch folder that the caller makes. It is removed before and after."""
     folder = paths.SCRATCH / name
     remove(folder)
     try:

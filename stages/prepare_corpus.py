@@ -27,10 +27,10 @@ _COUNTED = ("documents", "sentences", "characters")
 def main(plan: CorpusPlan, key: str) -> str:
     """Writes ``{train,validation}.jsonl`` and a summary to ``corpus.json``.
 
-    Documents of the test split are in no corpus, because the texts of tasks are tested on them.
-    With ``decontaminate_against: tasks``, sentences that hold a test text of a task or an n-gram of
-    it are removed, and so are documents that are left without a sentence; the numbers removed are
-    written, too. Raises ValueError if no document is left for training or validation.
+    Documents of the test split are left out, because tasks with the same source test on their
+    texts. With ``decontaminate_against: tasks``, sentences that contain a task's test text, or an
+    n-gram of one, are removed, and so are documents that have no sentence left; the summary counts
+    what was removed. Raises ValueError if no document is left for training or validation.
     """
     where = f"corpora.{key}.source"
     corpus = plan.corpus
@@ -57,10 +57,10 @@ def main(plan: CorpusPlan, key: str) -> str:
 def write(
     source: Source, texts: TaskTexts | None, folder: Path, *, processes: int | None = None
 ) -> dict[str, Any]:
-    """Writes the documents of a source as they come, without sentences that ``texts`` match.
+    """Writes the documents of a source in their order, without sentences that ``texts`` match.
 
-    Returns how much text there is, how much was removed and the hash of the text. Raises ValueError
-    if a split is empty.
+    Returns how much text was written, removed and held out, and the hash of the written text.
+    Raises ValueError if a split is empty.
     """
     if texts is None and not source.is_read_in_parts:
         processes = 1  # sending sentences would take longer than writing them
@@ -87,7 +87,7 @@ def write(
         if not extent["documents"]:
             left = " that no task tests on" if texts else ""
             raise ValueError(f"no text for {split}{left}; give it more documents")
-    digest.update(b"validation\n")  # after train, even where the source has validation first
+    digest.update(b"validation\n")  # hashed after train, whichever the source has first
     stored = StoredDocuments(folder / "validation.jsonl")
     for sentences in stored.sentences(range(len(stored))):
         digest.update(_lines(sentences))
@@ -100,11 +100,11 @@ def write(
 
 
 class _Prepared(NamedTuple):
-    """Documents in the form in which they are written."""
+    """Documents in the form that is written to files, and counts of what they contain."""
 
     rows: dict[str, bytes]  # lines of JSON of each split
     train_text: bytes
-    counts: Counter[tuple[str, ...]]  # (split, what is counted), (removed, split, what)
+    counts: Counter[tuple[str, ...]]  # keys: (split, name), ("removed", split, name)
 
 
 def _prepared(texts: TaskTexts | None, parts: list[Part]) -> _Prepared:
@@ -112,7 +112,7 @@ def _prepared(texts: TaskTexts | None, parts: list[Part]) -> _Prepared:
     train_text = io.BytesIO()
     counts: Counter[tuple[str, ...]] = Counter()
     documents = [document for part in parts for document in part.documents()]
-    parts.clear()  # a document may be a large part of the memory
+    parts.clear()  # frees memory; a document may be large
     for document, sentences in zip(documents, _left(documents, texts), strict=True):
         check_split(document)
         split = document.split
@@ -139,7 +139,7 @@ def _prepared(texts: TaskTexts | None, parts: list[Part]) -> _Prepared:
 
 
 def _left(documents: list[Document], texts: TaskTexts | None) -> Iterable[list[str]]:
-    """Returns the sentences of each document that are left; documents of test lose none."""
+    """Returns the sentences of each document that are not removed; documents of test keep all."""
     if texts is None:
         return (document.sentences for document in documents)
     searched = (document.sentences for document in documents if document.split != "test")
@@ -161,7 +161,7 @@ def _extent(sentences: list[str]) -> dict[str, int]:
 
 
 def _row(id: str, pieces: list[list[str]]) -> Iterator[str]:
-    """Yields the line of a document, as ``json.dumps`` writes it, from pieces of its sentences."""
+    """Yields a document's line as ``json.dumps`` writes it, one group of sentences at a time."""
     begin = f'{{"id": {_TO_JSON(id)}, "sentences": ['
     for piece in pieces:
         yield begin + _TO_JSON(piece)[1:-1]
@@ -170,7 +170,7 @@ def _row(id: str, pieces: list[list[str]]) -> Iterator[str]:
 
 
 def _lines(sentences: list[str]) -> bytes:
-    """Returns the form of sentences that the hash covers."""
+    """Returns sentences as the bytes that are hashed, one line each."""
     return "".join(f"{sentence}\n" for sentence in sentences).encode()
 
 

@@ -24,14 +24,14 @@ def main(plan: TaskPlan, key: str) -> str:
     """Writes ``examples/{train,validation,test}.jsonl``, ``examples/task.json``,
     ``test_labels.jsonl`` and ``test_originals.jsonl``.
 
-    If each fine-tuning seed draws the splits, a file has the rows that any seed drew, with these
-    seeds in the column ``draws``, and ``num_examples`` counts the smallest draw of each split.
-    Labels are those of all draws, since the heads of all trials have the same labels. Facts, such
-    as the mean of the targets, are of the rows that are train in every draw, so that they know no
-    test row. Other numbers describe the first draw.
+    If each fine-tuning seed draws the splits, the file of a split has every row that a seed drew
+    into it, with these seeds in the column ``draws``, and ``num_examples`` counts the smallest draw
+    of each split. Labels are collected from all draws, since the heads of all trials have the same
+    labels. Facts, such as the mean of the targets, are computed from the rows that are in train in
+    every draw, so that no test row affects them. Other numbers describe the first draw.
 
     The rows of test in ``examples`` have no labels. ``test_originals.jsonl`` has the original
-    inputs of test rows that the source changed; corpora are searched for them.
+    inputs of test rows that the source changed; corpora are searched for the originals.
 
     Train is a sample of ``num_train`` rows in random order; each trial draws its labelled rows from
     all of them (``labelled_rows``). Raises ValueError if examples do not fit the task, are fewer
@@ -108,13 +108,13 @@ class Draw(NamedTuple):
 
     examples: dict[Split, list[Labelled]]
     removed: dict[str, int]  # rows whose input is in a later split, by split
-    repeated: int  # rows of train with an input that train has already
+    repeated: int  # rows of train that repeat the input of another one
     versions: Json
 
 
 def draws_of(task: Task, kind: Kind, *, where: str) -> list[Draw]:
-    """Returns the draw of the splits, or one for each seed of ``task.split_seeds``; raises the
-    errors of ``main``, which name the seed."""
+    """Returns the one draw of the splits, or a draw for each seed of ``task.split_seeds``. Raises
+    the errors of ``main``, with the seed in the message."""
     draws = []
     for seed in task.split_seeds or [None]:
         seeded = {} if seed is None else {SPLIT_SEED: seed}
@@ -154,8 +154,9 @@ def _draw(task: Task, source: Source, kind: Kind, *, where: str) -> Draw:
 def _united(
     draws: Sequence[dict[Split, list[Labelled]]], task: Task
 ) -> tuple[dict[Split, list[Labelled]], dict[Split, list[Json]]]:
-    """Returns the rows that any draw has in a split, and the column ``draws`` of each: the seeds of
-    these draws, in order. There is no such column if one draw is shared."""
+    """Returns the rows of each split over all draws, and for each row its column ``draws``: the
+    seeds that drew the row into the split, in order. If all seeds share one draw, rows have no such
+    column."""
     if not task.split_seeds:
         return draws[0], {split: [{} for _ in draws[0][split]] for split in SPLITS}
     examples: dict[Split, list[Labelled]] = {}
@@ -166,7 +167,7 @@ def _united(
             for example in draw[split]:
                 seeds_of[example.id].append(seed)
         by_id = {e.id: e for draw in draws for e in draw[split]}
-        # In an order that does not depend on the other seeds, since trials draw rows by position.
+        # Sorted, so that the order does not depend on other seeds: trials draw rows by position.
         ids = sorted(by_id)
         examples[split] = [by_id[id] for id in ids]
         columns[split] = [{"draws": seeds_of[id]} for id in ids]
@@ -174,8 +175,8 @@ def _united(
 
 
 def kind_of(task: str, *, where: str) -> Kind:
-    """Returns the kind of a task's rows: the kind of the same name, or else the one that the task's
-    class names, which imports torch.
+    """Returns the kind of a task's rows: the kind with the task's name if there is one, else the
+    ``kind`` of the task's class, whose import loads torch.
 
     Raises ValueError for an unknown task.
     """
@@ -208,8 +209,8 @@ def check_kind(examples: list[Labelled], kind: Kind, *, where: str) -> None:
 
 
 def check_groups(examples: Iterable[Labelled]) -> None:
-    """Raises ValueError if a group is in two splits, which is so only if a split is given, or if
-    the groups are too few for a split to have one."""
+    """Raises ValueError if a group is in several splits, which can happen only if the data gives
+    the splits, or if there are too few groups for every split to have one."""
     splits_of: dict[str, set[Split]] = defaultdict(set)
     for example in examples:
         if example.group is not None:
@@ -234,7 +235,7 @@ def check_groups(examples: Iterable[Labelled]) -> None:
 def with_enough_rows(
     examples: list[Labelled], kind: Kind, source: Settings, min_rows: int
 ) -> list[Labelled]:
-    """Returns the examples without labels of fewer than ``min_rows`` examples.
+    """Leaves out the labels that fewer than ``min_rows`` examples have (``Kind.without_labels``).
 
     Raises ValueError for labels that can be read in two ways (``check_unclear``).
     """
@@ -252,7 +253,7 @@ def without_duplicates(
     """Returns the examples by split, and the number of rows that were removed.
 
     Rows of train whose input is in validation or test are removed, and rows of validation whose
-    input is in test. Inputs with equal ``Kind.split_key`` are the same.
+    input is in test. Inputs with equal ``Kind.split_key`` count as the same.
     """
     by_split: dict[Split, list[Labelled]] = {split: [] for split in SPLITS}
     for example in examples:
@@ -290,7 +291,10 @@ def times_of(examples: dict[Split, list[Labelled]]) -> dict[Split, tuple[str, st
 def sampled(
     examples: dict[Split, list[Labelled]], task: Task, kind: Kind, *, where: str
 ) -> dict[Split, list[Labelled]]:
-    """Returns as many examples of each split as the task requests."""
+    """Returns a random sample of each split, in random order, of the size that the task requests.
+
+    Raises ValueError if a split has too few examples.
+    """
     numbers = {"train": task.num_train, "validation": task.num_validation, "test": task.num_test}
     chosen: dict[Split, list[Labelled]] = {}
     for split in SPLITS:
@@ -312,7 +316,8 @@ def sampled(
 
 
 def check_labels(examples: dict[Split, list[Labelled]], kind: Kind, *, where: str) -> None:
-    """Raises ValueError for labels in validation or test that no example of train has."""
+    """Raises ValueError if train lacks a label of validation or test, or if all of train has one
+    label."""
     counts = {split: count_labels(examples[split], kind) for split in SPLITS}
     train_labels = counts["train"].keys()
     if kind.stratified and len(train_labels) < 2:

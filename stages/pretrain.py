@@ -53,7 +53,7 @@ from stages.training.tries import Try, best, try_each
 
 @dataclass(frozen=True)
 class Start:
-    """What the pretraining of a checkpoint starts with."""
+    """The start of a pretraining: its model, objective, device and settings."""
 
     checkpoint: RunKey
     where: str  # path of the run in params.yaml
@@ -73,8 +73,8 @@ class Start:
 
 
 def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> str | None:
-    """Writes data/pretrained/RUN/SEED and the tables of each pretraining that the report shows.
-    With ``only_seed`` it only puts the checkpoint of this seed into the store."""
+    """Writes data/pretrained/RUN/SEED and the report's tables for each seed. With ``only_seed`` it
+    only puts the checkpoint of this seed into the store."""
     run, distributed, threads = plan.run, plan.distributed, plan.compute.threads
     if only_seed is not None and only_seed not in run.seeds:
         raise ValueError(f"--only-seed: {run.where(key)}.seeds has {run.seeds}, not {only_seed}")
@@ -88,7 +88,7 @@ def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> str |
         checkpoint: store.address_of(plan, checkpoint, device)
         for checkpoint in (RunKey(key, seed) for seed in seeds)
     }
-    # All ranks look before the first rank adds an entry.
+    # All ranks look into the store before the first rank adds an entry.
     missing = [c for c, address in addresses.items() if store.find(address) is None]
     for checkpoint in missing:
         with joined(distributed, device) if trains(run) else nullcontext(ALONE) as ranks:
@@ -129,11 +129,12 @@ def _rank(plan: PretrainPlan) -> int | None:
 
 
 def _start(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks) -> Start:
-    """Builds the model and the objective of a run with the weights that it starts from: its
-    parent's, else the published ones of a public checkpoint, else random ones. A parent lacks the
-    layers that only the objective of a public checkpoint needs, so these start as published. An
-    encoder that starts from a decoder, or the reverse, draws the output layers that its parent
-    lacks. If an interrupted process has saved its state, ``train`` replaces the weights.
+    """Builds the model and the objective of a run. The model starts from the weights of the parent
+    that it continues from, else from the published weights of a public checkpoint, else from random
+    weights. Layers that only pretraining needs are not stored with the parent: in a public
+    checkpoint they start as published. An encoder that starts from a decoder, or the reverse, draws
+    the output layers that its parent lacks. If an interrupted process has saved its state,
+    ``train`` replaces the weights.
 
     Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
@@ -194,8 +195,8 @@ def _teacher(parent: Path, vocab_size: int, *, where: str) -> Backbone:
 
 
 def _train(start: Start, study: str) -> list[Try]:
-    """Train the model in place at each learning rate, validate it at the steps that are due, and
-    log both to MLflow. In the end the model has the weights of the best rate."""
+    """Trains the model in place at each learning rate, validates it at the steps that are due, and
+    logs the losses to MLflow. At the end the model has the weights of the best rate."""
     run, training, objective = start.run, start.run.training, start.objective
     ranks = start.ranks
     data = PretrainingData(
@@ -212,7 +213,7 @@ def _train(start: Start, study: str) -> list[Try]:
         _packing(start, "validation", seed=0), compared, batch_rows=training.micro_batch_rows
     )
     several = len(training.rates) > 1
-    tracker = _tracker(start, study)  # which records nothing before it is entered
+    tracker = _tracker(start, study)  # records nothing until its context is entered
     with (
         tracker if ranks.is_first else nullcontext(),
         below(f"{start.where}.training"),
@@ -240,7 +241,7 @@ def _train(start: Start, study: str) -> list[Try]:
                     validated = mean_loss(model, compared, validation, start.device)
                     step.validation_loss = ranks.from_first(validated)
                     measured["validation_loss"] = step.validation_loss
-                # Of several rates, it is not known yet which is kept.
+                # Several rates get separate curves, since it is not known yet which rate is kept.
                 tracker.log(step.step, at_rate(measured, rate) if several else measured)
 
         return try_each(model, training.rates, start.resumable, attempt)
@@ -267,7 +268,7 @@ def _packing(start: Start, split: str, *, seed: int) -> Packing:
 
 
 def _validates(step: int, run: Run) -> bool:
-    """Whether one of ``num_validations`` evenly spaced points lies in this step."""
+    """Whether one of the ``num_validations`` evenly spaced validations follows this step."""
     count, total = run.training.num_validations, run.training.num_steps
     return step * count // total > (step - 1) * count // total
 

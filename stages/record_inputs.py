@@ -5,7 +5,7 @@ Templates of dvc.yaml cannot name these files, since a run takes over settings f
 So this stage depends on the files of all runs, and a pretraining depends on the record of its own
 run: a change of another run's corpus, tokenizer or checkpoint reruns no pretraining.
 
-It also refuses a label budget that a task cannot fill, so that nothing is trained before.
+It also refuses a label budget that a task cannot fill, before anything is trained.
 """
 
 from stages.core import paths

@@ -34,7 +34,7 @@ def main(plan: ReportPlan) -> str:
             file=sys.stderr,
         )
     pictures = tqdm(gallery.pictures(results).items(), desc="figures", disable=None)
-    with replacing(paths.REPORTS / "figures") as folder:  # drops those of earlier runs and tasks
+    with replacing(paths.REPORTS / "figures") as folder:  # drops the earlier figures
         more = folder / "more"
         more.mkdir(parents=True)
         drawn = {

@@ -16,7 +16,7 @@ from stages.core.study_file import load
 from stages.evaluation.records import discard_unlisted
 from stages.planning.stage_plans import files_of, plans, write_plans
 
-DVC_STAGE = "DVC_STAGE"  # DVC sets it for what it runs
+DVC_STAGE = "DVC_STAGE"  # a variable that DVC sets for its stages
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from stages.text import tokenizer
 from stages.text.stored import StoredDocuments
 
 SEED = 0  # seed of the sample of sentences; a corpus no longer than max_sentences is used whole
-THREADS = 2  # fixed, since sentencepiece's pieces may depend on their number
+THREADS = 2  # fixed, since sentencepiece's pieces may depend on the number
 
 
 def main(plan: TokenizerPlan, key: str) -> str:
@@ -53,7 +53,7 @@ def _fetch(settings: PublishedTokenizer, key: str) -> None:
 
 
 def _train(settings: Tokenizer, key: str) -> int:
-    """Returns the number of sentences that the tokenizer has learnt from."""
+    """Trains a tokenizer and returns the number of sentences that it learnt from."""
     documents = StoredDocuments(paths.CORPORA / settings.corpus / "train.jsonl")
     sentences = sample(documents, settings.max_sentences)
     with replacing(paths.TOKENIZERS / key) as folder:
@@ -107,8 +107,8 @@ def sample(
 
 
 def order(number: int) -> np.ndarray:
-    """Returns a random order of ``number`` sentences, equal to that of ``permutation`` in half its
-    memory."""
+    """Returns a random order of ``number`` sentences, the one that ``permutation`` would give, in
+    half the memory."""
     numbers = np.arange(number, dtype=np.uint32 if number < 2**32 else np.int64)
     stream(SEED, "tokenizer").shuffle(numbers)
     return numbers
@@ -119,7 +119,7 @@ def _num_sentences(documents: StoredDocuments, numbers: np.ndarray) -> int:
 
 
 def _sentences(documents: StoredDocuments, request: tuple[np.ndarray, np.ndarray]) -> list[str]:
-    """Returns the requested sentences. A request is the numbers of documents, and places among all
+    """Returns the requested sentences. A request has the numbers of documents, and places among all
     sentences of these documents."""
     numbers, places = request
     sentences = list(chain.from_iterable(documents.sentences(numbers)))

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from ruamel.yaml import YAML
 
 from stages.core.artifacts import write_jsonl
@@ -164,14 +165,20 @@ def recommented(source: str) -> str:
     return "".join(["# Edited.\n\n", *lines, "\n\n# Edited.\n"])
 
 
+def shared_folder(name: str) -> Path:
+    """Returns a folder for all processes of this run of the tests."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    folder = Path(tempfile.gettempdir(), f"{name}-{run}")
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def share_caches(folder: Path) -> None:
     """Clones keep in one place what they parse of packages and of this project, and the script of
     the charts: the first one makes it."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     (folder / ".scratch").mkdir()
     for name in ("installed_docs", "parsed", "vega"):
-        shared = Path(tempfile.gettempdir(), f"{name}-{run}")
-        shared.mkdir(exist_ok=True)
+        shared = shared_folder(name)
         (folder / ".scratch" / name).symlink_to(shared, target_is_directory=True)
 
 
@@ -219,3 +226,15 @@ def tiny_study(folder: Path) -> Project:
     (folder / "params.yaml").write_text(TINY)
     project.commit("a study of files")
     return project
+
+
+def finished_tiny_study(folder: Path) -> Project:
+    """Returns a project with the tiny study and its results, which one process of this run of the
+    tests has computed by `dvc repro` and the others copy."""
+    shared = shared_folder("finished")
+    with FileLock(shared / "lock"):
+        if not (shared / "done").exists():
+            tiny_study(shared / "project").repro()
+            (shared / "done").touch()
+    shutil.copytree(shared / "project", folder, symlinks=True)
+    return Project(folder)

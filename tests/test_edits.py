@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.project import Project, tiny_study
+from tests.project import Project, finished_tiny_study
 from tests.smoke import DELETED
 
 pytestmark = pytest.mark.slow
@@ -175,9 +175,7 @@ EDITS = [
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Returns a study that each edit leaves to the next one."""
-    project = tiny_study(tmp_path_factory.mktemp("study") / "project")
-    project.repro()
-    return project
+    return finished_tiny_study(tmp_path_factory.mktemp("study") / "project")
 
 
 def entries(project: Project, store: str) -> set[str]:

@@ -1,4 +1,5 @@
-"""Experiments of DVC apart from the working tree, and clones: real DVC on a real git repository."""
+"""Experiments of DVC, clones and workers, all apart from the working tree: real DVC on a real git
+repository."""
 
 import json
 import re
@@ -12,19 +13,21 @@ import vl_convert
 from ruamel.yaml import YAML
 
 from stages.core.artifacts import read_json
-from tests.project import Project, tiny_study
+from tests.project import Project, finished_tiny_study, tiny_study
 
 pytestmark = pytest.mark.slow
 
 RUN_RECORD = "data/pretrained/encoder_mlm/1/run.json"
+MEASURED = (  # times, not results
+    *("data/timings", "reports/costs.csv", "reports/index.html", "reports/summary.json"),
+)
 REPORTS = ("index.html", "trials.csv", "comparison.md", "figures/comparison.svg")
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Returns a study with committed results."""
-    project = tiny_study(tmp_path_factory.mktemp("study") / "project")
-    project.repro()
+    project = finished_tiny_study(tmp_path_factory.mktemp("study") / "project")
     project.commit("results")
     return project
 
@@ -130,3 +133,19 @@ def test_clone_that_pulls_runs_nothing_and_has_the_same_report(
     for name in REPORTS:
         ours, theirs = (project.folder / "reports" / name for project in (study, clone))
         assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_two_workers_in_another_folder_leave_the_same_results(
+    study: Project, tmp_path: Path
+) -> None:
+    """Every result but what was measured of time, and the entries of dvc.lock in their order."""
+    other = tiny_study(tmp_path / "other")
+    output = other.run("python", "-m", "stages.commands.repro", "--jobs", "2")
+    assert "Data and pipelines are up to date." in output
+    logs = {file.stem for file in (other.folder / ".scratch/logs").iterdir()}
+    assert len([name for name in logs if name.startswith("trials@")]) == 4  # runs times methods
+    assert logs >= {*study.lock()} - {"resolve"}
+    assert [*other.lock()] == [*study.lock()]
+    before, after = study.outputs(), other.outputs()
+    for path in before:
+        assert before[path] == after[path] or path.startswith(MEASURED), path

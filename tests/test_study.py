@@ -30,24 +30,14 @@ print(json.dumps({
     "mean": list(one["mean"]),
 }))
 """
-MEASURED = (  # times, not results
-    *("data/timings", "reports/costs.csv", "reports/index.html", "reports/summary.json"),
-)
 
 
 @pytest.fixture(scope="module")
-def first_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, list[str]]:
-    """A study and its stages in the order in which they ran."""
-    project = clone_of_working_tree(tmp_path_factory.mktemp("study") / "project", SHORTER)
-    stages = project.repro()
-    assert stages
-    return project, stages
-
-
-@pytest.fixture(scope="module")
-def study(first_run: tuple[Project, list[str]]) -> Project:
+def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Every test goes on with it as the one before has left it."""
-    return first_run[0]
+    project = clone_of_working_tree(tmp_path_factory.mktemp("study") / "project", SHORTER)
+    assert project.repro()
+    return project
 
 
 def test_report_has_every_trial(study) -> None:
@@ -127,21 +117,6 @@ def test_notebook_trains_what_a_seed_adds_and_has_the_tables_of_the_report(study
 def num_stored(study: Project) -> int:
     code = "from stages.trials.store import listed; print(sum(1 for _ in listed()))"
     return int(study.run("python", "-c", code))
-
-
-def test_two_workers_in_another_folder_leave_the_same_results(first_run, tmp_path) -> None:
-    """Every result but what was measured of time, and the entries of dvc.lock in their order."""
-    study, stages = first_run
-    clone = clone_of_working_tree(tmp_path / "clone", SHORTER)
-    output = clone.run("python", "-m", "stages.commands.repro", "--jobs", "2")
-    assert "Data and pipelines are up to date." in output
-    logs = {file.stem for file in (clone.folder / ".scratch/logs").iterdir()}
-    assert len([name for name in logs if name.startswith("trials@")]) > 8
-    assert logs >= {*stages} - {"resolve"}
-    assert [*clone.lock()] == [*study.lock()]
-    before, after = study.outputs(), clone.outputs()
-    for path in before:
-        assert before[path] == after[path] or path.startswith(MEASURED), path
 
 
 def test_comments_and_docstrings_rerun_nothing(study) -> None:

@@ -30,16 +30,16 @@ class Baseline(ABC):
     """A classical model. ``fits`` names the kinds of rows that it can be fitted to.
 
     ``num_tries`` is the number of settings from which validation chooses. It is 0 for an external
-    system, which learns from no row: it has one trial for each label budget, with equal
-    predictions, and cannot predict new text.
+    system, which learns from no row: its trials, one for each label budget, have equal predictions,
+    and it cannot predict new text.
     """
 
     fits: ClassVar[tuple[str, ...]]
     num_tries: int = 1
 
     def files(self, tasks: Sequence[str]) -> dict[str, Path] | None:
-        """Returns the user's file that the baseline reads for a task, by task; it is not fitted to
-        other tasks. None for a baseline that reads no file.
+        """Returns, by task, the user's file that the baseline reads. It is not fitted to tasks
+        without a file. None for a baseline that needs no files.
 
         The root stage hashes the files, and writes each as ``path`` into the plan of its task.
         Raises ValueError, which begins with the setting's name, for files that fit no task.
@@ -56,7 +56,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def predict(self, rows: Sequence[Row]) -> list[str]:
-        """Returns an answer for each row, written as ``Kind.answer`` does."""
+        """Returns an answer for each row, in the form of ``Kind.answer``."""
 
     def probabilities(self, rows: Sequence[Row]) -> list[float | None]:
         """Returns the probabilities of the answers; None if the model gives none."""
@@ -67,6 +67,6 @@ BASELINES = Components[Baseline]("baselines")
 
 
 def kind_of_source(kind: Kind, source: Settings) -> Kind:
-    """Returns the kind with the settings by which a task's source reads cells."""
+    """Returns the kind with those settings of a task's source that say how cells are read."""
     settings = {key: source[key] for key in settings_of(type(kind)) if key in source}
     return type(kind)(**settings) if settings else kind

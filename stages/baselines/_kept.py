@@ -1,8 +1,8 @@
 """A kept trial of a baseline: the record from which it is fitted again.
 
-Fitting takes seconds and nothing in it is random but the draw of the labelled rows. So no model is
-stored: whoever uses the trial fits it to the same rows, and compares its answers to the validation
-rows with those of the trial.
+Fitting takes seconds, and nothing in it is random but the draw of the labelled rows. So no model is
+stored. Code that uses a kept trial fits the baseline again to the same rows, and checks that it
+gives the same answers to the validation rows as in the trial.
 """
 
 import hashlib
@@ -21,12 +21,12 @@ from stages.kinds._cells import Row
 from stages.kinds._kind import KINDS, Kind, labelled_rows, of_draw
 
 KEPT = "kept"  # the folder of the records
-FILES = ("task.json", "train.jsonl", "validation.jsonl")  # what a baseline is fitted to
+FILES = ("task.json", "train.jsonl", "validation.jsonl")  # files that a baseline is fitted to
 
 
 @dataclass(frozen=True)
 class Examples:
-    """What a baseline is fitted to: the rows of a task with labels, and the metric."""
+    """The data that a baseline is fitted to: the labelled rows of a task, and its metric."""
 
     kind: Kind
     metric: str
@@ -48,7 +48,7 @@ class Examples:
 class KeptBaseline(TrialRow):
     """The record of a kept trial of a baseline."""
 
-    component: Settings  # as params.yaml had it
+    component: Settings  # the baseline's entry in params.yaml
     examples: str  # fingerprint of FILES
     answers: str  # fingerprint of the answers to the validation rows
 
@@ -70,7 +70,7 @@ def fit(component: Settings, key: TrialKey, examples: Examples) -> Baseline:
 
 
 def path_of(key: TrialKey) -> Path:
-    """Returns the path of the record of a trial, if it is kept."""
+    """Returns the path of a trial's record, which exists if the trial is kept."""
     name = f"{key.run}-{key.label_budget}-{key.pretrain_seed}-{key.finetune_seed}.json"
     return paths.BASELINES / key.task / KEPT / name
 
@@ -92,7 +92,7 @@ def save(
 def read(path: Path) -> KeptBaseline:
     """Returns the record of a kept trial.
 
-    Raises ValueError if there is none, or another version of this code wrote it.
+    Raises ValueError if there is none, or if another version of this code wrote it.
     """
     if not path.is_file():
         raise ValueError(f"{path}: no such file; run `dvc repro`")

@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from stages.baselines._baseline import Baseline, Row, Score
 
-# scikit-learn is imported where it fits, because checking settings should not take two seconds.
+# scikit-learn is imported inside functions, so that checking settings does not take two seconds.
 
 FEATURES = ("words", "parts", "words_and_parts")
 CLASS_WEIGHTS = (None, "balanced")  # equal weights of all rows, or of all classes

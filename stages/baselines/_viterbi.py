@@ -9,7 +9,7 @@ NEVER = -np.inf
 
 
 def may_follow(tag: str, before: str) -> bool:
-    """Whether ``tag`` may follow ``before`` in BIO: an I- continues a span of its kind."""
+    """Whether ``tag`` may follow ``before`` in BIO: an I- must continue a span of its kind."""
     return not tag.startswith("I-") or before in (f"B-{tag[2:]}", tag)
 
 
@@ -17,7 +17,7 @@ def transition_scores(
     sequences: Iterable[Sequence[str]], tags: Sequence[str], *, weight: float
 ) -> Float[np.ndarray, "before tag"]:
     """Returns ``weight`` times log(p(tag | tag before) / p(tag)) for each pair of tags, or
-    ``NEVER`` for a forbidden pair. A half is added to the counts of pairs."""
+    ``NEVER`` for a forbidden pair. 0.5 is added to the count of each pair."""
     index = {tag: i for i, tag in enumerate(tags)}
     counts = np.full((len(tags), len(tags)), 0.5)
     everywhere = np.zeros(len(tags))
@@ -43,7 +43,7 @@ def best_sequence(
     first: Float[np.ndarray, " tag"],
 ) -> Int[np.ndarray, " word"]:
     """Returns the sequence of tags with the largest sum of the scores of its words, its transitions
-    and its first tag. Ties go to the lower tag, from the end of the sequence on."""
+    and its first tag. Ties go to the tag with the lower index, from the last word backwards."""
     best = first + scores[0]
     steps = []
     for of_word in scores[1:]:

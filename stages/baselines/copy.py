@@ -4,8 +4,8 @@ from stages.baselines._baseline import Baseline, Row, Score
 
 
 class Copy(Baseline):
-    """The text itself: in translations, names, numbers and punctuation are often right, and a text
-    often begins with much of its summary."""
+    """The text itself: names, numbers and punctuation of a translation are often right, and the
+    beginning of a text has much of its summary."""
 
     fits = ("seq2seq",)
 

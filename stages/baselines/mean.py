@@ -7,10 +7,10 @@ from stages.kinds.regression import written
 
 
 class Mean(Baseline):
-    """The mean of the train rows for every text.
+    """The mean target of the train rows, for every text.
 
-    It is the reference for a model that learnt nothing. The correlation of a constant is undefined
-    and counts as 0.
+    A model that learnt nothing should do as well. The correlation of a constant is undefined and
+    counts as 0.
     """
 
     fits = ("regression",)

@@ -5,7 +5,7 @@ import numpy as np
 from stages.baselines._baseline import Baseline, Row, Score
 from stages.baselines._linear import tfidf_of_words
 
-AT_ONCE = 512  # number of rows whose similarities to all of train are in memory
+AT_ONCE = 512  # number of rows whose similarities to all of train are in memory at once
 
 
 class Nearest(Baseline):

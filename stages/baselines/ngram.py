@@ -14,8 +14,8 @@ class Ngram(Baseline):
         p(b | c) = (n(c b) + t(c) p(b | c')) / (n(c) + t(c))
 
     n counts occurrences, t(c) is the number of different bytes that follow c, and c' is c without
-    its first byte. Below the empty context all bytes are equally likely. Validation chooses the
-    order with the fewest bits from ``orders``.
+    its first byte. For the empty c, p(b | c') is 1/256. Validation chooses from ``orders`` the
+    order with the fewest bits.
     """
 
     fits = ("language_modelling",)
@@ -45,7 +45,7 @@ class Ngram(Baseline):
         return [f"{self.bits(row['text'], self.order):.4f}" for row in rows]
 
     def bits(self, text: str, order: int) -> float:
-        """Returns the bits of a whole text."""
+        """Returns the number of bits of a whole text under the model of an order."""
         encoded = text.encode()
         return -sum(
             math.log2(self.probability(byte, encoded[max(end - order + 1, 0) : end]))

@@ -12,8 +12,8 @@ class OneVsRest(LinearBaseline):
     2007).
 
     Validation chooses the features, whether texts with and without a label have equal weights, and
-    ``C``, the inverse strength of regularisation, each the same for all labels. The two texts of a
-    pair are joined.
+    ``C``, the inverse strength of regularisation. All labels share these choices. The two texts of
+    a pair are joined.
     """
 
     fits = ("multi_label",)

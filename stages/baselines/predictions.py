@@ -104,7 +104,7 @@ class Predictions(Baseline):
 
 
 class _Predicted(NamedTuple):
-    """A row of a file."""
+    """A prediction, from one row of a file."""
 
     place: str  # for messages
     answer: str  # in the form of ``Kind.answer``
@@ -112,8 +112,8 @@ class _Predicted(NamedTuple):
 
 
 def _read(file: Path, kind: Kind, columns: tuple[str, ...] | None = None) -> dict[str, _Predicted]:
-    """Returns the rows of a file by their inputs, which are in ``columns``; by default in all
-    columns that the kind has.
+    """Returns the predictions in a file, by the ``_key`` of their inputs in ``columns``, which are
+    by default all input columns of the kind that the file has.
 
     Raises ValueError for a file that cannot be read, lacks a column or has no rows, for a
     prediction that does not fit its input, and for an input with two predictions.
@@ -145,8 +145,8 @@ def _read(file: Path, kind: Kind, columns: tuple[str, ...] | None = None) -> dic
 
 
 def _predicted(cell: Any, row: dict[str, Any], kind: Kind, place: str) -> _Predicted:
-    """Returns the prediction in a cell, which the kind reads as the answers of the task's data."""
-    if kind.name == "span_qa":  # a text, where the data has lists of places; empty for no answer
+    """Returns the prediction in a cell, read as the kind reads answers in the task's data."""
+    if kind.name == "span_qa":  # a text, not places as in the data; empty: no answer
         return _Predicted(place, "" if cell is None else str(cell).strip(), [])
     if cell == NO_LABEL and _may_be_no_label(kind):
         return _Predicted(place, NO_LABEL, [])
@@ -158,7 +158,7 @@ def _predicted(cell: Any, row: dict[str, Any], kind: Kind, place: str) -> _Predi
     except EmptyCellError:
         answered = None
     except ValueError as error:
-        # The part in brackets is advice on settings of the source.
+        # Cuts the part in brackets, which is advice on settings of the source.
         raise ValueError(re.sub(r" \([^()]*\)$", "", str(error))) from None
     if answered is None:
         raise ValueError(f"{at} is empty, or the sign of no label; every input needs one")
@@ -166,7 +166,7 @@ def _predicted(cell: Any, row: dict[str, Any], kind: Kind, place: str) -> _Predi
 
 
 def _may_be_no_label(kind: Kind) -> bool:
-    """Whether a prediction may be ``NO_LABEL``, for a system whose answer was no label."""
+    """Whether a prediction may be ``NO_LABEL``, which means that the answer was no label."""
     return kind.target == "label"
 
 

@@ -20,13 +20,13 @@ class SlidingWindow(Baseline):
     2013) and looks like an answer to the question.
 
     A word of the question adds log(1 + 1 / its count in the context) to the score if it is within a
-    window before or after the span, and subtracts it if it is in the span. The look is naive Bayes
-    over the span's first and last word, given the question word (who, when, ... in English), its
-    length, and its neighbours. A frequent word is a feature itself; other words have the feature of
-    their shape. Spans have at most ``max_words`` words, signs included.
+    window before or after the span, and subtracts it if it is in the span. The look is scored by
+    naive Bayes over the span's length, its neighbours, and its first and last word given the
+    question word (who, when, ... in English). Frequent words are features themselves; other words
+    are replaced by their shape. Spans have at most ``max_words`` words, signs included.
 
     Validation chooses the window, the weight of its words relative to the look and, if some
-    training rows have no answer, the score below which there is none.
+    training rows have no answer, the score below which no answer is given.
     """
 
     fits = ("span_qa",)
@@ -71,9 +71,9 @@ class SlidingWindow(Baseline):
         return [text if score >= self.threshold else "" for score, text in spans]
 
     def _learn_looks(self, train: Sequence[Row]) -> None:
-        """Learns log ratios of frequencies: of the looks of the first word of an answer, its last
-        word and the words before and after it, compared with all words, and of its lengths,
-        compared with a uniform distribution."""
+        """Learns log ratios of frequencies: those of looks at the first word of an answer, the last
+        word, the word before and the word after, relative to all words; and those of the lengths of
+        answers, relative to a uniform distribution."""
         num_looks = len(self.looks)
         everywhere = np.ones(num_looks)
         ends = np.zeros((2, len(ASKING) + 1, num_looks))
@@ -112,7 +112,7 @@ class SlidingWindow(Baseline):
         total = np.concatenate([[0.0], np.cumsum(context.rarity(row["question"]))])
         low, high = np.maximum(first - window, 0), np.minimum(last + 1 + window, n)
         own = total[last + 1] - total[first]
-        scores = weight * (total[high] - total[low] - 2 * own)  # words around it minus its own
+        scores = weight * (total[high] - total[low] - 2 * own)  # words around minus inside
         scores = scores + self.first[asking, looks[1 + first]] + self.last[asking, looks[1 + last]]
         scores += self.before[looks[first]] + self.after[looks[last + 2]] + self.length
         scores[~inside] = -np.inf
@@ -143,8 +143,8 @@ class _Context:
         self._counts = Counter(self.lower)
 
     def rarity(self, question: str) -> np.ndarray:
-        """Returns log(1 + 1 / count in the text) for each word that the question has, and 0 for the
-        other words."""
+        """Returns, for each word of the text, log(1 + 1 / count in the text) if the question has
+        the word, else 0."""
         given = {match[0].lower() for match in WORD.finditer(question) if match[0][0].isalnum()}
         return np.array([np.log1p(1 / self._counts[w]) if w in given else 0.0 for w in self.lower])
 
@@ -161,7 +161,7 @@ class _Context:
 
 
 def _log_ratio(counts: np.ndarray, everywhere: np.ndarray) -> np.ndarray:
-    """Returns the log ratio of smoothed frequencies to those everywhere; 0 without counts."""
+    """Returns the log ratio of smoothed frequencies to those ``everywhere``; 0 without counts."""
     smoothed = counts + PRIOR * everywhere
     return np.log(smoothed / smoothed.sum(axis=-1, keepdims=True) / everywhere)
 

@@ -13,7 +13,7 @@ from stages.baselines._viterbi import best_sequence, first_scores, transition_sc
 from stages.kinds._tags import OUTSIDE
 
 PART_LENGTHS = (2, 3, 4)  # letters
-BIASES = (0.0, 0.3, 0.6, 1.0, 1.5)  # against the tag of words in no span, in natural logarithms
+BIASES = (0.0, 0.3, 0.6, 1.0, 1.5)  # subtracted from the natural log score of O
 WEIGHTS = (0.0, 0.5, 1.0)  # weights of transitions relative to words
 
 
@@ -66,7 +66,7 @@ class Window(Baseline):
         if window < 0 or affix_length < 0 or not C or min(C) <= 0:
             raise ValueError("window and affix_length must be at least 0 and every C above 0")
         self.window, self.affix_length, self.C = window, affix_length, C
-        self.num_tries = len(C) + len(WEIGHTS) * len(BIASES) - 1  # decoders[0] counts once
+        self.num_tries = len(C) + len(WEIGHTS) * len(BIASES) - 1  # decoders[0] is in both choices
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         from sklearn.feature_extraction.text import CountVectorizer
@@ -131,7 +131,7 @@ class Window(Baseline):
 
 
 def parts(word: str) -> list[str]:
-    """Returns the parts of ``<word>`` that have 2 to 4 letters."""
+    """Returns the parts of 2 to 4 letters of a word, whose ends are marked: ``<word>``."""
     marked = f"<{word}>"
     return [marked[i : i + n] for n in PART_LENGTHS for i in range(len(marked) - n + 1)]
 

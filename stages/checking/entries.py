@@ -1,4 +1,4 @@
-"""Entries of params.yaml that name a component, and faults of entries."""
+"""Reads component names in entries of params.yaml, and turns errors into faults of entries."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

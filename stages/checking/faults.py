@@ -1,4 +1,4 @@
-"""Every fault of params.yaml, rule by rule."""
+"""Finds the faults of params.yaml, rule by rule."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +20,12 @@ from stages.tasks._task import TASKS
 from stages.training.ranks import too_few_threads
 
 SETTING = re.compile(rf"\bpretrain\.(?:runs|continued)\.({NAME})\.(\w+)(?:\.(\w+))?")
-# Settings of a training that are refused only together with another one.
+# Settings of a training, each with the setting on which its validity depends.
 TOGETHER = {"micro_batch_rows": "batch_rows", "num_validations": "num_steps"}
 
 
 def find_faults(params: Params) -> Iterator[str]:
-    """Yields one line for each fault, which begins with its path in params.yaml."""
+    """Yields one line for each fault, beginning with the fault's path in params.yaml."""
     for key, corpus in params.corpora.items():
         yield from corpus_faults(params.tasks, corpus, f"corpora.{key}")
     for key, tokenizer in params.tokenizers.items():
@@ -63,7 +63,7 @@ def _faults_of_runs(params: Params, outlines: Mapping[str, RunOutline]) -> Itera
 
 
 def _draw_faults(tasks: Mapping[str, Task]) -> Iterator[str]:
-    """Yields the tasks that read the rows of another task in another draw of the splits."""
+    """Yields a fault for each task that has another task's rows in another draw of the splits."""
 
     def without_seed(task: Task) -> Settings:
         return {key: value for key, value in task.source.items() if key != SPLIT_SEED}
@@ -81,7 +81,7 @@ def _draw_faults(tasks: Mapping[str, Task]) -> Iterator[str]:
 
 
 def _repetition_faults(runs: Mapping[str, Run]) -> Iterator[str]:
-    """Yields the runs that repeat another run with the same seeds."""
+    """Yields a fault for each run that equals another run, seeds included."""
     for (first, run), (second, other) in combinations(runs.items(), 2):
         if run == other:
             yield (
@@ -91,7 +91,8 @@ def _repetition_faults(runs: Mapping[str, Run]) -> Iterator[str]:
 
 
 def _device_faults(params: Params) -> Iterator[str]:
-    """Yields the faults of training on a CPU. GPUs are counted later, where pretraining runs."""
+    """Yields a fault if a CPU has too few threads for ``distributed.devices``. GPUs are counted
+    later, where pretraining runs."""
     trained = (r for r in params.runs.values() if name_of(r.objective) in OBJECTIVES.names())
     on_cpu = params.compute.device == "cpu" and any(map(trains, trained))
     if on_cpu and (reason := too_few_threads(params.compute, params.distributed)):
@@ -154,15 +155,15 @@ def length_faults(
 
 
 def _told_once(runs: Mapping[str, Run], faults: Sequence[str]) -> Iterator[str]:
-    """Yields the faults of runs, with each fault of a shared setting once.
+    """Yields the faults of runs, each fault of a shared setting only once.
 
-    A fault of a setting that a run takes over from ``pretrain.training`` names that section. A
-    fault of a setting that it takes over from the reference is left out if the reference has the
-    same fault: then mending the reference mends the run.
+    If a run takes the faulty setting over from ``pretrain.training``, the fault names that section.
+    If the run takes it over from the reference, and the reference has the same fault, only the
+    reference's fault is yielded: mending the reference mends the run.
     """
 
     def in_training(setting: re.Match[str]) -> str:
-        """Returns the path of a setting, in ``pretrain.training`` if that states it."""
+        """Returns the path of a setting, in ``pretrain.training`` if the run takes it over."""
         name, section, key = setting.groups()
         if section != "training" or key is None:
             return setting[0]

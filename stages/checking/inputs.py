@@ -76,13 +76,13 @@ def baseline_faults(tasks: Mapping[str, Task], baseline: Settings, where: str) -
 
 
 def _check_files(tasks: Mapping[str, Task], baseline: Baseline, where: str) -> None:
-    """Raises ValueError unless every file that the user has for a baseline belongs to a task of a
-    kind that the baseline fits, and can be read as the task's source reads its data."""
+    """Raises ValueError unless each of a baseline's files belongs to a task whose kind the baseline
+    fits, and can be read as the task's source reads its data."""
     with below(where):
         files = baseline.files([*tasks]) or {}
         for task, file in files.items():
             kind = _kind(tasks[task])
-            if kind is None:  # another fault
+            if kind is None:  # reported by task_faults
                 continue
             if kind.name not in baseline.fits:
                 raise ValueError(f"path: {file}: {kind.name} has no predictions to compare")
@@ -90,7 +90,7 @@ def _check_files(tasks: Mapping[str, Task], baseline: Baseline, where: str) -> N
 
 
 def _kind(task: Task) -> Kind | None:
-    """Returns the kind of a task's rows, or None for an unknown task, which is another fault."""
+    """Returns the kind of a task's rows, or None for an unknown task (see ``task_faults``)."""
     with suppress(ValueError):
         return getattr(TASKS.find(name_of(task.task), where=""), "kind", None)
     return None
@@ -117,7 +117,7 @@ def _check_source(task: Task, label_budgets: Iterable[int | str], where: str) ->
 
 
 def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
-    """Returns the source of ``entry``, whose settings and beginnings of files are checked.
+    """Returns the source of ``entry`` after checking its settings and the beginnings of its files.
 
     Raises ValueError if they are invalid.
     """
@@ -137,7 +137,7 @@ def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
 
 
 def _check_draws(task: Task, where: str) -> None:
-    """Raises ValueError unless each of several fine-tuning seeds can draw the task's splits."""
+    """Raises ValueError unless there are several fine-tuning seeds and each can draw the splits."""
     source = SOURCES.find(name_of(task.source), where=f"{where}.source")
     where = f"{where}.split_per_seed"
     if getattr(source, "schema", None) is not SCHEMA:
@@ -156,8 +156,8 @@ def _check_draws(task: Task, where: str) -> None:
 
 
 def _check_task(entry: Settings, where: str, *, max_tokens: int) -> None:
-    """Raises ValueError for invalid settings, for unknown metrics, and for a task class without a
-    kind or, if there is a kind with the task's name, with another kind."""
+    """Raises ValueError for invalid settings, for unknown metrics, and for a task class that sets
+    no ``kind``, or that sets another one although a kind has the task's name."""
     settings, values = TASKS.settings(entry, where=where), TASKS.tried(entry, where=where)
     task = TASKS.find(name_of(entry), where=where)
     named: Kind | None = getattr(task, "kind", None)

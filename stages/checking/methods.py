@@ -26,8 +26,8 @@ def fit_faults(
     runs: Mapping[str, Run],
     backbones: Mapping[str, Backbone],
 ) -> Iterator[str]:
-    """Yields the faults of combinations of runs, tasks and methods. ``backbones`` are the models of
-    those ``runs`` that are valid and whose model is known."""
+    """Yields the faults of combinations of runs, tasks and methods. ``backbones`` has the models of
+    the valid runs whose model is known."""
     names = {key: name_of(task.task) for key, task in tasks.items()}
     valid = {key: name for key, name in names.items() if name in TASKS.names()}
     kinds = {key: TASKS.find(name, where="") for key, name in valid.items()}
@@ -95,8 +95,8 @@ def _unused_faults(
     runs: Mapping[str, Run],
     backbones: Mapping[str, Backbone],
 ) -> Iterator[str]:
-    """Yields runs, tasks and methods without a single trial."""
-    if set(backbones) == set(runs):  # else an unknown run may be compatible
+    """Yields a fault for each run, task and method without a single trial."""
+    if set(backbones) == set(runs):  # else a run with an unknown model may be compatible
         for key, entry in methods.items():
             if why := _why_unused(reasons, key, place=2):
                 name = name_of(entry.method)
@@ -112,8 +112,8 @@ def _unused_faults(
 def _read_faults(
     entry: Run, backbone: Backbone, task_entry: TaskEntry, *, run: str, task: str
 ) -> Iterator[str]:
-    """Yields a fault for a task whose settings, in all values that are tried, read the label from
-    states that have not read the labelled text."""
+    """Yields a fault if, with every value that a task tries for its settings, the label would be
+    read from a state that has not read the labelled text."""
     where = f"tasks.{task}.task"
     try:
         TASKS.settings(task_entry.task, where=where)

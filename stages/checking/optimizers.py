@@ -1,4 +1,4 @@
-"""Faults of optimizers: their settings, and what they cannot train."""
+"""Faults of optimizers: invalid settings, and models that they cannot train."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -18,8 +18,8 @@ from stages.training.flops import OnMeta
 def pretraining_faults(
     schedule: Schedule, backbone: Backbone, distributed: Distributed, where: str
 ) -> Iterator[str]:
-    """Yields the faults of the optimizer that pretrains a model; ``where`` is its path in
-    params.yaml."""
+    """Yields the faults of the optimizer that pretrains a model; ``where`` is the optimizer's path
+    in params.yaml."""
     model = ModelWithHead(backbone, nn.Identity())
     yield from _faults(schedule, model, where)
     name = name_of(schedule.optimizer)
@@ -36,8 +36,8 @@ def pretraining_faults(
 def finetuning_faults(
     entry: Method, method: TrainedMethod, outlines: Mapping[str, Backbone], where: str
 ) -> Iterator[str]:
-    """Yields the faults of the optimizers of a method that fine-tunes these runs; ``where`` is the
-    path of the method's entry."""
+    """Yields the faults of a method's optimizer for the first run that has any. ``outlines`` has
+    the models of the method's runs, and ``where`` is the path of the method's entry."""
     for run, backbone in outlines.items():
         schedule = entry.of(run).training
         assert schedule is not None

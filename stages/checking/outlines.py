@@ -77,7 +77,7 @@ def _outlined(key: str, run: Run, tokenizers: Tokenizers) -> RunOutline:
 
 
 def belongs_to(tokenizer: Tokenizer | PublishedTokenizer, run: Run) -> bool:
-    """Returns whether a tokenizer is that of the run's public checkpoint."""
+    """Whether a tokenizer belongs to the run's public checkpoint."""
     pinned = [run.model.get(key) for key in ("path", "revision")]
     return isinstance(tokenizer, PublishedTokenizer) and pinned == [
         tokenizer.path,

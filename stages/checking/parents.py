@@ -1,4 +1,4 @@
-"""Compatibility of a run with its parent, which is the start of its weights or its teacher."""
+"""Compatibility of a run with its parent, which gives it initial weights or teaches it."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,6 +1,6 @@
 """Faults of runs of public checkpoints, as published or pretrained further.
 
-What only the hub knows is checked after the download.
+Facts that only the hub knows are checked after the download.
 """
 
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def _prepare(run: Run, vocabulary: Vocabulary, where: str) -> None:
     """Builds the model as ``pretrain`` does, without storage for weights, and with the checkpoint's
     own output layers, which only pretraining needs.
 
-    Raises ValueError for what is incompatible.
+    Raises ValueError if the objective and the model are incompatible.
     """
     with torch.device("meta"):
         backbone, objective = built(run, vocabulary, where=where)

@@ -1,1 +1,1 @@
-"""The commands that a user runs in addition to dvc: plan, fits, predict, export, ui, summary."""
+"""The commands that a user runs in addition to dvc, such as new, plan, predict and export."""

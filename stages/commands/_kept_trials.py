@@ -1,4 +1,4 @@
-"""The options of a command that choose a checkpoint of a run, or a kept trial of it."""
+"""The command-line options that choose a checkpoint of a run, or one of its kept trials."""
 
 from argparse import ArgumentParser, Namespace
 

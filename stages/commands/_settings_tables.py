@@ -1,4 +1,4 @@
-"""The settings of params.yaml as Markdown tables, and settings as text."""
+"""Markdown tables of the settings of params.yaml, and types and defaults as text."""
 
 import re
 import types
@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from stages.core.params import AdaptationChanges
 from stages.core.study_file import StudyFile, TrainingChanges
 
-# Sections that repeat another section's settings, all of them optional.
+# Sections with the settings of another section, where all of them are optional.
 LIKE = {
     TrainingChanges: "pretrain.training",
     AdaptationChanges: "finetune.methods.NAME.training",
@@ -32,7 +32,7 @@ def params_tables() -> Iterator[str]:
 
 
 def _sections(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yields a section and the sections in it, by their paths in params.yaml."""
+    """Yields a section and all sections inside it, each with its path in params.yaml."""
     yield path, model
     for name, field in model.model_fields.items():
         inside = f"{path}.{name}".lstrip(".")
@@ -41,7 +41,7 @@ def _sections(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[Bas
 
 
 def _models(path: str, hint: Any) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yields the paths and the types of the sections that a setting of this type holds."""
+    """Yields the path and type of each section that a setting of type ``hint`` holds."""
     if get_origin(hint) is dict and hint != COMPONENT:
         yield from _models(f"{path}.NAME", get_args(hint)[1])
     elif get_origin(hint) in (Annotated, Union, types.UnionType):
@@ -64,8 +64,8 @@ def _setting(name: str, field: FieldInfo) -> str:
 
 
 def _is_required(field: FieldInfo) -> bool:
-    """Whether a study must state a setting. If its docstring names a default, a validator fills it
-    in."""
+    """Whether a study must state a setting. Where the setting's docstring says "by default", a
+    validator fills it in."""
     return field.is_required() and "by default" not in (field.description or "")
 
 

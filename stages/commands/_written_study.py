@@ -31,8 +31,8 @@ def refuse_faults(text: str, source: str) -> None:
 
 
 def refuse_loss(path: Path, otherwise: str) -> None:
-    """Raises ValueError if the file has a study that is kept nowhere else: its text is neither the
-    one that a command wrote last, nor that of the last commit, nor that of a file in ``studies/``.
+    """Raises ValueError if the file holds a study that is kept nowhere else: its text differs from
+    the last one that a command wrote, from the last commit and from each file in ``studies/``.
     ``otherwise`` is the advice that ends the message."""
     if not path.exists():
         return
@@ -53,7 +53,7 @@ def refuse_loss(path: Path, otherwise: str) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a text that commands may overwrite until somebody edits it."""
+    """Writes a study, and its hash to WRITTEN: commands may overwrite it until someone edits it."""
     with replacing(path) as new:
         new.write_text(text, encoding="utf-8")
     with replacing(WRITTEN) as new:

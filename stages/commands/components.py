@@ -93,7 +93,7 @@ def _rows(components: Components[Any]) -> Iterator[str]:
 
 def _settings(cls: type) -> Iterator[str]:
     """Yields the settings of a component (``mask_prob: float = 0.15``), required ones first, in the
-    order of the constructor; "or a list" marks settings of which trials try several values."""
+    order of the constructor; "or a list" marks settings that may list values to try."""
     schema: Any = getattr(cls, "schema", cls)
     parts = (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__))
     settings: dict[str, tuple[Any, object]] = {}

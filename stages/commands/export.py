@@ -1,12 +1,12 @@
 """Write a checkpoint of a run, or a fine-tuned trial of it, as a model that `transformers` loads.
 
-The model that is written computes the same as this study's model: it is loaded again and compared
-before it takes its place. What `transformers` cannot compute is refused.
+The written model computes the same as this study's model: it is loaded again and compared before
+the folder appears. A model that `transformers` cannot compute is refused.
 
-With --format onnx a trial on labels or numbers becomes a model for `onnxruntime` instead, in
-float32 and with int8 weights. Both are scored on the test rows of the study, with their speed.
+With --format onnx a trial that predicts labels or numbers becomes a model for `onnxruntime`, in
+float32 and with int8 weights. Both versions are scored and timed on the study's test rows.
 
-A classical baseline (with --task) is written as a model of MLflow, with its rows and its code.
+A classical baseline (with --task) is written as an MLflow model, with its rows and its code.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Show which models, tasks and methods go together, as a Markdown table.
 
-A study may list all of them: incompatible combinations have no trials, and every other trial is
-made. "As text" means ``text_to_text: true``. A public checkpoint counts as its architecture, except
-that prefix does not fit it.
+A study may list all of them: only compatible combinations get trials. "As text" means
+``text_to_text: true``. A public checkpoint counts as its architecture, except that the method
+prefix does not fit it.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Combination:
-    """A task as it is or as text, an architecture and a method."""
+    """A task (as it is, or as text) with an architecture and a method."""
 
     kind: str
     text_to_text: bool
@@ -50,7 +50,7 @@ class Combination:
 
 @cache
 def _outline(architecture: str) -> Backbone:
-    """Returns a model that all cells share, since nothing changes it."""
+    """Returns a model without weights, which all cells with this architecture share."""
     return outline({"name": architecture, "d_model": D_MODEL}, VOCAB_SIZE, where=architecture)
 
 

@@ -1,10 +1,10 @@
-"""Mend what a killed DVC left in its own files, so that `dvc repro` goes on.
+"""Mend the files that a killed DVC left unfinished, so that `dvc repro` works again.
 
 DVC writes `dvc.lock` and `.dvc/tmp/rwlock` in place: a kill in that moment leaves half a file, and
-every later `dvc repro` refuses it. Entries of `dvc.lock` that are not whole are removed here; their
-stages come from DVC's run cache and are not computed again. A kill before DVC writes the first
-record of a stage into its run cache leaves an empty folder there, on which every later `dvc repro`
-of that stage fails; it is removed. Does nothing while another DVC runs in this folder.
+every later `dvc repro` refuses it. This command removes a broken rwlock and incomplete entries of
+`dvc.lock`; their stages come from DVC's run cache and are not computed again. It also removes the
+empty folders of the run cache: a kill before the first record of a stage leaves one, on which every
+later `dvc repro` of that stage fails. Does nothing while another DVC runs in this folder.
 """
 
 import json
@@ -38,7 +38,7 @@ def heal() -> None:
 
 
 def running_dvc() -> int | None:
-    """Returns the pid of another process of DVC that works in this folder; None without one."""
+    """Returns the pid of another DVC that runs in this folder, or None if there is none."""
     for process in psutil.process_iter():
         try:
             is_dvc = any(Path(part).name == "dvc" for part in process.cmdline()[:3])
@@ -50,8 +50,8 @@ def running_dvc() -> int | None:
 
 
 def heal_rwlock() -> None:
-    """Removes an unfinished rwlock. It lists the files that a running DVC reads and writes, so
-    nothing is lost if none runs."""
+    """Removes an unfinished rwlock. The file only lists what a running DVC reads and writes, so
+    nothing is lost if no DVC runs."""
     try:
         json.loads(RWLOCK.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -62,16 +62,16 @@ def heal_rwlock() -> None:
 
 
 def heal_lock() -> None:
-    """Removes the entries of dvc.lock that are not whole.
+    """Removes the incomplete entries of dvc.lock.
 
-    Raises ValueError if the file is damaged in another way than by a kill while it was written.
+    Raises ValueError if the damage cannot come from a kill while the file was written.
     """
     if not LOCK.exists():
         return
     text = LOCK.read_text(encoding="utf-8")
     if text.endswith("\n") and _is_whole(text):
         return
-    # A kill cuts off the end: a part of the last line, and so perhaps of the last entry.
+    # A kill cuts off the end of the file: the last line, and perhaps the last entry, is incomplete.
     lines = text[: text.rfind("\n") + 1]
     entries = [match.start() for match in re.finditer(r"^  [^ -]", lines, re.MULTILINE)]
     parts = (lines, lines[: entries[-1]] if entries else "")
@@ -95,7 +95,7 @@ def heal_run_cache() -> None:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether a text is a lock that DVC reads."""
+    """Whether DVC can read a text as dvc.lock."""
     from dvc.schema import COMPILED_LOCKFILE_SCHEMA
     from ruamel.yaml import YAML, YAMLError
     from voluptuous import Invalid

@@ -1,7 +1,7 @@
 """Write the test inputs of a task, without labels, for an external system to predict.
 
-Each input is written once. The system adds the column `prediction`, and the file becomes a baseline
-of the study:
+Equal inputs are written once. The system adds the column `prediction`, and the file becomes a
+baseline of the study:
 
   baselines:
     llm: {name: predictions, path: predictions/llm}
@@ -25,7 +25,7 @@ from stages.kinds._kind import KINDS
 from stages.sources._formats import format_of
 
 FORMATS = ("csv", "jsonl")
-MOST_LABELS = 20  # in the note
+MOST_LABELS = 20  # in the note on stderr
 
 
 def main() -> None:
@@ -40,8 +40,8 @@ def main() -> None:
 
 
 def run(task: str, out: Path | None, format: str | None) -> None:
-    """Writes the inputs; raises ValueError for a task that is not prepared or has no predictions to
-    compare, for another format, and for a file that exists."""
+    """Writes the inputs to ``out``, or to the standard output. Raises ValueError if the task is not
+    prepared or has no predictions to compare, if the format is unknown, and if ``out`` exists."""
     folder = paths.examples(task)
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder; `dvc repro prepare_task@{task}` writes it")
@@ -74,7 +74,7 @@ def run(task: str, out: Path | None, format: str | None) -> None:
 
 
 def _csv(rows: Sequence[Json]) -> str:
-    """Returns a table; a list is written as JSON."""
+    """Returns the rows as a CSV table. Values that are not text, such as lists, become JSON."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(rows[0])

@@ -1,8 +1,8 @@
-"""Look at one's own labelled files and write a study of them to params.yaml.
+"""Look at your own labelled files and write a study of them to params.yaml.
 
 DATA is a csv, tsv, jsonl, json (also SQuAD's), conll, conllu or parquet file, or a folder with
 files for train, validation and test. The command prints how it reads them. If the files do not show
-which column is the text or the label, nothing is written, and the error names the flags that do.
+which column is the text or the label, nothing is written, and the error names the flags to give.
 Models are trained for some seconds only, to measure how fast this machine is.
 
 For texts in Latin script a published English checkpoint of 23 million weights is a candidate if the
@@ -109,7 +109,7 @@ def _main(flags: argparse.Namespace) -> None:
 
 
 def flags_of(arguments: argparse.Namespace) -> Flags:
-    """Returns the typed flags; raises ValueError for one that cannot be read."""
+    """Returns the arguments as ``Flags``; raises ValueError for a flag that cannot be read."""
     columns = {role: name for role in ROLES if (name := getattr(arguments, role))}
     for role in GATHERED & columns.keys():
         if "," in columns[role]:
@@ -140,7 +140,7 @@ def _names(listed: str | None) -> list[str] | None:
 
 
 def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
-    """Returns the text about a proposal that is printed."""
+    """Returns the text that is printed about a proposal. ``wanted`` is in minutes."""
     study = proposal.study
     design = study.design
     lines = [f"{data} was taken for {study.kind}.", "", *map(_item, proposal.notes)]
@@ -174,7 +174,7 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
 
 
 def _labels(budgets: Sequence[Budget], num_train: int) -> str:
-    """Returns ``all 800 labels`` or ``1,000 of 3,617 labels``."""
+    """Returns label budgets in words: ``all 800 labels`` or ``1,000 of 3,617 labels``."""
     if budgets == ("all",):
         return f"all {num_train:,} labels"
     numbers = [each if each == "all" else f"{each:,}" for each in budgets]

@@ -32,23 +32,23 @@ NOISE = re.compile(
     r"> |(Generating|Updating) lock|WARNING: .* is empty|Stage .* skipping|\s*$"
     r"|To (track|enable) |\t(git add|dvc config) |Use `dvc push`"
 )
-MISTAKE, ERROR = 2, "error: "  # the exit status of a mistake, and what its lines begin with
+MISTAKE, ERROR = 2, "error: "  # the exit status of a mistake, and how its message begins
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The report of a study. A score and a difference are fractions, not points."""
+    """The tables of a report. Scores and differences are fractions, not points."""
 
     page: Path  # the report to open in a browser
-    answer: "pd.DataFrame"  # for each task and number of labels what to use, how sure that is
+    answer: "pd.DataFrame"  # for each task and number of labels: what to use, and how sure that is
     scores: "pd.DataFrame"  # task, run, method, label_budget; mean, low, high and what they cover
     contrasts: "pd.DataFrame"  # what differs between two runs, how sure that is, and confounds
     trials: "pd.DataFrame"  # a row for each run, seeds, task, method and label budget
-    costs: "pd.DataFrame"  # what each trial and its pretraining took
+    costs: "pd.DataFrame"  # the time, memory and energy of each trial and its pretraining
     corpora: "pd.DataFrame"  # how like each corpus is to each task
     estimates: "pd.DataFrame"  # which run suits a task, estimated without training it
     agreement: "pd.DataFrame"  # how well estimates and heuristics ranked the runs
-    carry_over: "pd.DataFrame"  # the share of pairs of runs whose order in a small experiment held
+    carry_over: "pd.DataFrame"  # how often two runs keep the order that a small experiment gave
     labels_needed: "pd.DataFrame"  # from which number of labels on a run is ahead of a baseline
 
 
@@ -59,9 +59,9 @@ def run_study(study: str | Path | Json, *, jobs: int = 1) -> Tables:
     It replaces ``params.yaml`` in the project of this module. The names of stages are printed as
     they run.
 
-    Raises ValueError with every mistake in the study, and for a ``params.yaml`` that is kept
-    nowhere else and would be lost. Raises RuntimeError if a stage failed (with several jobs
-    ValueError, which names what failed).
+    Raises ValueError with every mistake in the study, or if it would overwrite the only copy of
+    a ``params.yaml``. Raises RuntimeError if a stage failed; with several jobs, a ValueError that
+    names what failed.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = _written(study, Path(folder)) if isinstance(study, Mapping) else Path(study)
@@ -89,8 +89,8 @@ def _written(study: Json, folder: Path) -> Path:
 
 
 def _run(*arguments: str) -> tuple[int, str]:
-    """Runs the command and prints its output as it comes, since a notebook does not show what
-    another process prints. Returns the exit status and the output."""
+    """Runs ``stages.commands.repro`` and prints its output as it comes, since a notebook does not
+    show what another process prints. Returns the exit status and the output."""
     command = [sys.executable, "-m", "stages.commands.repro", *arguments]
     # The commands of stages in dvc.yaml call `python`, which must be this one.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])

@@ -1,9 +1,9 @@
 """Write the commit of each public checkpoint and data set into a study.
 
 A study pins what it takes from the Hugging Face hub by the hash of a commit, since branches and
-tags can be moved. This asks the hub once for the commit of each `revision` that is a branch, a tag
-or missing, and writes it in place; nothing else of the file changes. A local folder is pinned by
-the hash of its content. What is pinned already stays.
+tags can be moved. This command asks the hub once for the commit of each `revision` that is a
+branch, a tag or missing, and writes it in place; nothing else of the file changes. A local
+checkpoint is pinned by the hash of its folder's content. Entries that are pinned already stay.
 """
 
 import re
@@ -35,7 +35,7 @@ class Entry:
     kind: str  # MODEL or DATASET
     named: ScalarNode
     revision: ScalarNode | None
-    indent: int | None  # of the entry's keys; None in braces
+    indent: int | None  # of the entry's keys; None for an entry in braces
 
     @property
     def branch(self) -> str | None:
@@ -64,8 +64,8 @@ def main() -> None:
 
 
 def pin(study: Path) -> None:
-    """Pins a study; raises ValueError for what cannot be pinned, and then writes nothing."""
-    read_yaml(study)  # refuses what is no study
+    """Pins a study. Raises ValueError, and writes nothing, if an entry cannot be pinned."""
+    read_yaml(study)  # raises ValueError if it is no study
     text = study.read_bytes().decode()
     commits: dict[str, str] = {}
     edits, faults, lines = [], [], []
@@ -82,7 +82,7 @@ def pin(study: Path) -> None:
     if faults:
         raise ValueError("\n".join(faults))
     if edits:
-        for begin, end, new in sorted(edits, reverse=True):  # from the end: earlier positions hold
+        for begin, end, new in sorted(edits, reverse=True):  # from the end, to keep positions
             text = text[:begin] + new + text[end:]
         _refuse_damage(text, commits)
         with replacing(study) as path:
@@ -91,7 +91,7 @@ def pin(study: Path) -> None:
 
 
 def entries(node: Node, where: str = "", seen: set[int] | None = None) -> Iterator[Entry]:
-    """Yields the entries in the order of the file, and each entry that aliases share once."""
+    """Yields the entries in the order of the file. An entry that aliases repeat comes once."""
     seen = set() if seen is None else seen
     if id(node) in seen:
         return
@@ -116,10 +116,10 @@ def entries(node: Node, where: str = "", seen: set[int] | None = None) -> Iterat
 
 
 def commit_of(entry: Entry) -> str:
-    """Returns the commit, or the hash of a local folder, that ``revision`` must be.
+    """Returns the value that ``revision`` must have: a commit, or the hash of a local folder.
 
-    Raises ValueError, which begins with the setting, if the hub does not have the name or the
-    revision, or does not answer.
+    Raises ValueError, with the setting at the start of its message, if the hub does not have the
+    name or the revision, or does not answer.
     """
     # Imports torch, which `--help` does not need.
     from stages.text.published_files import content_of

@@ -1,12 +1,12 @@
 """Show what `dvc repro` would run and what that costs, before anything runs.
 
 Nothing is written. The time of a training is its floating-point operations divided by a speed. The
-speed is known from earlier trainings of its kind, which are assumed to have run on this machine, or
-from a calibration, which trains for about a second per kind and reads some of each slow source.
+speed comes from earlier trainings of the same kind, assumed to have run on this machine, or from a
+calibration, which trains for about a second per kind and reads some of each slow source.
 Memory is the peak measured before, else an estimate from the sizes of weights and activations.
 
-With --resolved it shows the study instead: every setting of every run and task, with defaults and
-under the matched budget.
+With --resolved it shows the study instead: every setting of every run and task, with its defaults
+and after the budget has been matched.
 """
 
 import json

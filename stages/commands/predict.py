@@ -1,7 +1,7 @@
-"""Predict new text with a trial of a run or baseline and a task: a JSON object for each row.
+"""Predict new text with a trial (a run or baseline on a task); print a JSON object for each row.
 
 If the method trains, the weights of the trial must have been kept (finetune.keep_weights). A
-baseline is fitted again to its rows, in seconds.
+baseline is fitted again to its training rows, in seconds.
 
 Rows are read from FILE or from the standard input:
 
@@ -12,9 +12,9 @@ Rows are read from FILE or from the standard input:
   conll, conllu a word per line, in the first column (FORM); blank lines between sentences
 
 Each input of the task (text, text_pair, words, ...) is read from the column of that name or, if
-FILE has none, from the column that it has in the data of the study. The output has for each row its
-"id", or else its "line", the prediction, and the probability of each label ("scores"), where there
-are any; a baseline has the "probability" of its prediction.
+FILE has none, from the column that it has in the data of the study. The output has, for each row,
+its "id" or, without one, its "line"; the prediction; and the probability of each label ("scores"),
+if there are any. A baseline has the "probability" of its prediction.
 """
 
 import argparse
@@ -99,8 +99,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> None:
     """Writes the predictions, and to stderr the share of rows that ``--min-confidence`` leaves
-    without one; raises ValueError for a trial that was not kept and for input that cannot be
-    read."""
+    without a prediction. Raises ValueError for a trial that was not kept and for unreadable
+    input."""
     if not 0 <= options.min_confidence <= 1:
         raise ValueError(f"--min-confidence: must be from 0 to 1, not {options.min_confidence:g}")
     trial, abstention = chosen_trial(options), Abstention(options.min_confidence)
@@ -143,12 +143,12 @@ def _by_baseline(
     return baseline_predictions(*_kept.refit(_kept.path_of(trial), examples), rows, abstention)
 
 
-# What is read ------------------------------------------------------------------------------------
+# Reading rows ------------------------------------------------------------------------------------
 
 
 def _rows(task: str, options: argparse.Namespace, examples: Path) -> Iterator[NewRow]:
-    """Returns the rows to predict, as the task in ``examples`` reads them; raises ValueError if
-    there are none."""
+    """Returns the rows to predict, as the task in the folder ``examples`` reads them; raises
+    ValueError if there are none."""
     columns = Columns.of(examples)
     renamed = _renamed(columns, options.column)
     rows = _read(options.file, options.format, columns, renamed, _names_in_study(task))
@@ -158,7 +158,7 @@ def _rows(task: str, options: argparse.Namespace, examples: Path) -> Iterator[Ne
 
 
 def _renamed(columns: Columns, pairs: Iterable[str]) -> dict[str, str]:
-    """Returns the column of the file for each input of the task that has another name there."""
+    """Returns the column of each input that ``pairs`` (INPUT=COLUMN) name."""
     known, renamed = (*columns.inputs, *columns.optional), {}
     for pair in pairs:
         key, equals, column = pair.partition("=")
@@ -185,7 +185,7 @@ def _read(
     in_study: Mapping[str, str],
 ) -> Iterator[NewRow]:
     """Yields the rows of a file as the task reads them. An input that is not ``renamed`` is read
-    from the column of its own name or else from the one that it has ``in_study``."""
+    from the column of its own name or, without one, from its column in the study's data."""
     inputs, optional, kind = columns.inputs, columns.optional, KINDS[columns.kind]
     first, *others = inputs
     format = format or ("txt" if file is None else format_of(file))
@@ -222,7 +222,7 @@ def _read(
 
 
 def _shown(record: Record) -> Json:
-    """Returns what identifies a row: its id, else its line or its place in a list."""
+    """Returns what identifies a row: its id or, without one, its line or its place in a list."""
     if "id" in record.cells:
         return {"id": record.cells["id"]}
     kind, _, number = record.place.partition(" ")
@@ -246,7 +246,7 @@ def _records(file: Path | None, format: str, place: str) -> Iterator[Record]:
 
 
 def _value(record: Settings, column: str, place: str, kind: Kind, key: str) -> object:
-    """Returns the value of a column of a record for the input ``key``."""
+    """Returns the value of the input ``key``, from a column of a record."""
     if column not in record:
         raise ValueError(
             f"{place}: no column {column!r}; there are: {', '.join(record)}; name the right one: "
@@ -255,7 +255,7 @@ def _value(record: Settings, column: str, place: str, kind: Kind, key: str) -> o
     return input_of(record[column], f"{place}: {column}", kind, key)
 
 
-# What is written ---------------------------------------------------------------------------------
+# Writing predictions -----------------------------------------------------------------------------
 
 
 def _write_file(lines: Iterable[str], path: Path) -> None:

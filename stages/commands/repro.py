@@ -1,10 +1,10 @@
 """Run the stages of the study in params.yaml that have changed.
 
 With one job this is `dvc repro`. With more jobs, stages, the seeds of a run, and trials run side by
-side. Results and dvc.lock are then the same, except for measured times. If a worker dies, only the
-work that it was doing is lost, and is tried again, twice at most. The next call continues an
-interrupted one. `--jobs auto` starts a job for each GPU or, without GPUs, as many jobs of
-compute.threads threads as there are cores for.
+side. Results and dvc.lock are the same as with one job, except for measured times. If a worker
+dies, only its current work is lost, and is tried again, twice at most. After an interruption, the
+next call continues. `--jobs auto` starts a job for each GPU or, without GPUs, as many jobs of
+compute.threads threads as the cores allow.
 
 A study that `--study` names is checked first, and then replaces params.yaml.
 """
@@ -96,15 +96,14 @@ def _main(options: argparse.Namespace) -> NoReturn:
         options.jobs = most_jobs(params.compute, params.distributed)
     if options.jobs != 1 or options.cluster or options.scheduler:
         _side_by_side(options)
-    # DVC runs what is left, or says that all is up to date. It replaces this process, so that a
-    # signal reaches it alone.
+    # DVC runs what is left, or says that all is up to date. It replaces this process, so that
+    # signals reach DVC alone.
     sys.stdout.flush()
     os.execv(REPRO[0], REPRO)
 
 
 def _lock() -> None:
-    """Lets no other call run in this folder until this process ends, also as the DVC that replaces
-    it.
+    """Locks this folder against other calls until this process ends, even after DVC replaces it.
 
     Raises ValueError if another call runs.
     """
@@ -121,7 +120,7 @@ def _lock() -> None:
 
 
 def _take(study: Path) -> None:
-    """Puts a study in the place of params.yaml.
+    """Checks a study and copies it to params.yaml.
 
     Raises ValueError if the study has faults, or if the study in params.yaml would be lost.
     """
@@ -191,7 +190,7 @@ def _workers(options: argparse.Namespace, threads: int) -> "AbstractContextManag
         raise ValueError(
             f"several jobs need the package {error.name}; `make setup` installs it"
         ) from None
-    signal.signal(signal.SIGINT, on_ctrl_c)  # dask_jobqueue has set its own, which exits with 0
+    signal.signal(signal.SIGINT, on_ctrl_c)  # dask_jobqueue has set a handler that exits with 0
     if options.scheduler:
         return clusters.running(options.scheduler)
     if options.cluster:

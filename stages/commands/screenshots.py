@@ -16,7 +16,7 @@ PLACES = ("answer", "contrasts")
 THEMES = {"dark": 0, "light": 1}  # as Chromium numbers them
 DRAWN_MS = 20_000  # time for the page's charts, by the page's own clock
 
-# Reports all charts as near the screen: observers wait for frames, which virtual time does not.
+# Reports every chart as visible: a real observer waits for frames, but virtual time does not.
 SEEN = """
 <script>
 window.IntersectionObserver = class {
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def browser_command(profile: Path) -> list[str]:
-    """Returns the command of a browser without a screen, with its own folder ``profile``.
+    """Returns the command of a headless browser with the profile folder ``profile``.
 
     Raises ValueError if there is no browser.
     """
@@ -93,17 +93,16 @@ def take(page: Path, folder: Path) -> None:
 
 
 def framed(page: Path, width: int, height: int) -> Path:
-    """Writes a page that shows ``page`` in a frame, beside it: no window of Chromium is narrower
-    than 500 pixels. What the page posts to its parent is the text of ``#probe``."""
+    """Writes a file next to ``page`` that shows it in a frame, since no window of Chromium is
+    narrower than 500 pixels. A message that ``page`` posts to its parent becomes ``#probe``."""
     frame = page.with_name(f"{page.stem}_{width}.html")
     frame.write_text(FRAME.format(page=page.as_uri(), width=width, height=height), "utf-8")
     return frame
 
 
 def alone(html: str, place: str) -> str:
-    """Returns the page with one of its places alone. Chromium's picture of a scrolled page is
-    empty. The other sections are hidden in the head, since charts would be drawn before anything
-    later could hide them."""
+    """Returns the page with all sections hidden except ``place``, since Chromium's picture of a
+    scrolled page is empty. The style is in the head, so that it applies before charts are drawn."""
     hidden = f"<style>main > section:not(#{place}) {{ display: none }}</style>"
     return html.replace("</head>", f"{SEEN}{hidden}</head>", 1)
 

@@ -24,7 +24,7 @@ from stages.reporting.words.answer import predict_command, price
 from stages.reporting.words.audit import OBJECTIONS
 
 PIPED_WIDTH = 200
-# The first words of the parts of comparison.md that are shown; without an axis, nothing mattered.
+# The shown part of comparison.md begins with the first of these that the file has.
 SHOWN_PARTS = ("What mattered", "What was not tried", "Believe it?")
 
 
@@ -59,8 +59,8 @@ def show(console: Console) -> None:
 
 
 def mattered() -> Markdown:
-    """Returns what mattered and why to believe it, from the first screen of comparison.md. The
-    audit's questions are left out, since their answers are in the report alone."""
+    """Returns the parts of comparison.md on what mattered and why to believe it. The questions with
+    an objection are left out, since their answers are in the report alone."""
     text = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8")
     begin = min(text.index(part) for part in SHOWN_PARTS if part in text)
     lines = text[begin : text.index("\n![")].splitlines()
@@ -68,8 +68,8 @@ def mattered() -> Markdown:
 
 
 def answer(row: Mapping[str, str], *, width: int) -> Text:
-    """Returns what to use for a task, what it is better than, what it costs, and how to use it, in
-    indented lines."""
+    """Returns a task's answer in indented lines: what to use, what it is better than, what it costs
+    and how to use it."""
     text = Text(f"\n{row['task']}, {row['label_budget']} labels: use ", style="bold")
     text.append(f"{row['use']} {row['sure'].capitalize()}.", style="bold")
     costs = [

@@ -1,8 +1,8 @@
 """List what the store of trials holds, or remove what has not been used for some days.
 
-A trial whose inputs, settings and code are as they were is taken from the store and not computed
-again. The store is .scratch/trials, or the folder that the environment variable TRIALS_STORE names,
-which several clones may share.
+A trial with unchanged inputs, settings and code is taken from the store and not computed again. The
+store is .scratch/trials, or the folder that the environment variable TRIALS_STORE names, which
+several clones may share.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Show the study in MLflow: bring it up to date with the files, then serve it to the browser.
+"""Show the study in MLflow: bring MLflow up to date with the files, then serve it to the browser.
 
 It serves until Ctrl-C, SIGTERM or the end of its terminal, and leaves no server behind. Exit
 status: 0 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, 2 if the server ends by itself.
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def exit_of(number: int) -> SystemExit:
-    """Returns what a signal raises: SystemExit with 0 after Ctrl-C, else with 128 + its number."""
+    """Returns the SystemExit for a signal: status 0 after Ctrl-C, else 128 plus its number."""
     return SystemExit(0 if number == signal.SIGINT else 128 + number)
 
 
@@ -64,7 +64,7 @@ def _refuse_used(port: int) -> None:
 
 
 def _listed(address: str, pages: Mapping[str, str]) -> str:
-    """Returns a line for each page, in their order."""
+    """Returns the address of MLflow with a line for each page, in their order."""
     if not pages:
         return f"MLflow is at {address}"
     width = max(map(len, pages))
@@ -80,7 +80,7 @@ def serve(command: list[str]) -> NoReturn:
     # The server's background jobs evaluate with language models, which is not used here.
     settings = os.environ | {
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        # Not on the command line, which every user of the machine can read: it may have a password.
+        # The address may have a password, and every user can read the command line.
         "MLFLOW_BACKEND_STORE_URI": store.address(),
     }
     # The server has a process group of its own, so that a signal reaches its children as well.

@@ -99,10 +99,10 @@ def is_own_file(file: Path, folder: Path, most_bytes: int = MOST_FILE_BYTES) -> 
 
 
 def bounded_sha256(file: Path) -> str:
-    """Returns ``sha256`` of a regular file, of which no more is read than its size when it was
-    opened. Someone else may replace or extend the file meanwhile.
+    """Returns ``sha256`` of a regular file. Reads at most as many bytes as the file had when it was
+    opened, since someone else may be extending it.
 
-    Raises OSError for a link, and ValueError for what is no regular file.
+    Raises OSError for a link, and ValueError for a file that is not regular or too large.
     """
     digest = hashlib.sha256()
     opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -123,8 +123,8 @@ def is_endless(path: Path) -> bool:
 
 
 def refuse_endless(path: Path) -> None:
-    """Raises ValueError, from the setting ``path`` on, if a path or a file below it is a pipe or a
-    device: DVC and the stages would read it."""
+    """Raises ValueError if a path or a file below it is a pipe or a device: DVC and the stages
+    would read it. The message begins with the setting ``path``."""
     below = (Path(parent, name) for parent, _, names in os.walk(path) for name in names)
     for file in chain([path], below):
         if is_endless(file):

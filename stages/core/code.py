@@ -1,8 +1,8 @@
 """The code that a result comes from: a stage's module, the modules it imports, and their imports.
 
 The root stage writes the hashes of each stage's modules into its plan, and DVC reruns a stage when
-its plan changes. Imports are read off the source, so no stage declares its code,
-and dvc.lock holds one record per stage.
+its plan changes. Imports are read from the source, so no stage declares its code, and dvc.lock
+holds one record per stage.
 
 A module's hash covers its syntax tree, not its bytes. Comments, docstrings, blank lines and
 formatting (line breaks, quotes, parentheses, trailing commas) change no hash. Type annotations
@@ -26,7 +26,7 @@ from stages.core.artifacts import read_json, replacing, sha256, write_json
 from stages.core.components import STAGES
 
 # Hashes and imports of modules, stored by the content of their source. Parsing all sources takes
-# two seconds, and every stage and every trial needs some.
+# two seconds, and every stage and every trial needs some of the hashes.
 PARSED = STAGES.parent / paths.SCRATCH / "parsed"
 
 # Modules that belong to no stage's code, and why editing them changes no result.
@@ -82,7 +82,7 @@ def code_hash(*modules: str) -> str:
 
 
 def syntax_hash(source: str | bytes) -> str:
-    """Returns the hash of what Python source computes.
+    """Returns a hash of Python source that ignores comments, docstrings and formatting.
 
     Raises SyntaxError for source that does not parse.
     """
@@ -94,8 +94,8 @@ def syntax_hash(source: str | bytes) -> str:
         for name, value in ast.iter_fields(node):
             if name == "kind" or (value is None and not isinstance(node, ast.Constant)):
                 continue
-            # Child nodes follow in the order of ast.walk. ascii and not repr, whose escapes depend
-            # on the version's Unicode tables.
+            # Child nodes follow in the order of ast.walk. The escapes of ascii, unlike those of
+            # repr, do not depend on the version's Unicode tables.
             items = [
                 "node" if isinstance(item, ast.AST) else (type(item).__name__, ascii(item))
                 for item in (value if isinstance(value, list) else [value])
@@ -143,15 +143,15 @@ def _source(file: Path) -> _Source:
         return _Source(**read_json(stored))
     names = {name for name in _names(ast.parse(source)) if name.startswith("stages.")}
     parsed = _Source(syntax_hash(source), sorted(names))
-    with suppress(OSError), replacing(stored) as new:  # a file that is not written costs time alone
+    with suppress(OSError), replacing(stored) as new:  # without the file, only time is lost
         write_json(new, asdict(parsed))
     return parsed
 
 
 @cache
 def _reader() -> bytes:
-    """Returns what the content of a stored file depends on besides the source: the version of
-    Python and this module."""
+    """Returns the version of Python and the source of this module, on which the content of stored
+    files depends, too."""
     return sys.version.encode() + Path(__file__).read_bytes()
 
 
@@ -175,8 +175,8 @@ def _imports(module: str) -> frozenset[str]:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """Yields all names that may be modules: ``from stages.text import batch`` may import either a
-    module or a name from one."""
+    """Yields all imported names that may be modules: in ``from stages.text import batch``, both
+    ``stages.text`` and ``stages.text.batch``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

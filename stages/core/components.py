@@ -3,12 +3,12 @@
 ``{name: mlm, mask_prob: 0.15}`` under ``objective:`` is the one public class of
 ``stages/objectives/mlm.py``. The constructor is the schema: its positional parameters come from
 code, its keyword-only parameters (after ``*``) come from params.yaml. Settings that several
-components share are the fields of a dataclass, ``schema = Dimensions``, which is the last
-positional parameter. If the dataclass is made by its ``from_settings``, the parameters of
-``from_settings`` are settings, too.
+components share are the fields of a dataclass, which the class names (``schema = Dimensions``) and
+takes as its last positional parameter. If the dataclass has a method ``from_settings``, this makes
+the dataclass, and its parameters are settings, too.
 
-A class may list in ``tried`` the settings that may be lists of values in params.yaml: each trial
-tries all of them and keeps the one that is best on validation.
+A class may list in ``tried`` settings for which params.yaml may list several values: each trial
+tries all of the values and keeps the one that is best on validation.
 """
 
 import ast
@@ -211,7 +211,7 @@ def below(where: str) -> Iterator[None]:
 
 
 def _keywords(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Returns the parameters after ``*``."""
+    """Returns the keyword-only parameters of a function."""
     parameters = inspect.signature(function).parameters
     return {k: p for k, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
@@ -240,7 +240,7 @@ def describe(
 
 
 def unknown(name: str, valid: Iterable[str]) -> str:
-    """Returns ``unknown 'mlmm'; did you mean 'mlm'? Valid: causal, mlm, none``."""
+    """Returns a message such as ``unknown 'mlmm'; did you mean 'mlm'? Valid: causal, mlm``."""
     valid = list(valid)
     near = difflib.get_close_matches(name, valid, n=1)
     guess = f"did you mean {near[0]!r}? " if near else ""

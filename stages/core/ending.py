@@ -1,7 +1,7 @@
-"""How a process ends: with the process that started it, and by a signal.
+"""The end of a process: with the process that started it, or by a signal.
 
-Imports the standard library alone, because a stage asks to end with DVC before it imports anything
-that takes time (``stages/__init__.py``).
+Imports only the standard library, because ``stages/__init__.py`` calls ``die_with_dvc`` before any
+import that takes time.
 """
 
 import ctypes
@@ -22,8 +22,9 @@ _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 def die_with_parent(parent: int | None = None) -> None:
     """Makes the kernel kill this process when its parent dies (on Linux).
 
-    Otherwise a stage would outlive a killed DVC and write at the same time as the next one. Pass
-    the pid of the ``parent`` where it is known: if the parent is dead already, this process ends.
+    Otherwise a stage would outlive a killed DVC and write at the same time as a stage of the next
+    DVC. Pass the pid of the ``parent`` where it is known: if the parent is dead already, this
+    process ends.
     """
     if _prctl:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -47,7 +48,7 @@ def die_with_dvc() -> None:
 def end_at_interrupts() -> None:
     """Makes Ctrl-C end a stage or a command without a traceback while it imports modules, until
     ``raise_interrupts``. Does nothing where ``stages`` is imported by another program."""
-    is_program = sys.argv[:1] == ["-m"]  # as Python has it while it imports `python -m stages...`
+    is_program = sys.argv[:1] == ["-m"]  # argv while Python imports the module of `python -m`
     if is_program and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -63,7 +64,7 @@ def end_by_signals(error: Callable[[int], BaseException]) -> None:
     ends. Signals that are ignored (by ``nohup``) stay ignored."""
 
     def end(number: int, frame: object) -> None:
-        for other in SIGNALS:  # a second one must not interrupt the clean-up
+        for other in SIGNALS:  # a second signal must not interrupt the clean-up
             signal.signal(other, signal.SIG_IGN)
         raise error(number)
 
@@ -75,7 +76,7 @@ def end_by_signals(error: Callable[[int], BaseException]) -> None:
 @contextmanager
 def held_signals(*, of_parent: bool = True) -> Iterator[list[int]]:
     """Delays the signals that end this process, and yields the list of the signals that came. With
-    ``of_parent``, the death of the parent process is delayed in the same way.
+    ``of_parent``, the kill at the death of the parent process is delayed, too.
 
     The signals take effect when the context ends, at the latest ``SAVE_S`` seconds after the first
     of them, so that there is time to save what was computed. Signals that are ignored (by

@@ -1,4 +1,4 @@
-"""Runs work on files that others made in a separate process with limits of time and memory."""
+"""Runs work on untrusted files in a separate process with limits of time and memory."""
 
 import json
 import os
@@ -20,8 +20,8 @@ def limited(work: Callable[[], T], *, seconds: float, num_bytes: int, what: str)
     ``seconds`` and use ``num_bytes`` more memory than this process. On systems other than Linux,
     ``work`` runs in this process without limits.
 
-    Raises the ValueErrors of ``work``, and ValueError with ``what`` for any other error and for
-    work that exceeds a limit.
+    Raises the ValueErrors of ``work``, and ValueError with a message that begins with ``what`` for
+    any other error and for work that exceeds a limit.
     """
     if sys.platform != "linux":
         return work()

@@ -14,7 +14,7 @@ SILENT_S = 1.0  # time to wait before printing a message
 
 
 class LockHeld(ValueError):
-    """Another process still holds a lock after the time to wait for it."""
+    """The error that another process has held a lock for too long."""
 
 
 def write_holder(file: Path) -> None:

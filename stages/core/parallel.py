@@ -20,8 +20,8 @@ from stages.core.params import Compute, Distributed
 PART_BYTES = 2**20  # size of a part: some tenths of a second of work
 HERE_BYTES = 2**23  # some seconds of work in this process; other processes pay off beyond that
 LARGE_BYTES = 2**26  # a larger part is not sent to a process, which would double its memory
-WAITING_BYTES = 2**21  # per process: parts in work, or whose result is not yet yielded
-MOST_PROCESSES = 16  # more would wait for the process that reads and writes
+WAITING_BYTES = 2**21  # per process, of parts in work or with a result that is not yet yielded
+MOST_PROCESSES = 16  # more processes would wait for the one that reads and writes
 P = TypeVar("P")
 R = TypeVar("R")
 
@@ -34,7 +34,7 @@ def cores() -> int:
 
 
 def visible_gpus() -> list[str]:
-    """Returns the GPUs of this machine, without importing torch, which would keep memory on
+    """Returns the GPUs that this process may use. Does not use torch, which would keep memory on
     each."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name for name in visible.split(",") if name]
@@ -59,7 +59,7 @@ def in_order(
     *,
     processes: int | None = None,
 ) -> Generator[R, None, None]:
-    """Yields ``work(part)`` for each part, in the order of the parts for any number of processes.
+    """Yields ``work(part)`` for each part, in the order of the parts with any number of processes.
 
     ``size`` returns the bytes of a part. This process works on the first ``HERE_BYTES``. For more,
     one process per core is started, and enough parts are read ahead to keep the processes busy.
@@ -147,7 +147,7 @@ def _ordered(
 @contextmanager
 def _without_collection() -> Iterator[None]:
     """Switches garbage collection off. Work on text makes many objects, hardly any of them in
-    cycles, and looking for cycles takes a third of the time of encoding."""
+    cycles, and looking for cycles would take a third of the time of encoding."""
     was_on = gc.isenabled()
     gc.disable()
     try:

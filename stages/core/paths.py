@@ -6,11 +6,11 @@ from stages.core.keys import RunKey
 
 DATA = Path("data")
 PLANS = DATA / "plans"  # written by the root stage: the settings and the code of each stage
-CHECKPOINTS = DATA / "checkpoints"  # public ones from packages of the package index
+CHECKPOINTS = DATA / "checkpoints"  # public checkpoints from packages of the package index
 CORPORA = DATA / "corpora"
 TOKENIZERS = DATA / "tokenizers"
 ENCODED = DATA / "encoded"
-INPUTS = DATA / "inputs"  # hashes of the corpus and the tokenizer that each run reads
+INPUTS = DATA / "inputs"  # hashes of the files that each run reads
 CONTAMINATION = DATA / "contamination"
 LIKENESS = DATA / "likeness"
 TASKS = DATA / "tasks"
@@ -49,6 +49,5 @@ def test_labels(task: str) -> Path:
 
 
 def test_originals(task: str) -> Path:
-    """Returns the file with the original texts of test rows whose texts the task's source
-    changed."""
+    """Returns the file with the original texts of the test rows that the task's source changed."""
     return TASKS / task / "test_originals.jsonl"

@@ -62,7 +62,7 @@ class CheckpointPlan(Plan):
 
     checkpoint: PackagedCheckpoint
     revisions: dict[str, str]
-    """The content that runs and tokenizers expect, by the paths in params.yaml that state it."""
+    """Content hashes that runs and tokenizers state, by the paths of these settings."""
 
 
 class TokenizerPlan(Plan):
@@ -87,7 +87,7 @@ class TextsPlan(Plan):
 
 
 class RunInputs(Strict):
-    """The files that a run reads, by the names of their entries in params.yaml, or ``none``."""
+    """Names of the entries in params.yaml whose files a run reads, or ``none``."""
 
     corpus: Name
     tokenizer: Name
@@ -169,7 +169,7 @@ def path_of(stage: str, *keys: str) -> Path:
 def read_plan(kind: type[P], stage: str, *keys: str) -> P:
     """Reads the plan of a stage.
 
-    Raises ValueError with the valid keys if the root stage has written none.
+    Raises ValueError with the valid keys if the root stage has not written this plan.
     """
     path = path_of(stage, *keys)
     if not path.is_file():

@@ -26,7 +26,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # A file or folder of another user, on a damaged or read-only disk, or behind a link to itself.
 UNREADABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ELOOP, errno.ENAMETOOLONG}
 MOST_LINE = 2000  # characters of a line of a message
-NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"  # torch's RuntimeError
+NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"  # in torch's RuntimeError
 
 
 def run_stage(
@@ -36,14 +36,14 @@ def run_stage(
     number: tuple[str, str] | None = None,
     rank: Callable[[Any], int | None] = lambda plan: 0,
 ) -> None:
-    """Runs a stage file: parses its positional ``names``, reads its plan, which is of ``kind``,
+    """Runs a stage file: parses its positional arguments ``names``, reads its plan, a ``kind``,
     calls ``main(plan, *keys)`` and exits with 2 on a user's mistake. ``main`` may return one line
     that says what the stage produced; it is printed at the end. ``number`` is the name and the help
     of an option with a whole number. ``main`` gets the number as a keyword argument, None if the
     option is not given.
 
     ``rank(plan)`` returns the rank of this process among the processes of the stage, or None if
-    others have done its work. The process of rank 0 takes the lock for all.
+    other processes have done its work. The process of rank 0 takes the lock for all.
     """
     stage, parser = _parser(main, names)
     if number:
@@ -91,8 +91,8 @@ def _parser(
 
 
 def _locked(main: Callable[[], str | None], stage: str, keys: list[str], purpose: str = "") -> None:
-    """Runs a stage while it holds the stage's lock, and records how long it took. With a
-    ``purpose`` it prints that first, and at the end the time and the result.
+    """Runs a stage under the stage's lock and records how long it took. With a ``purpose``, prints
+    the purpose at the beginning, and the time and the result at the end.
 
     Raises ValueError if another process holds the lock for too long.
     """
@@ -171,7 +171,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _shortened(line: str) -> str:
-    """Returns a line of a message without the middle of a very long value that it repeats."""
+    """Returns a line of a message, cut in the middle if it is very long."""
     if len(line) <= MOST_LINE:
         return line
     return f"{line[: MOST_LINE // 2]} ... {line[-MOST_LINE // 4 :]} ({len(line):,} characters)"

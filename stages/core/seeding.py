@@ -26,7 +26,7 @@ def stream(seed: int, *key: str | int) -> np.random.Generator:
 
 
 def torch_stream(seed: int, *key: str | int) -> "torch.Generator":
-    """Returns a generator of torch with the same key, for the initial weights of a module, say."""
+    """Returns a torch generator keyed as in ``stream``, for a module's initial weights, say."""
     import torch  # here, since stages that only read text start without it
 
     return torch.Generator().manual_seed(derive(seed, *key))

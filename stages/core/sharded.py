@@ -7,7 +7,7 @@ from torch import Tensor
 
 @runtime_checkable
 class Sharded(Protocol):
-    """A DTensor, of which each rank holds a part. DTensor itself takes seconds to import."""
+    """The interface of a DTensor, of which each rank holds a part. Its import takes seconds."""
 
     def full_tensor(self) -> Tensor: ...
 

@@ -1,9 +1,9 @@
-"""The standard output and error of a process where they cannot be written.
+"""Handles a standard output and a standard error that cannot be written.
 
 A process may be started without them (``>&-``): Python then has None for the stream, and the next
-file that is opened gets the stream's descriptor, so that what a library prints would be written
-into a result. Or the disk is full, or the reader of a pipe has ended. Imports the standard library
-alone, because ``stages/__init__.py`` calls it before anything is opened.
+file that is opened gets the stream's descriptor, so that a library's output would be written into a
+result. Writing also fails if the disk is full or the reader of a pipe has ended. Imports only the
+standard library, because ``stages/__init__.py`` calls it before anything is opened.
 """
 
 import os
@@ -23,7 +23,7 @@ def open_streams() -> None:
 
 
 def drop_unwritten() -> None:
-    """Drops what standard output still holds if it cannot be written. Python would write it at its
+    """Drops the buffer of standard output if it cannot be written. Python would try again at its
     end, fail, and exit with 120."""
     try:
         sys.stdout.flush()

@@ -1,9 +1,10 @@
 """params.yaml: the short form of a study, which a user writes, and what it means.
 
-A study states what it varies, and nothing twice. A run says only how it differs from the first one,
-a component without settings is its name, and settings with one good value for nearly every study
-have a default. ``StudyFile`` types the file, and ``StudyFile.resolved`` returns ``Params``
-(``stages/core/params.py``), which the root stage turns into the plans of the other stages.
+A study states what it varies, and nothing twice. A run says only how it differs from the first run,
+a component without settings is written as its name, and settings with one good value for nearly
+every study have a default. ``StudyFile`` is the schema of the file, and ``StudyFile.resolved``
+returns ``Params`` (``stages/core/params.py``), which the root stage turns into the plans of the
+other stages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,7 +56,7 @@ UNTRAINED = Training(
 
 
 def _with_name(baselines: Any) -> Any:
-    """Turns a list of names into entries, and adds ``name`` to entries without it: their key."""
+    """Turns a list of names into entries, and adds ``name``, by default its key, to each entry."""
     if isinstance(baselines, list):
         if not all(isinstance(name, str) for name in baselines):
             raise ValueError("must be a list of names, or entries with settings: `NAME: {...}`")
@@ -132,8 +133,8 @@ TrainingChanges = changes_of(
 
 
 class RunEntry(Strict):
-    """One entry of ``pretrain.runs``. It says how the run differs from the reference, which is the
-    first entry; a run without an objective has no corpus either."""
+    """One entry of ``pretrain.runs``. It states how the run differs from the first one; a run without an
+    objective has no corpus either."""
 
     corpus: Name | None = None
     """Corpus to pretrain on, or ``none``."""
@@ -151,9 +152,9 @@ class RunEntry(Strict):
 
 class ContinuedEntry(RunEntry):
     """One entry of ``pretrain.continued``: a run that continues from the weights of another run, or
-    learns from it as its teacher, at the same seed. One that continues from a public checkpoint has
-    its model and its tokenizer. An encoder may continue from a decoder with the same settings, and
-    the reverse."""
+    learns from it as its teacher, at the same seed. A run that continues from a public checkpoint
+    has the checkpoint's model and tokenizer. An encoder may continue from a decoder with the same
+    settings, and the reverse."""
 
     parent: Name
     """Run whose weights this run continues from, or whose model teaches it."""
@@ -172,7 +173,7 @@ class Pretraining(Strict):
     reference: Name | None = None
     """Run whose budget the others match, the first by default."""
     runs: dict[Name, RunEntry]
-    """Runs from random weights and public checkpoints; the first is the reference."""
+    """Runs from random weights and public checkpoints. All state how they differ from the first."""
     continued: dict[Name, ContinuedEntry] = {}
     """Runs that begin with the weights of another run or learn from it."""
 
@@ -279,8 +280,8 @@ class StudyFile(Strict):
         )
 
     def _continued_model(self, entry: RunEntry) -> Settings | None:
-        """Returns the model of the public checkpoint that an entry continues from, through other
-        continued runs if need be; None if there is none."""
+        """Returns the model of the public checkpoint that an entry continues from, directly or
+        through other continued runs; None if it continues from none."""
         entries = {**self.pretrain.runs, **self.pretrain.continued}
         for _ in entries:  # a cycle is refused later
             if not isinstance(entry, ContinuedEntry) or entry.parent not in entries:
@@ -291,8 +292,8 @@ class StudyFile(Strict):
         return None
 
     def _tokenizer_of(self, model: Settings, *, trains: bool) -> str:
-        """Returns the tokenizer of a public checkpoint that does not name it: the entry of its
-        own, if it trains and there is one."""
+        """Returns the tokenizer of a public checkpoint whose entry names none: the checkpoint's
+        own entry of ``tokenizers:`` if the run trains and there is one, else ``none``."""
         pinned = model.get("path"), model.get("revision")
         own = [
             key
@@ -310,14 +311,14 @@ class StudyFile(Strict):
             raise ValueError(f"pretrain.training: missing; {where} trains")
         settings = shared.model_dump()
         if settings["micro_batch_rows"] == settings["batch_rows"]:
-            # Again all rows of a step, also if `changes` sets their number.
+            # Takes the default again: all rows of a step, whose number `changes` may set.
             del settings["micro_batch_rows"]
         training = Training.model_validate(settings | changes)
         return Training.model_construct(_fields_set={*changes}, **dict(training))
 
 
 def load(path: Path = PATH) -> Params:
-    """Reads and types params.yaml.
+    """Reads params.yaml as ``Params``.
 
     Raises ValueError with one line per fault, each beginning with its path.
     """
@@ -337,7 +338,7 @@ def typed(raw: Settings) -> Params:
 def read_yaml(path: Path) -> Json:
     """Reads a YAML file as DVC does (YAML 1.2: ``1e-3`` is a number).
 
-    Raises ValueError if the file does not exist or is no mapping.
+    Raises ValueError if the file is missing, too large, no valid YAML or no mapping.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -399,7 +400,7 @@ def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> 
             # DVC's run cache ignores these keys and would restore a stale result.
             yield f"{path}: DVC ignores the key {key!r}; choose another name"
         elif value is None or value == []:
-            # DVC omits both from a stage's command, so editing them would rerun nothing.
+            # DVC omits None and [] from a stage's command, so editing them would rerun nothing.
             yield f"{path}: must not be empty; leave the key out or write {NONE!r}"
         elif any(value is outer for outer in (*inside, node)):
             yield f"{path}: must not contain itself (an alias inside its own anchor)"
@@ -410,7 +411,7 @@ def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> 
 
 
 def _old_faults(raw: Settings) -> Iterator[str]:
-    """Yields what to write in place of settings that earlier versions had."""
+    """Yields a message for each setting of an earlier version: what to write in its place."""
     pretrain = raw.get("pretrain")
     runs = {
         name: run

@@ -8,8 +8,8 @@ import tempfile
 
 
 def need_temporary_folder() -> None:
-    """Ends the process with a message and exit status 2 if there is no folder for temporary files.
-    That is so on a full disk."""
+    """Ends the process with a message and exit status 2 if there is no folder for temporary files,
+    as on a full disk."""
     try:
         tempfile.gettempdir()
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Reads the lines of text files in UTF-8, also as .gz, and names the kinds of other files."""
+"""Reads the lines of UTF-8 text files, plain or as .gz, and recognises other kinds of files."""
 
 import gzip
 import re
@@ -63,8 +63,8 @@ def error_of(fault: Fault, name: str) -> ValueError:
 
 
 class NotUtf8Error(ValueError):
-    """The file ``name`` is in another encoding than UTF-8. The message is the only argument, so
-    that one process can send the error to another."""
+    """The error that the file ``name`` is not in UTF-8. The message is the only argument, so that
+    one process can send the error to another."""
 
     name: str
 
@@ -162,13 +162,13 @@ def sep_line(texts: Iterable[str]) -> tuple[str | None, Iterator[str]]:
 
 
 def repeats_header(cells: list[str], columns: list[str]) -> bool:
-    """Whether a row is the header up to case, blanks and a byte order mark."""
+    """Whether a row repeats the header, apart from case, blanks and a byte order mark."""
     plain = [cell.strip('\ufeff "').casefold() for cell in cells[: len(columns)]]
     return len(columns) > 1 and plain == [column.strip().casefold() for column in columns]
 
 
 def advice_on(row: str) -> str:
-    """Returns how to repair a row with an escape or a line end that is not csv, or ``""``."""
+    """Returns advice on a row with an escape or a line end that csv does not have, else ``""``."""
     if '\\"' in row:
         return r"""; the row has \" for "", a quotation mark of csv: sed 's/\\"/""/g' FILE > NEW"""
     if "\r" in row.replace("\r\n", ""):

@@ -1,4 +1,4 @@
-"""The environment of processes that train, which dvc.yaml sets."""
+"""The environment variables that dvc.yaml sets for processes that train."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Limits of YAML files, which may come from strangers."""
+"""Limits on the size of YAML files, which may come from strangers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ MOST_VALUES = 300_000
 
 
 def refuse_large(events: Iterable[Any], path: Path) -> None:
-    """Raises ValueError for YAML that is nested too deeply or whose aliases expand to too much. The
-    parser's events show this before any value is made: making values recurs as deep as they are
-    nested, and DVC and the checks walk all values. The events are those of ruamel or PyYAML."""
+    """Raises ValueError for YAML that is nested too deeply or whose aliases expand to too many
+    values. The ``events`` of a parser, ruamel's or PyYAML's, show this before any value is made:
+    making values recurses into every level, and DVC and the checks walk all values."""
     known: dict[str, _Part] = {}
     parts = [_Part()]
     for event in events:

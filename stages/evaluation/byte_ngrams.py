@@ -1,7 +1,7 @@
 """An n-gram model of the bytes of a corpus, for computing the bits of given texts.
 
-Probabilities are smoothed as Witten and Bell (1991) do, interpolated as in Chen and Goodman (1999,
-section 2.5), and as the baseline ``ngram`` does:
+Probabilities have the smoothing of Witten and Bell (1991), interpolated as in Chen and Goodman
+(1999, section 2.5). The baseline ``ngram`` uses the same formula:
 
     p(b | c) = (n(c b) + t(c) p(b | c')) / (n(c) + t(c))
 
@@ -104,7 +104,7 @@ class _Bytes(NamedTuple):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the places that have a context of ``length`` bytes, and the keys of the contexts.
 
-        A key combines the node of the context that is one byte shorter and the byte before it.
+        A key combines the context's first byte and the node of the rest of the context.
         """
         inside = self.offset[at] >= length
         at, node = at[inside], node[inside]
@@ -116,8 +116,8 @@ class _Level:
     ``keys``."""
 
     def __init__(self, at: np.ndarray, keys: np.ndarray, value: np.ndarray) -> None:
-        """``at`` are the places in the texts with a context of this length, and ``value`` their
-        bytes."""
+        """``at`` are the places in the texts with a context of this length, and ``value`` the
+        bytes there."""
         self.at = at
         self.keys, self.node = np.unique(keys, return_inverse=True)
         self._grams, self._gram = np.unique(self.node * NUM_BYTES + value, return_inverse=True)
@@ -126,7 +126,7 @@ class _Level:
         self._follows = np.zeros(len(self.keys) * NUM_BYTES, dtype=bool)
 
     def shared(self, at: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the places in a corpus whose context also occurs in the texts, and its node."""
+        """Returns the places in a corpus whose context occurs in the texts, and their nodes."""
         node = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
         same = self.keys[node] == keys if len(self.keys) else np.zeros(len(keys), dtype=bool)
         return at[same], node[same]

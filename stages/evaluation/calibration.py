@@ -1,5 +1,5 @@
-"""Calibration: how close the probabilities of a model's predictions are to its accuracy, and what
-can be answered at a stated accuracy."""
+"""Calibration: how close the probabilities of a model's predictions are to its accuracy, and
+how many rows can be answered at a stated accuracy."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,17 +13,17 @@ from stages.core.keys import CellKey, TrialKey
 from stages.evaluation.records import TrialRow, ValidationRecord
 
 NUM_BINS = 15
-LEAST_FITTED = 50  # validation rows for a temperature
+LEAST_FITTED = 50  # fewest validation rows to fit a temperature
 MOST_LOG_TEMPERATURE = 3.0  # temperatures from 1/20 to 20
 AT_BOUND = 0.01
-TINY = 1e-30  # a probability that was rounded to 0
+TINY = 1e-30  # stands in for a probability that was rounded to 0
 STATED_ACCURACIES = (0.8, 0.9, 0.95, 0.99)
-LEAST_ANSWERED = 20  # validation rows whose accuracy chooses a threshold
+LEAST_ANSWERED = 20  # fewest validation rows above a threshold on the probability
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """How well the probabilities of predictions are calibrated; all numbers are in 0..1."""
+    """Calibration of the probabilities of predictions; all numbers are in 0..1."""
 
     accuracy: float
     mean_probability: float  # above the accuracy if the model is overconfident
@@ -32,8 +32,8 @@ class Calibration:
 
 @dataclass(frozen=True, kw_only=True)
 class ReliabilityRecord:
-    """One bin of a reliability diagram: the predictions of all trials of a cell whose probability
-    is in it."""
+    """One bin of a reliability diagram of a cell: all predictions of its trials that have a
+    probability in this bin."""
 
     run: str
     method: str
@@ -49,9 +49,9 @@ def calibration(
     """Returns the calibration, or None if a prediction has no probability.
 
     The error is the expected calibration error (Guo et al. 2017, eq. 3): the distance between
-    accuracy and mean probability in each of 15 bins of equal width, averaged with the bins' numbers
-    of rows as weights. In a bin of n rows with probability p, chance alone gives an error of about
-    0.8 sqrt(p (1 - p) / n).
+    accuracy and mean probability in each of 15 bins of equal width, averaged over bins with their
+    numbers of rows as weights. In a bin of n rows with probability p, chance alone gives an error
+    of about 0.8 sqrt(p (1 - p) / n).
     """
     given = [each for each in probabilities if each is not None]
     if len(given) < len(probabilities):
@@ -70,8 +70,8 @@ def reliability(
     trials: Iterable[tuple[CellKey, Sequence[str], Sequence[str], Sequence[float | None]]],
 ) -> Iterator[ReliabilityRecord]:
     """Yields the non-empty bins of each cell, in ascending order of probability. A trial is given
-    as its cell, the right answers, the predictions and their probabilities. Trials with a
-    prediction without probability are left out."""
+    as its cell, the right answers, the predictions and their probabilities. Trials in which a
+    prediction has no probability are left out."""
     sums: dict[CellKey, np.ndarray] = defaultdict(lambda: np.zeros((3, NUM_BINS)))
     for cell, gold, predicted, probabilities in trials:
         if None not in probabilities:
@@ -92,34 +92,34 @@ def reliability(
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageRecord(TrialRow):
-    """The test rows that a trial answers at a stated accuracy, by the probability of the prediction
-    from which validation rows reach it; and its calibration error before and after temperature
-    scaling."""
+    """The number of test rows that a trial answers to reach a stated accuracy, and its calibration
+    error before and after temperature scaling. It answers the rows whose prediction has at least
+    the probability ``min_confidence``, at which validation rows reach that accuracy."""
 
     num_validation: int
     num_test: int
-    temperature: float | None  # None: not fitted, so that probabilities are as they are
+    temperature: float | None  # None if none was fitted
     calibration_error: float
-    calibrated_error: float | None  # at the temperature
+    calibrated_error: float | None  # after scaling by the temperature
     stated_accuracy: float
     min_confidence: float | None  # None if validation rows do not reach the accuracy
-    num_answered: int  # test rows with at least this probability
-    num_right: int  # of these
+    num_answered: int  # test rows with a probability of at least ``min_confidence``
+    num_right: int  # answered rows with a right prediction
 
 
 def fitted_temperature(scores: Sequence[Mapping[str, float]], gold: Sequence[str]) -> float | None:
     """Returns the temperature T at which softmax(log p / T) of the probabilities in ``scores`` has
     the lowest log loss (Guo et al. 2017, section 4.2).
 
-    Returns None for fewer than ``LEAST_FITTED`` rows, if every prediction is right, so that the
-    loss has no minimum, and if the minimum is not between a twentieth and 20.
+    Returns None for fewer than ``LEAST_FITTED`` rows, if every prediction is right (the loss then
+    has no minimum), or if the minimum is not between 1/20 and 20.
     """
-    # Imported here, since evaluation without probabilities does not need it.
+    # Imported here, since evaluation without probabilities does not need SciPy's optimisers.
     from scipy.optimize import minimize_scalar
 
     if len(gold) < LEAST_FITTED:
         return None
-    # Rows of multiple choice may have different numbers of choices: minus infinity fills them up.
+    # In multiple choice, rows may differ in their number of choices: minus infinity fills gaps.
     columns = zip_longest(*(np.log(_floored(row)) for row in scores), fillvalue=-np.inf)
     logs = np.array([*columns]).T
     right = np.array([[*row].index(label) for row, label in zip(scores, gold, strict=True)])
@@ -140,7 +140,7 @@ def fitted_temperature(scores: Sequence[Mapping[str, float]], gold: Sequence[str
 
 
 def at_temperature(scores: Mapping[str, float], temperature: float) -> dict[str, float]:
-    """Returns the probabilities softmax(log p / T)."""
+    """Returns the probabilities in ``scores`` after temperature scaling: softmax(log p / T)."""
     logs = np.log(_floored(scores)) / temperature
     shares = np.exp(logs - logs.max())
     return dict(zip(scores, (shares / shares.sum()).tolist(), strict=True))
@@ -155,8 +155,8 @@ def coverage(
     probabilities: Sequence[float | None],
     calibrated: Sequence[float | None],
 ) -> Iterator[CoverageRecord]:
-    """Yields a record for each of ``STATED_ACCURACIES``, none for a trial without probabilities.
-    ``calibrated`` are the probabilities of test rows at the temperature."""
+    """Yields a record for each of ``STATED_ACCURACIES``, or nothing for a trial without
+    probabilities. ``calibrated`` are the test rows' probabilities after temperature scaling."""
     before = calibration(gold, predicted, probabilities)
     if before is None or not validation:
         return
@@ -184,8 +184,8 @@ def coverage(
 def lowest_confidence(
     p: Float[np.ndarray, " n"], right: Float[np.ndarray, " n"], stated: float
 ) -> float | None:
-    """Returns the lowest probability such that the predictions with at least this one reach the
-    stated accuracy and are at least ``LEAST_ANSWERED``; None if there is none."""
+    """Returns the lowest probability p for which at least ``LEAST_ANSWERED`` predictions have p or
+    more and are at least as accurate as ``stated``; None if there is no such p."""
     order = np.argsort(-p, kind="stable")
     ordered, number = p[order], np.arange(1, len(p) + 1)
     is_last = np.append(ordered[1:] < ordered[:-1], True)  # of equal probabilities
@@ -203,6 +203,6 @@ def _right(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "
 
 
 def _bins(p: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """Returns the index of each probability's bin. Bin m of M, from 1, contains the probabilities
-    above (m - 1) / M, up to m / M."""
+    """Returns the index of each probability's bin. Of M bins, bin i (from 0) contains the
+    probabilities above i / M, up to (i + 1) / M; bin 0 also contains 0."""
     return np.clip(np.ceil(p * NUM_BINS) - 1, 0, NUM_BINS - 1).astype(int)

@@ -13,8 +13,8 @@ Pairs = Counter[tuple[str, str]]  # (right class, predicted class) -> how often
 
 @dataclass(frozen=True, kw_only=True)
 class ConfusionRecord:
-    """How often ``prediction`` was given where ``answer`` is right, in ``num_trials`` trials.
-    ``number`` counts rows or, for tagging, words."""
+    """An entry of a confusion matrix: how often ``prediction`` was given where ``answer`` is right,
+    in ``num_trials`` trials together. ``number`` counts rows or, for tagging, words."""
 
     run: str
     method: str
@@ -43,7 +43,7 @@ def _type(tag: str) -> str:
 
 
 def pairs(kind: Kind, gold: Mapping[str, str], predicted: Mapping[str, str]) -> Pairs:
-    """Counts the pairs of one trial. ``gold`` and ``predicted`` are by the ids of rows."""
+    """Counts the pairs of classes in one trial. ``gold`` and ``predicted`` are by row id."""
     counts: Pairs = Counter()
     for row, answer in gold.items():
         counts.update(zip(classes(kind, answer), classes(kind, predicted[row]), strict=True))
@@ -51,7 +51,7 @@ def pairs(kind: Kind, gold: Mapping[str, str], predicted: Mapping[str, str]) -> 
 
 
 def records(pairs_by_trial: Iterable[tuple[CellKey, Pairs]]) -> Iterator[ConfusionRecord]:
-    """Yields the counts summed over the trials of each cell, ordered by cell, then by class."""
+    """Yields, cell by cell, the counts summed over the cell's trials, sorted by class."""
     sums: dict[CellKey, Pairs] = {}
     trials: Counter[CellKey] = Counter()
     for cell, counts in pairs_by_trial:

@@ -23,7 +23,7 @@ from stages.kinds._kind import KINDS
 
 LONG, SHORT = 13, 8  # n for texts of at least 13 words, and of 8 to 12 words
 WORD = re.compile(r"\w+")
-BREAK = -1  # a word that no test text has, and the end of a document
+BREAK = -1  # stands for any word that no test text has, and for the end of a document
 BATCH_WORDS = 2**20  # searched at once, because a corpus may be larger than memory
 
 
@@ -85,7 +85,7 @@ class TaskTexts:
         return self.overlap_of([self.matches(documents)])
 
     def matches(self, documents: Iterable[Sequence[str]]) -> "Matches":
-        """Returns the matches in documents, for ``overlap_of``."""
+        """Returns the matches in documents, to be passed to ``overlap_of``."""
         return self._trie.matches(documents)
 
     def overlap_of(self, matches: Iterable["Matches"]) -> dict[str, Overlap]:
@@ -123,8 +123,8 @@ _Document = list[tuple[str, list[str]]]  # the sentences with their words
 class _Trie:
     """A trie of whole texts and their n-grams, with one level per word.
 
-    All positions of a document are looked up level by level at once, and few get beyond the second
-    word. The search is exact, because nothing is hashed.
+    All positions of a document are looked up at once, one level after the other; few get beyond
+    the second word. The search is exact, because nothing is hashed.
     """
 
     def __init__(self, texts: Sequence[Sequence[str]]) -> None:

@@ -14,7 +14,7 @@ DISPUTED = 5  # number of rows to show on which runs agree least
 
 
 def shown_trials(trials: Iterable[TrialRecord]) -> dict[str, TrialRecord]:
-    """Returns one trial of each run and baseline: the first with its largest label budget."""
+    """Returns one trial of each run and baseline: the first with the run's largest label budget."""
     trial_by_run: dict[str, TrialRecord] = {}
     for trial in trials:
         best = trial_by_run.get(trial.run)
@@ -31,8 +31,8 @@ def examples(
 ) -> list[Json]:
     """Returns the rows to show; ``predictions`` are by run and then by the row's id.
 
-    The first rows are a random sample. The others are the rows on which predictions are most evenly
-    divided; ties go to the earlier row.
+    The first ``ANY`` are a random sample. The others are the rows on which predictions are most
+    evenly divided; ties go to the earlier row.
     """
     votes = {row["id"]: Counter(one[row["id"]] for one in predictions.values()) for row in rows}
     disputed = sorted(rows[ANY:], key=lambda row: sum(n * n for n in votes[row["id"]].values()))

@@ -79,7 +79,7 @@ class Comparison:
         self._ngrams = ByteNgrams([text.encode() for texts in tasks.values() for text in texts])
 
     def read(self, documents: Iterable[Sequence[str]]) -> Reading:
-        """Counts documents (lists of sentences), a few at a time. Any process may call this."""
+        """Counts words and n-grams of documents (lists of sentences). Any process may call this."""
         counts: Counter[str] = Counter()
         num_documents = num_bytes = 0
 
@@ -179,8 +179,8 @@ def _two_samples(ends: np.ndarray, number: int, rng: np.random.Generator) -> np.
 
 
 def _divergence(one: np.ndarray, other: np.ndarray) -> float:
-    """Returns the divergence of two samples of words. It counts only words of the samples, because
-    a corpus may have millions of others."""
+    """Returns the divergence of two samples of words. Only words in the samples are counted,
+    because a corpus may have millions of others."""
     sampled, places = np.unique(np.concatenate([one, other]), return_inverse=True)
     of_one, of_other = np.split(places, [len(one)])
     return jensen_shannon(

@@ -72,13 +72,13 @@ def cut(low: float, high: float, metric: str, *, difference: bool = False) -> En
     The true value lies on the scale, so the cut does not change the interval's coverage.
     """
     least, largest = limits(metric, difference=difference)
-    if not least <= (low + high) / 2 <= largest:  # a component's own metric, no share
+    if not least <= (low + high) / 2 <= largest:  # a component's own metric may not be a share
         return low, high
     return max(low, least), min(high, largest)
 
 
 def merit(metric: str, value: float) -> float:
-    """Returns the value with the sign that makes larger better. Every choice of a best uses it."""
+    """Returns the value, negated if lower is better. Every choice of the best value uses this."""
     return -value if scale_of(metric).lower_is_better else value
 
 
@@ -119,7 +119,7 @@ def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def f1_of(label: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The F1 of one label (for MRPC and QQP: of paraphrases), as scikit-learn's with this
+    """The F1 of one label (for MRPC and QQP: of paraphrases), equal to scikit-learn's with this
     ``pos_label``; 0 if the label is neither an answer nor predicted."""
     right = sum(g == p == label for g, p in zip(gold, predicted, strict=True))
     return 2 * right / (gold.count(label) + predicted.count(label)) if right else 0.0
@@ -147,7 +147,7 @@ def entity_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
 def bits_per_byte(gold: Sequence[str], predicted: Sequence[str]) -> float:
     """The bits per byte of all texts together, which do not depend on the tokenizer.
 
-    ``gold`` has "num_bytes num_words" of each text, and ``predicted`` its bits.
+    ``gold`` has "num_bytes num_words" for each text, and ``predicted`` its bits.
     """
     bits, num_bytes, _ = _bits(gold, predicted)
     return bits / num_bytes
@@ -156,8 +156,8 @@ def bits_per_byte(gold: Sequence[str], predicted: Sequence[str]) -> float:
 def word_perplexity(gold: Sequence[str], predicted: Sequence[str]) -> float:
     """2 to the power of the bits per word, from the same input as ``bits_per_byte``.
 
-    Words are separated by blanks. The perplexity is infinite for scripts without blanks between
-    words, because a whole line counts as one word.
+    Words are separated by blanks. The perplexity is huge or infinite for scripts without blanks
+    between words, because a whole line counts as one word.
     """
     bits, _, num_words = _bits(gold, predicted)
     try:
@@ -198,9 +198,9 @@ def exact_match(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def squad_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The mean over questions of the F1 of the words of the prediction and of the most similar
-    right answer, after the same normalisation as in ``exact_match``. If one of the two is empty,
-    the F1 is 1 if both are and else 0.
+    """The mean over questions of the F1 between the words of the prediction and of the most similar
+    right answer, both normalised as in ``exact_match``. If both are empty, the F1 is 1; if only
+    one is, it is 0.
 
     It is implemented here because torchmetrics needs torch, ``evaluate`` downloads its code, and
     transformers 5 no longer has it.
@@ -260,7 +260,7 @@ def rouge_l(gold: Sequence[str], predicted: Sequence[str]) -> float:
     section 3.1, with beta 1).
 
     Words are runs of letters and digits of any script, in lower case and not stemmed. The package
-    rouge-score recognises only the letters a to z. For texts of only these it gives the same value.
+    rouge-score recognises only the letters a to z. For texts in these letters both agree.
     """
     pairs = ((_running(g), _running(p)) for g, p in zip(gold, predicted, strict=True))
     return sum(_subsequence_f1(*pair) for pair in pairs) / len(gold)

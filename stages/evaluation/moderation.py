@@ -2,7 +2,7 @@
 
 With three seeds a cell has two degrees of freedom, too few to find anything but large effects. So
 the variance of every contrast is shrunk towards the variance of comparable contrasts (Smyth 2004;
-limma). Plain moderation exceeds its error rate if cells vary differently; this procedure does not.
+limma). Plain moderation exceeds its error rate if some cells vary more; this procedure does not.
 It was chosen by simulation (benchmarks/coverage.md):
 
 - All runs of one task, method and label budget share the labels that a seed draws. So seeds are
@@ -40,7 +40,7 @@ from stages.evaluation.variance import Prior, Sample
 PRIOR_DF = 3.0  # maximum for a prior
 PRIOR_DF_PER_OWN = 1.5  # maximum for a prior, per degree of freedom of the contrast itself
 OF_ONE_TASK = 0.5  # multiplies the degrees of freedom of a prior if the study has one task
-FACTOR_DF = 3.0  # weight of 1 when a run's factor is shrunk towards it
+FACTOR_DF = 3.0  # weight of the value 1, towards which a run's factor is shrunk
 
 
 Place = tuple[str, str, str]  # task, method and label budget of a CellKey
@@ -74,7 +74,7 @@ class _Table:
 
     @property
     def residual_variances(self) -> Float[np.ndarray, " runs"]:
-        """An unbiased variance for each run, whether or not the other runs vary equally."""
+        """Each run's variance; unbiased for three or more runs, even if they vary unequally."""
         number = len(self.runs)
         squares = (self.residuals**2).sum(axis=1) / (self.num_units - 1)
         if number < 3:
@@ -94,8 +94,8 @@ class Moderation:
     def __init__(
         self, samples: Mapping[CellKey, Sample], *, baselines: Collection[str], confidence: float
     ) -> None:
-        """``baselines`` are the names in ``samples`` of baselines, whose variances are not shrunk
-        towards those of runs."""
+        """``baselines`` names the baselines in ``samples``. Their variances are not shrunk towards
+        those of runs."""
         self.samples, self.confidence = samples, confidence
         self._baselines = frozenset(baselines)
         self._differences_by_pair: dict[tuple[CellKey, CellKey], Interval] = {}
@@ -168,14 +168,14 @@ class Moderation:
 
     @cached_property
     def _factors(self) -> dict[str, float]:
-        """How much each run varies relative to the others in its tables, shrunk towards 1."""
+        """Each run's variance relative to that of the runs in its tables, shrunk towards 1."""
         return _relative_spreads(
             [(table, table.residual_variances) for table in self._tables.values()]
         )
 
     def _differences(self, one: Place, other: Place) -> _Table | None:
-        """Returns the differences of runs between two places, which are one task with two methods
-        or two label budgets."""
+        """Returns the table of each run's differences between two places: the same task with two
+        methods or two label budgets."""
         samples = {}
         for run in self._runs.get(one, ()):
             a, b = (self.samples.get(CellKey(run, *place)) for place in (one, other))
@@ -193,15 +193,15 @@ class Moderation:
         return tables
 
     def _table_of_differences(self, one: Place, other: Place) -> _Table | None:
-        """Returns the differences of runs between two places. Their sign may be reversed, which
-        does not matter for variances."""
+        """Returns the table of each run's differences between two places, or None. Their sign may
+        be reversed, which does not matter for variances."""
         tables = self._pairs_of_places
         return tables.get((one, other)) or tables.get((other, one))
 
     @cached_property
     def _factors_of_places(self) -> dict[str, float]:
-        """How much each run's differences between methods or label budgets vary relative to other
-        runs, shrunk towards 1."""
+        """The variance of each run's differences between methods or label budgets, relative to that
+        of all runs and shrunk towards 1."""
         return _relative_spreads(
             [(table, table.variances) for table in self._pairs_of_places.values()]
         )
@@ -222,8 +222,8 @@ class Moderation:
         return self._prior_to_baseline(a, b)
 
     def _prior_to_baseline(self, a: CellKey, b: CellKey) -> Prior | None:
-        """Returns the mean variance of the differences of runs to a baseline, with the factor of
-        the run applied to half of it: the other half is the baseline's."""
+        """Returns the prior of the difference of a run and a baseline: the mean variance of such
+        differences, half of it times the run's factor. The other half comes from the baseline."""
         run, baseline = (b, a) if a.run in self._baselines else (a, b)
         if baseline.run not in self._baselines or run.run in self._baselines:
             return None
@@ -250,7 +250,7 @@ class Moderation:
     def _prior_of_one(
         self, table: _Table | None, run: str, factors: Mapping[str, float], own_df: float
     ) -> Prior | None:
-        """Returns the mean variance of the runs of a table, times the factor of ``run``."""
+        """Returns a prior with the mean variance of a table's runs, times the factor of ``run``."""
         if table is None or run not in table.runs:
             return None
         variance = float(table.variances.mean()) * _relative(factors, table.runs)[run]
@@ -309,10 +309,10 @@ def _in_order(sample: Sample) -> list[float]:
 def _relative_spreads(
     of_tables: Sequence[tuple[_Table, Float[np.ndarray, " runs"]]],
 ) -> dict[str, float]:
-    """Returns for each run its variance divided by the mean variance of its table.
+    """Returns each run's factor: its variance divided by the mean variance of its table.
 
-    The result is a mean over tables and over a factor of 1, weighted with the degrees of freedom of
-    the tables and with FACTOR_DF.
+    Factors are averaged over tables, with the tables' degrees of freedom as weights. The average
+    includes a factor of 1 with the weight FACTOR_DF.
     """
     sums: dict[str, float] = defaultdict(lambda: FACTOR_DF)
     dfs: dict[str, float] = defaultdict(lambda: FACTOR_DF)

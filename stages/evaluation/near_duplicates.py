@@ -1,10 +1,10 @@
 """Near-duplicates: test texts that are almost equal to a text of train.
 
 Two texts are near-duplicates if the Jaccard similarity of their word 3-grams (the number of common
-ones divided by the number of all; Broder 1997) is at least 0.8. In a text of fewer than 29 words a
-single changed word leaves less than that. Two such texts are near-duplicates also if the Jaccard
-similarity of their words is at least 0.8, whatever the order of the words. The search is exact:
-nothing is hashed or sampled.
+ones divided by the number of all; Broder 1997) is at least 0.8. In a text of fewer than 29 words, a
+single changed word reduces it below 0.8. So two such texts are near-duplicates also if the Jaccard
+similarity of their words, in any order, is at least 0.8. The search is exact: nothing is
+hashed or sampled.
 
 Words are defined as in ``contamination``, so that case and punctuation do not count. In a script
 without blanks a word is a run of characters up to a punctuation mark, and few texts are
@@ -24,7 +24,7 @@ from stages.kinds._kind import Kind
 LEAST = 0.8  # similarity of near-duplicates
 GRAM = 3  # words
 SHORT = 29  # words; shorter texts are compared by their words, too
-CHUNK = 500  # train texts compared at once, because all products may be larger than memory
+CHUNK = 500  # train texts compared at once, because the products for all may exceed memory
 MOST_SHOWN = 100  # characters of an example
 NOTEWORTHY_SHARE = 0.01  # of a task's test rows
 
@@ -38,8 +38,8 @@ class Nearest:
 
 
 def nearest(test: Sequence[str], train: Sequence[str]) -> dict[int, Nearest]:
-    """Returns the most similar train text of each test text that has a near-duplicate in train, by
-    its place in ``test``. The first of equally similar ones is returned."""
+    """Returns, for each test text with a near-duplicate in train, the most similar train text (the
+    first of equally similar ones). Keys are places in ``test``."""
     test_words, train_words = [[words(text) for text in texts] for texts in (test, train)]
     best: dict[int, Nearest] = {}
     for place, candidate in chain(
@@ -55,8 +55,8 @@ def _similar(
     test: Sequence[Sequence[str]], train: Sequence[Sequence[str]], n: int, lengths: range
 ) -> Iterator[tuple[int, Nearest]]:
     """Yields near-duplicates by their n-grams, among texts whose number of words is in ``lengths``.
-    A test text has at most one for each chunk of train, the most similar one: texts that are made
-    from one template would have as many as train has texts."""
+    Each test text gets only the most similar one of each chunk of train, because texts made from
+    one template may be near-duplicates of all train texts."""
     from sklearn.feature_extraction.text import CountVectorizer  # the import takes a second
 
     test_at, train_at = (
@@ -96,7 +96,7 @@ class NearDuplicates:
     num_test: int
     number: int  # test rows with a near-duplicate in train
     similarity: float = 0.0  # of the example
-    test: str = ""  # beginning of the example's test text; of the pair that is least similar
+    test: str = ""  # beginning of the example's test text; the example is the least similar pair
     train: str = ""
 
     @property
@@ -110,7 +110,7 @@ class NearDuplicates:
 
 def near_duplicates(test: Sequence[Row], train: Sequence[Row], kind: Kind) -> NearDuplicates:
     """Returns the near-duplicates of test rows in train, with an example: the pair that is least
-    similar, so that readers see what still counts."""
+    similar, so that readers see what still counts as one."""
     texts, among = [[" ".join(kind.texts(row)) for row in rows] for rows in (test, train)]
     similar = nearest(texts, among)
     if not similar:

@@ -1,4 +1,4 @@
-"""The effect of more seeds or more test rows on the width of intervals, and its cost.
+"""The effect of more seeds or more test rows on the width of intervals, and their cost.
 
 The numbers come from the report's tables, so that the report and the plan of the next study can
 both compute them.
@@ -35,7 +35,7 @@ def narrowing(
     trials of a checkpoint) and ``finetuning`` are the costs. ``shown`` formats a cost, and ``per``
     names its unit: "per hour".
     """
-    # A contrast whose seeds draw the splits has no such number.
+    # Contrasts whose seeds draw the splits have no numbers in the ``narrower_`` columns.
     undecided = [row for row in undecided if any(row[f"narrower_{e}"] for e in SOURCES.values())]
     if not undecided:
         return []

@@ -16,12 +16,12 @@ def weighted_tau(
     score: Float[np.ndarray, " n"],
     counts: Int[np.ndarray, "B n"],
 ) -> Float[np.ndarray, " B"]:
-    """Returns tau of each resample, in which a run occurs ``counts`` times.
+    """Returns tau for each of B resamples, in which a run occurs ``counts`` times.
 
     It equals ``scipy.stats.weightedtau`` (Vigna 2015), without a loop over resamples. Pairs of good
     runs count more: a pair has the weight 1 / rank of one run plus 1 / rank of the other. The
     result is the mean of tau with ranks by the estimate and of tau with ranks by the score. Copies
-    of a run tie in both, so their pairs do not count. Tau is NaN if all runs of a resample tie.
+    of a run tie in both rankings, so their pairs do not count. Tau is NaN if all runs in it tie.
     """
     by_estimate = np.sign(estimate[:, None] - estimate)
     by_score = np.sign(score[:, None] - score)
@@ -52,7 +52,7 @@ def agreement(
 
     Tau is None for fewer than ``FEWEST`` runs, or if all runs tie. The interval is the percentile
     bootstrap over groups of runs, because runs that differ only in their seeds are not independent.
-    It is None for fewer than ``FEWEST`` groups.
+    Its ends are None for fewer than ``FEWEST`` groups.
     """
     values = np.array(estimate, dtype=float), np.array(score, dtype=float)
     if len(groups) < FEWEST:

@@ -1,4 +1,4 @@
-"""How well the rarer of two classes is found, at every threshold on its probability."""
+"""Measures of how well the rarer of two classes is found, over all thresholds on probability."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ STATED_PRECISION = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class RareClass:
-    """How well probabilities rank the rows of the rarer class first; both numbers are in 0..1."""
+    """Measures of how well probabilities rank the rarer class first; both are in 0..1."""
 
     rare_class: str
     average_precision: float
@@ -24,14 +24,14 @@ def rare_class(
     probabilities: Sequence[float | None],
     labels: Sequence[str],
 ) -> RareClass | None:
-    """Returns the measures of the label that fewer of the rows in ``gold`` have, of equal ones the
-    first. The probability of the other label is 1 minus that of the prediction.
+    """Returns the measures for the label that is rarer in ``gold``, the first if both are equally
+    frequent. The label that is not predicted has 1 minus the probability of the prediction.
 
     Returns None unless the task has two labels, rows of both, and a probability for each
-    prediction. Both measures are scikit-learn's. Probabilities are rounded to six decimals, so that
-    a few sure rows may count as equal.
+    prediction. Both measures are scikit-learn's. Probabilities are rounded to six decimals, so
+    the surest rows may tie.
     """
-    # The import takes a second, which most tasks do not need.
+    # Imported here, because it takes a second and most tasks do not need it.
     from sklearn.metrics import average_precision_score, precision_recall_curve
 
     counts = Counter(gold)

@@ -1,7 +1,7 @@
 """The tables of trials: their columns, and reading and writing them as CSV files.
 
 Rows about a trial have the fields of its ``TrialKey`` as columns. All values are texts or numbers.
-An empty field is an unknown number, which is ``None`` here.
+An unknown number is an empty field in the file and ``None`` here.
 """
 
 import csv
@@ -61,7 +61,7 @@ class VariantRow(TrialRow):
 
     @property
     def variant(self) -> tuple[TrialKey, str, str]:
-        """The trial and its variant."""
+        """The trial's key, with the two settings that identify the variant."""
         return self.key, self.read_out, self.initial_weights
 
 
@@ -95,7 +95,7 @@ class TrialRecord(VariantRow):
     design: str | None  # equal for models that compute states equally, except for their weights
     lineage_bytes: int | None  # bytes of the text of lineage_tokens
     num_epochs: int  # trained at the best rate; 0 if nothing was trained in steps
-    num_steps: int  # in these epochs; for a solved probe the iterations of all tries
+    num_steps: int  # in ``num_epochs``; for a solved probe the iterations of all tries
     last_train_loss: float | None  # mean of the last epoch; for a solved probe at the minimum
     best_is_last: int  # 1 if the last epoch is the best on validation, whichever is kept
     chosen_in_warmup: int  # 1 if the best epoch ended before the learning rate reached its peak
@@ -104,7 +104,7 @@ class TrialRecord(VariantRow):
     C: float | None  # the inverse strength of a solved probe's penalty
     num_tries: int  # candidates for validation: variants times learning rates or values of C
     at_edge: int | None  # 1 if the best rate or C is the smallest or largest of several
-    temperature: float | None = None  # of its probabilities, fitted on validation if it can be
+    temperature: float | None = None  # fitted on validation; None if that is impossible
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class ScoredTrial(TrialRecord):
     accuracy: float | None = None
     mean_probability: float | None = None
     calibration_error: float | None = None
-    # None unless there are two labels as well; see ``rare_class.RareClass``.
+    # None unless, in addition, there are two labels; see ``rare_class.RareClass``.
     rare_class: str | None = None
     average_precision: float | None = None
     recall_at_precision: float | None = None
@@ -127,17 +127,17 @@ class ScoredTrial(TrialRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class TryRecord(VariantRow):
-    """A variant that a trial tried, at its best learning rate or C on validation. A trial without a
-    choice has one variant."""
+    """A variant that a trial tried, at the learning rate or C that is best for it on validation. A
+    trial that had nothing to choose has one variant."""
 
-    fixed: str  # settings with a single value, of which the trial could have tried several
+    fixed: str  # settings for which the trial had one value but could have tried several
     validation_metric: float | None  # None if training diverged, or if nothing is trained
     validation_loss: float | None
     kept: int  # 1 if the trial kept this variant, else 0
 
     @property
     def settings(self) -> dict[str, str]:
-        """The value of each setting of which the trial tried several, by name:
+        """The settings for which the trial tried several values, by name:
         ``{"pooling": "last", "initial_weights": "usual"}``."""
         settings = _pairs(self.read_out)
         if self.initial_weights:
@@ -146,7 +146,7 @@ class TryRecord(VariantRow):
 
     @property
     def fixed_settings(self) -> dict[str, str]:
-        """The values in ``fixed``, in the form of ``settings``."""
+        """The settings in ``fixed`` and their values, by name."""
         return _pairs(self.fixed)
 
 
@@ -169,15 +169,15 @@ class PredictionRecord(TrialRow):
     id: str  # of the row
     prediction: str
     probability: float | None = None  # that the prediction is right, if the model gives one
-    calibrated: float | None = None  # the same at the trial's temperature, if it has one
+    calibrated: float | None = None  # ``probability`` at the trial's temperature, if any
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationRecord(TrialRow):
-    """A prediction of a trial for a validation row, if predictions have probabilities."""
+    """A trial's prediction for a validation row, recorded if its predictions have probabilities."""
 
     probability: float  # of the prediction
-    right: int  # 1 if it is the row's answer
+    right: int  # 1 if the prediction is the row's answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +198,7 @@ class EpochRecord(VariantRow):
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedMethod:
-    """A method that does not fit a run, and so has no trials with it."""
+    """A method that does not fit a run, so that the run has no trials with the method."""
 
     run: str
     method: str
@@ -207,10 +207,10 @@ class SkippedMethod:
 
 @dataclass(frozen=True, kw_only=True)
 class InputRecord(CheckpointRow):
-    """How much of a split's rows a checkpoint reads, and from which states it predicts labels.
+    """The rows and tokens of a split that a checkpoint reads, and the states that predict labels.
 
-    The number of rows of ``train`` is the largest label budget. ``tokens`` counts all tokens, and
-    ``tokens_cut`` those of them that were cut.
+    For ``train``, ``rows`` is the largest label budget. ``tokens`` counts all tokens, including
+    ``tokens_cut``, the ones that were cut off.
     """
 
     split: str
@@ -223,10 +223,10 @@ class InputRecord(CheckpointRow):
 
 @dataclass(frozen=True, kw_only=True)
 class TextBitsRecord(CheckpointRow):
-    """How well a checkpoint predicts the inputs of a task's test rows by its own objective."""
+    """The loss of a checkpoint's own objective on the inputs of a task's test rows."""
 
     loss: float  # nats per target
-    bits_per_byte: float  # of the texts, if all their tokens cost as much as a target on average
+    bits_per_byte: float  # of the texts, if each token costs as much as the average target
     num_targets: int
 
 
@@ -266,7 +266,7 @@ def read(path: Path, kind: type[T]) -> list[T]:
 
 
 def read_texts(path: Path) -> list[dict[str, str]]:
-    """Reads the rows of a CSV file as they are written; empty if the file does not exist."""
+    """Reads the rows of a CSV file as texts; there are none if the file does not exist."""
     if not path.exists():
         return []
     with _open(path, "r") as file:
@@ -309,14 +309,14 @@ def write_table(path: Path, columns: Iterable[str], rows: Iterable[Row]) -> None
 
 
 def _breaks(row: Row) -> bool:
-    """Whether a text in the row has a carriage return. Python before 3.13 does not quote it, and
-    reads it as the end of a row."""
+    """Whether a text in the row has a carriage return. Python before 3.13 does not quote such a
+    text, and reads the carriage return as the end of a row."""
     return any("\r" in value for value in row.values() if isinstance(value, str))
 
 
 def discard_unlisted(folder: Path, listed: Iterable[str]) -> None:
-    """Deletes the files and folders in ``folder`` that are not ``listed``, except those whose name
-    begins with a dot."""
+    """Deletes the files and folders in ``folder`` that are not ``listed``. Names that begin with a
+    dot are kept."""
     keep = set(listed)
     for path in sorted(folder.glob("*")):
         if path.name not in keep and not path.name.startswith("."):

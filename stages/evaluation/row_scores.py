@@ -36,8 +36,8 @@ def row_scores(metric: str, gold: Texts, predicted: Texts) -> Float32[np.ndarray
         if sums is None
         else _by_sums(sums, sums.counts(gold, predicted))
     )
-    # The metric may be undefined without a row: the only one of its label, or a perplexity too
-    # large for a float.
+    # The metric may be undefined without some row: without the only row of a label, or if a
+    # perplexity is too large for a float.
     influence = np.where(np.isfinite(influence), influence, 0.0)
     return (value + influence - influence.mean()).astype(np.float32)
 
@@ -71,7 +71,7 @@ def _by_groups(
 
 
 def _ratio(of_row: Callable[[str, str], tuple[float, float]]) -> Sums:
-    """The sum of one number over rows divided by the sum of another, or 0 if the divisor is 0."""
+    """The sums of a metric that is a ratio of two totals over rows, or 0 if the divisor is 0."""
 
     def counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n 2"]:
         return np.array([of_row(*row) for row in zip(gold, predicted, strict=True)], dtype=float)
@@ -109,8 +109,8 @@ def _perplexity() -> Sums:
 
 
 def _label_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
-    """Returns, for each label in ``gold``, whether the row has the label, whether it is predicted,
-    and whether both are true."""
+    """Returns, for each row and each label in ``gold``, whether the row has the label, whether the
+    label is predicted, and whether both are true."""
     number = {label: i for i, label in enumerate(sorted(set(gold)))}
     counts = np.zeros((3, len(gold), len(number)))
     for row, (right, answer) in enumerate(zip(gold, predicted, strict=True)):
@@ -137,8 +137,8 @@ def _f1_of(metric: str) -> Sums | None:
 
 
 def _both_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
-    """Returns, for each label, whether the row has the label and whether it is predicted; and in
-    the last column whether the prediction is right."""
+    """Returns, for each row and each label, whether the row has the label and whether the label is
+    predicted; the last column is whether the prediction is right."""
     labels = sorted({*gold, *predicted})
     has = [
         np.array([[text == label for label in labels] for text in of]) for of in (gold, predicted)
@@ -166,8 +166,8 @@ def _bleu_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
 
 
 def _bleu(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
-    """BLEU as in sacrebleu, with exponential smoothing: the first order without a match counts as
-    half a match, and every further one as half of the one before."""
+    """BLEU as in sacrebleu, with exponential smoothing: the smallest n without matching n-grams
+    counts as half a match, and each larger one as half of the one before."""
     right, answered = sums[..., :NGRAMS], sums[..., NGRAMS : 2 * NGRAMS]
     length, expected = sums[..., -2], sums[..., -1]
     halvings = np.cumsum(right == 0, axis=-1)
@@ -194,7 +194,7 @@ def _matches(answer: Counter[str], right: Counter[str]) -> tuple[int, int, int]:
 
 
 def _chrf(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
-    """chrF as in sacrebleu: precision and recall are means over the orders that both texts have."""
+    """chrF as in sacrebleu: precision and recall are means over the n that both texts have."""
     answered, expected, same = (sums[..., i::3] for i in range(3))
     counted = (answered > 0) & (expected > 0)
     orders = np.maximum(counted.sum(axis=-1), 1)

@@ -33,11 +33,11 @@ def candidates(runs: Mapping[str, Run]) -> list[str]:
 def screened_out(
     screen: Screen | None, runs: Mapping[str, Run], records: Sequence[EstimateRecord]
 ) -> list[ScreenedOut]:
-    """Returns all but the ``keep`` best candidates on a task with these estimates, best first.
+    """Returns all but the ``screen.keep`` best candidates, by the estimates ``records`` of a task.
 
     The checkpoints of a run are ranked by their mean estimate and are kept or screened out
-    together. Ties go to the first in params.yaml. A run of which a checkpoint has no defined
-    estimate is kept.
+    together. Ties go to the first in params.yaml. A run is kept if one of its checkpoints has no
+    defined estimate. The result is in order, best first.
     """
     if screen is None:
         return []

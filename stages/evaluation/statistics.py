@@ -31,8 +31,8 @@ MAX_SEEDS = 1_000  # largest number of seeds that is reported
 class Interval:
     """A value with its confidence interval; ``basis`` says what the interval covers.
 
-    ``variance`` is None, and there is no interval, for a single trial, and if all trials of both
-    sides have equal scores in every row.
+    There is no interval, and ``variance`` is None, for a single trial, or if all trials (of both
+    sides of a difference) have equal scores in every row.
     """
 
     value: float
@@ -64,13 +64,13 @@ class Interval:
 
     @cached_property
     def seeds_needed(self) -> int | None:
-        """The number of seeds in each sample with which a share POWER of studies would find an
-        effect of this size, that is, have an interval that excludes zero.
+        """The fewest seeds in each sample for which the interval would exclude zero in a share
+        POWER of studies, if the true effect has this size.
 
         Seeds are pretraining seeds or, if the interval does not cover these, fine-tuning seeds. The
         number of test rows stays as it is. The estimate is rough, because the spread is estimated
-        from few seeds. It is None above MAX_SEEDS, and if no number of seeds suffices without more
-        test rows, and if seeds draw the splits.
+        from few seeds. It is None if it would exceed MAX_SEEDS, if no number of seeds suffices
+        without more test rows, or if seeds draw the splits.
         """
         if self.variance is None or self.variance.of_draws:
             return None
@@ -120,8 +120,8 @@ def difference(
     """Returns the interval of the mean of ``a`` minus the mean of ``b``. Test rows are paired.
 
     Seeds are paired if both samples have the same seeds, because a seed draws the same labels for
-    all; then the variance of the differences is shrunk towards ``prior``. Otherwise the variances
-    of both samples, each shrunk towards its own prior, are added as in Welch's t test.
+    all runs; then the variance of the differences is shrunk towards ``prior``. Otherwise the
+    variances of both samples, each shrunk towards its own prior, are added as in Welch's t test.
     """
     fixed = a.is_fixed or b.is_fixed
     if are_paired(a, b):
@@ -253,10 +253,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def holm_threshold(corrected: Sequence[float], *, alpha: float, share: int = 1) -> float:
-    """Returns what a p-value that is not significant would have to be under, given the others.
+    """Returns the limit below which an uncorrected p-value of a family would become significant.
 
-    ``corrected`` are the p-values of its family after Holm's correction, times ``share``. Each
-    significant one leaves a test fewer to correct for.
+    ``corrected`` are all p-values of the family, corrected by ``holm`` and multiplied by ``share``.
+    The limit is ``alpha / share`` over the number of those that are not significant (at least 1).
     """
     left = sum(p >= alpha for p in corrected)
     return alpha / share / max(left, 1)

@@ -31,10 +31,10 @@ def h_score(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) ->
     the identity (Ledoit and Wolf 2004), and the covariance between classes by the same factor
     (Ibrahim et al. 2022).
 
-    Even random labels have an H-score, up to (C - 1) D / N. It is higher the less the covariance is
-    shrunk, which differs between models. So the score comes with its expectation under chance: the
-    sum of n states drawn without replacement from N centred states has n (1 - n / N) N / (N - 1)
-    times their covariance.
+    Even random labels have a positive H-score, up to (C - 1) D / N. It rises as the covariance is
+    shrunk less, and shrinkage differs between models. So the score comes with its expectation under
+    chance: the covariance of a sum of n states, drawn without replacement from N centred states, is
+    n (1 - n / N) N / (N - 1) times the covariance of the states.
     """
     # scikit-learn takes longer to import than torch, and is not needed if the store has all
     # estimates.
@@ -61,9 +61,9 @@ def logme(states: Float[np.ndarray, "N D"], targets: Float[np.ndarray, "N K"]) -
     targets, over the precisions alpha of its weights and beta of its noise. It is the mean over the
     K targets, which are one-hot classes or one number (You et al. 2021).
 
-    The model is y ~ N(0, I / beta + F F' / alpha). With t = alpha / beta the best beta is N / r(t),
-    so the search is over t alone. The fixed point that the paper iterates is a stationary point of
-    the same function.
+    The model is y ~ N(0, I / beta + F F' / alpha). Given t = alpha / beta, the best beta is N
+    over the regularised squared error, so only t is searched. The fixed point that the paper
+    iterates is a stationary point of the same function.
     """
     left, singular, _ = np.linalg.svd(states.astype(np.float64), full_matrices=False)
     inside = np.square(left.T @ targets)  # [min(N, D), K]
@@ -79,8 +79,9 @@ def _highest_evidence(
     variances: Float[np.ndarray, " R"], inside: Float[np.ndarray, " R"], outside: float, number: int
 ) -> float:
     """Returns the highest log evidence over t. ``inside`` are the squared projections of a target
-    on the singular directions of the states, and ``outside`` is the rest of its square."""
-    from scipy.optimize import minimize_scalar  # imported here as scikit-learn is in ``h_score``
+    on the singular directions of the states, and ``outside`` is the rest of its squared
+    norm."""
+    from scipy.optimize import minimize_scalar  # imported here for the reason given in ``h_score``
 
     largest = max(float(variances.max()), np.finfo(float).tiny)
 
@@ -99,7 +100,7 @@ def _highest_evidence(
 
 
 def one_hot(classes: Int[np.ndarray, " N"]) -> Float[np.ndarray, "N C"]:
-    """Returns one column for each class that occurs."""
+    """Returns one-hot classes, with one column for each class that occurs."""
     return (classes[:, None] == np.unique(classes)).astype(np.float64)
 
 
@@ -108,7 +109,7 @@ def nearest_neighbours(
 ) -> float:
     """The accuracy of k nearest neighbours: the majority vote of the ``NEIGHBOURS`` nearest other
     states by Euclidean distance (Puigcerver et al. 2021; transformer-ranker has the same number of
-    neighbours). Ties between distances and between votes go to the first.
+    neighbours). Ties go to the first state or class.
     """
     points, index = states.astype(np.float64), np.unique(classes, return_inverse=True)[1]
     points = points - points.mean(axis=0)  # loses fewer digits in the differences of squares

@@ -8,9 +8,9 @@ Miller 2011, equation 2.4). Three seeds give a poor estimate of a variance, so i
 the variance of other cells (``moderation.py``).
 
 If each fine-tuning seed draws the splits anew, draws take the place of test rows: every pretraining
-seed learns from and is tested on every draw. Draws overlap, so the variance of a mean of J draws is
-1 / J plus test rows per train row, times the variance between draws (Nadeau and Bengio 2003,
-section 3.2).
+seed is fine-tuned and tested on every draw. Draws overlap, so the variance of a mean of J draws is
+(1 / J + test rows per train row) times the variance between draws (Nadeau and Bengio 2003, section
+3.2).
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ Key = tuple[int, int]  # pretraining seed, fine-tuning seed
 Source = Literal["pretraining seeds", "fine-tuning seeds", "test rows"]
 Checkpoints = Literal["pretrained here", "published", "none"]
 
-NO_SPREAD = 1e-12  # below the rounding of a difference of two scores
+NO_SPREAD = 1e-12  # a smaller spread is only the rounding of a difference of two scores
 
 
 @dataclass(frozen=True)
 class Prior:
-    """The variance between units according to other cells, and the degrees of freedom that it
-    counts for (Smyth 2004). For a paired difference it is the variance of the differences."""
+    """The variance between units that is expected from other cells, and the degrees of freedom that
+    it counts for (Smyth 2004). For a paired difference it is the variance of the differences."""
 
     variance: float
     df: float
@@ -64,8 +64,8 @@ class Sample:
         overlap: float,
     ) -> "Sample":
         """Returns the sample of trials whose fine-tuning seeds draw the splits. Columns of ``rows``
-        are draws. A trial has its value times the number of draws in the column of its draw and 0
-        in the others, so that the mean of its row is its value, as with test rows."""
+        are draws: a trial's row is 0 except in the column of its own draw, which has its value
+        times the number of draws. So the mean of the row is the trial's value."""
         draws = sorted({seed for _, seed in keys})
         is_of_draw = np.array([[seed == draw for draw in draws] for _, seed in keys])
         return cls(keys, values, len(draws) * values[:, None] * is_of_draw, checkpoints, overlap)
@@ -125,8 +125,8 @@ class Sample:
         return self.unit_rows.mean(axis=0)
 
     def of_seeds(self, other: "Sample") -> "Sample":
-        """Returns the trials with a pretraining seed of ``other``, or all trials if there are
-        none."""
+        """Returns the trials whose pretraining seed also occurs in ``other``, or all trials if none
+        does."""
         seeds = {pretrain_seed for pretrain_seed, _ in other.keys}
         shared = [i for i, (pretrain_seed, _) in enumerate(self.keys) if pretrain_seed in seeds]
         if not shared:
@@ -135,8 +135,8 @@ class Sample:
         return replace(self, keys=keys, values=self.values[shared], rows=self.rows[shared])
 
     def repeated(self) -> "Sample":
-        """Returns a single trial twice. It is for a trial that no seed changes, so that only its
-        rows vary."""
+        """Returns the only trial twice. This is for trials that do not depend on any seed, whose
+        mean varies only with the test rows."""
         seed, again = self.keys[0]
         keys = ((seed, again), (seed, again + 1))
         values, rows = np.repeat(self.values, 2), np.repeat(self.rows, 2, axis=0)
@@ -153,8 +153,8 @@ class Sample:
 
     def between(self, *, within_checkpoints: bool = False) -> "Between | None":
         """Returns the variance of the mean between units or, with ``within_checkpoints``, between
-        the trials of each pretraining seed. None if there are fewer than two units or trials. The
-        variance between draws of the splits is not part of it, but of the rows'."""
+        the trials of each pretraining seed. It is None for fewer than two units or trials. Draws of
+        the splits count as test rows, so the variance between draws is not included."""
         if self.overlap is not None and (within_checkpoints or self.num_units < 2):
             return NO_UNITS
         if within_checkpoints and self.pretrained:
@@ -192,9 +192,9 @@ class Between:
     prior_df: float = 0.0  # part of ``df`` that comes from other cells
 
     def moderated(self, prior: Prior | None) -> "Between":
-        """Returns the variance shrunk towards the prior (Smyth 2004, eq. 3): the mean of both,
-        weighted with their degrees of freedom, which are added. Both are at least the interaction
-        with test rows, because they contain it."""
+        """Returns the variance shrunk towards the prior (Smyth 2004, eq. 3): the mean of the
+        two, weighted with their degrees of freedom, which add up. Both variances contain the
+        interaction with test rows, so neither may be smaller than it."""
         if prior is None or prior.df <= 0 or self.units < NO_SPREAD**2:
             return self  # without spread between seeds there is no variance to shrink
         elsewhere = max(prior.variance / self.num_units, self.interaction)
@@ -203,7 +203,7 @@ class Between:
         return replace(self, units=units, df=df, prior_df=prior.df)
 
 
-# With draws of the splits and one checkpoint, or about given checkpoints, only draws vary.
+# With draws of the splits, only the draws vary for a single checkpoint or for given checkpoints.
 NO_UNITS = Between(0.0, 1.0, 0.0, finetuning=None, num_units=1)
 
 
@@ -260,9 +260,9 @@ class Variance:
         covers_pretraining: bool,
         overlap: float | None = None,
     ) -> "Variance":
-        """Returns the variance of a mean, given the row means over units. The variances of ``rows``
-        and of ``between`` both contain the interaction, so it is subtracted once. ``overlap`` is
-        that of the samples."""
+        """Returns the variance of a mean. ``rows`` are each row's mean over units. The variances of
+        ``rows`` and of ``between`` both contain the interaction, so it is subtracted once.
+        ``overlap`` is that of the samples."""
         correction = 1 + len(rows) * (overlap or 0.0)
         alone = max(correction * of_rows(rows) - between.interaction, 0.0)
         return cls(between, alone, len(rows), covers_pretraining, overlap is not None)
@@ -282,13 +282,13 @@ class Variance:
         return -float(special.stdtrit(self.df, (1 - confidence) / 2)) * self.total**0.5
 
     def p_value(self, value: float) -> float:
-        """Returns the p-value of the hypothesis that the true value is 0: 1 minus the confidence of
-        the interval that ends at 0."""
+        """Returns the p-value of the hypothesis that the true value is 0: 1 minus the confidence at
+        which the interval would end at 0."""
         return 2 * float(special.stdtr(self.df, -abs(value) / self.total**0.5))
 
     def power(self, value: float, confidence: float) -> float:
-        """Returns the share of studies that would find an effect of this size, by the noncentral t
-        distribution (Cohen 1988, chapter 2)."""
+        """Returns the share of studies that would find an effect of size ``value``, by the
+        noncentral t distribution (Cohen 1988, chapter 2)."""
         limit = -float(special.stdtrit(self.df, (1 - confidence) / 2))
         shift = abs(value) / self.total**0.5
         # nctdtr returns NaN for very small probabilities.
@@ -296,7 +296,7 @@ class Variance:
         return float(1 - above + below)
 
     def with_units(self, times: float) -> "Variance":
-        """Returns the variance for ``times`` as many units and an unchanged prior."""
+        """Returns the variance with ``times * num_units`` units and the same prior."""
         now = self.between
         number = times * now.num_units
         own_df = (now.df - now.prior_df) * (number - 1) / (now.num_units - 1)
@@ -311,9 +311,9 @@ class Variance:
         return replace(self, between=between)
 
     def twice(self, source: Source) -> "Variance | None":
-        """Returns the variance for twice as many units of ``source``, or None if it is unknown or
-        the variance does not cover ``source``. With draws of the splits it is unknown, since what a
-        draw more brings is not part of ``rows``."""
+        """Returns the variance with twice as many units of ``source``, or None if it is unknown or
+        ``source`` is not covered. It is unknown with draws of the splits, since ``rows`` does not
+        say which part of the variance more draws would reduce."""
         if self.of_draws:
             return None
         now = self.between
@@ -331,14 +331,14 @@ class Variance:
         return replace(self, between=replace(now, units=units))
 
     def narrower(self, source: Source, confidence: float) -> float | None:
-        """Returns the relative reduction of the interval's width with twice as many units of
+        """Returns the share by which the interval would narrow with twice as many units of
         ``source``, or None if it is unknown."""
         more = self.twice(source)
         return 1 - more.half_width(confidence) / self.half_width(confidence) if more else None
 
     def share(self, source: Source) -> float | None:
         """Returns the share of the variance that comes from ``source``, or None if it is unknown or
-        not covered. An unknown share of fine-tuning seeds counts for pretraining seeds."""
+        not covered. An unknown share of fine-tuning seeds is part of that of pretraining seeds."""
         within = min(self.between.finetuning or 0.0, self.between.units)
         match source:
             case "test rows":

@@ -15,10 +15,10 @@ MOST_HELD = 2**20  # different words in memory, at about 200 bytes per word
 
 
 class Vocabulary(NamedTuple):
-    """The counts of all words in sorted order: the words of a corpus and some given words."""
+    """The counts of the words of a corpus and of some given words, in sorted order."""
 
     ends: np.ndarray  # int64 [num_words]: the cumulative counts
-    num_types: int  # different words in the corpus
+    num_types: int  # number of different words in the corpus
     place: dict[str, int]  # index of each given word
     number: dict[str, int]  # count of each given word in the corpus
 

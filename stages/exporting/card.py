@@ -13,7 +13,7 @@ from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL, read_texts
 from stages.tracking.records import Row, trial_of
 
-MOST = 12  # scores in a card; a run that is not fine-tuned may have many
+MOST = 12  # scores in a card; the card of a checkpoint has those of all tasks
 CARD = """\
 ---
 {metadata}
@@ -65,9 +65,9 @@ def model_card(
     pipeline: str | None = None,
     library: str = "transformers",
 ) -> str:
-    """Returns the card of a checkpoint with its ``record``, of a trial of it or, without a record,
-    of a trial of a classical baseline. ``pipeline`` is the kind of pipeline of ``transformers``
-    that the model works in, None if there is none; ``library`` is the package that loads it."""
+    """Returns the card of a checkpoint, of a trial of it or, without a checkpoint's ``record``, of
+    a trial of a classical baseline. ``pipeline`` is the kind of ``transformers`` pipeline that can
+    use the model, None if no kind can; ``library`` is the package that loads the model."""
     if record is None:
         data = list[str]()
         training = [

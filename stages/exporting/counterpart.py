@@ -1,4 +1,4 @@
-"""The model of ``transformers`` that computes the same as one of our models, and the comparison."""
+"""The model of ``transformers`` that computes the same outputs as one of ours, and the check."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from stages.models._transformer import TransformerBackbone
 from stages.text.batch import PADDING, Batch
 from stages.text.tokenizer import NUM_SPECIAL, PAD_ID
 
-# The auto class with which a user loads an export.
+# The auto classes with which a user loads exports.
 STATES, MASKED_LM = "AutoModel", "AutoModelForMaskedLM"
 CAUSAL_LM, SEQ2SEQ_LM = "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"
 TOKEN_LABELS = "AutoModelForTokenClassification"
@@ -63,8 +63,8 @@ def _dims(model: ModelWithHead) -> Dimensions:
 
 
 def _auto_class(model: ModelWithHead, family: Family) -> str:
-    """Returns the name of the auto class. Texts are classified by the logits of their tokens if
-    ``transformers`` has another layer before its classifier of texts, or pools other states."""
+    """Returns the name of the auto class. A classifier of texts gets the class for labels of tokens
+    if the family's class for texts has a layer before its classifier or pools other states."""
     if isinstance(model.head, PooledHead) and family.classifies_texts:
         return TEXT_LABELS if model.head.pooling == "last" else TOKEN_LABELS
     if isinstance(model.head, LinearHead):
@@ -136,7 +136,7 @@ def check(folder: Path, auto_class: str, model: ModelWithHead) -> None:
 
 
 def _sample(model: ModelWithHead, auto_class: str) -> Batch:
-    """Returns two rows of random text, the second with padding, and the input of a decoder."""
+    """Returns two rows of random text, the second with padding, and the input of any decoder."""
     backbone = model.backbone
     length = min(SAMPLE_TOKENS, backbone.max_positions or SAMPLE_TOKENS)
     generator = torch_stream(0, "export")
@@ -155,7 +155,7 @@ def _sample(model: ModelWithHead, auto_class: str) -> Batch:
 
 
 def outputs(model: ModelWithHead, batch: Batch, auto_class: str) -> Tensor:
-    """Returns the outputs of our model that the auto class has: logits, or states of tokens."""
+    """Returns the outputs that the auto class has, from our model: logits, or states of tokens."""
     backbone = model.backbone
     if auto_class == TEXT_LABELS:
         return model.head(backbone(batch), batch.document_ids)

@@ -72,7 +72,7 @@ ONE_LABEL = (
     "The scores are of a threshold that was chosen on validation, with which all texts are {label}."
 )
 HEAD_AND_TAIL = (
-    "Of texts of more than {max_tokens} tokens it has read the first and the last half of so many. "
+    "Of texts of more than {max_tokens} tokens it has read the first and the last ones, half of {max_tokens} each. "
     "The tokenizer cuts their end: shorten them yourself."
 )
 WINDOWS = (
@@ -89,7 +89,7 @@ PIPELINES = {
     TOKEN_LABELS: "token-classification",
     "AutoModelForSequenceClassification": "text-classification",
 }
-TEXTS_BY_TOKENS = {  # a mean of logits is the logits of the mean
+TEXTS_BY_TOKENS = {  # the mean of the tokens' logits is the logits of their mean state
     "mean": (
         "The logits of a text are the mean of its tokens': with mask = "
         "inputs.attention_mask[..., None], (model(**inputs).logits * mask).sum(1) / mask.sum(1)"
@@ -97,7 +97,7 @@ TEXTS_BY_TOKENS = {  # a mean of logits is the logits of the mean
     "first": "The logits of a text are those of its first token: model(**inputs).logits[:, 0]",
     "last": "The logits of a text are those of its last token that is no padding.",
 }
-A, B = ".lora.a", ".lora.b"  # the two factors of an update, after the name of its layer
+A, B = ".lora.a", ".lora.b"  # LoRA's two factors of an update, after the name of its layer
 EXPORTED = ("classification", "tagging")
 LOAD_BASELINE = """\
 import mlflow, pandas
@@ -185,7 +185,7 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
         f"  tokenizer = transformers.AutoTokenizer.from_pretrained({str(out)!r})",
     ]
     if trial is not None and auto_class == CAUSAL_LM:
-        lines.append("What it writes stands behind a text and tokenizer.eos_token.")
+        lines.append("What it writes follows a text and tokenizer.eos_token.")
     if note:
         lines.append(note)
     if auto_class == TOKEN_LABELS and not by_tokens:
@@ -194,21 +194,21 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
 
 
 def _threshold_note(threshold: float, labels: list[str]) -> str:
-    """Returns how a trial's labels follow from its logits; "" if the largest logit decides."""
+    """Returns a note on a trial's threshold for its logits; "" if the largest logit decides."""
     if math.isinf(threshold):
         return ONE_LABEL.format(label=labels[int(threshold < 0)])
     return CHOSEN_THRESHOLD.format(second=labels[1], threshold=threshold) if threshold else ""
 
 
 def long_texts_note(setup: TrialSetup) -> str:
-    """Returns what a trial has read of texts that are longer than its tokenizer reads; "" if it has
-    read their beginning, as the tokenizer does."""
+    """Returns a note on the parts that a trial has read of texts over ``max_tokens``; "" if it has
+    read their beginning, as the exported tokenizer does."""
     note = LONG_TEXTS[getattr(setup.task, "long_texts", "cut")]
     return note.format(max_tokens=setup.max_tokens, most_windows=MOST_WINDOWS)
 
 
 def export_baseline(trial: TrialKey, out: Path, *, force: bool = False) -> str:
-    """Writes the folder of a trial of a baseline; returns where it is and how to use it.
+    """Writes a baseline's trial to ``out``. Returns a text on where it is and how to use it.
 
     Raises ValueError if the baseline can no longer be fitted as it was, or if ``out`` must not be
     written (``check_place``).
@@ -298,7 +298,7 @@ def _pretrained(checkpoint: RunKey, record: Json) -> ModelWithHead:
     backbone = MODELS.build(record["settings"]["model"], vocab_size, where=where)
     try:
         load_weights(backbone, folder / WEIGHTS)
-    except ValueError:  # its message would name every weight
+    except ValueError:  # the message would name every weight
         raise ValueError(
             f"{folder}: belongs to another version of this code; run `dvc repro`"
         ) from None

@@ -12,7 +12,7 @@ our model           settings                                       family
 =================== ============================================== ===========
 
 ``accepts`` lists the settings of a family. Other combinations cannot be exported, because no class
-of ``transformers`` computes the same: none has our sinusoidal positions, or no positions, in
+of ``transformers`` computes their outputs: none has our sinusoidal positions, or no positions, in
 otherwise equal blocks; only T5 has relative positions, and it has no LayerNorm and no biases; no
 encoder-decoder for text has rotary positions with LayerNorm.
 """
@@ -29,7 +29,7 @@ from stages.text.tokenizer import BOS_ID, MASK_ID
 LAYER_EPS, RMS_EPS = NORM_EPS["layernorm"], NORM_EPS["rmsnorm"]
 ROPE = {"rope_type": "default", "rope_theta": 10_000.0}  # as in stages.models._embedding.sinusoids
 EITHER = (True, False)
-PLAIN = {  # what most families lack
+PLAIN = {  # parts that most families lack
     "num_segments": (0,),
     "embedding_norm": (False,),
     "output_transform": (False,),
@@ -133,7 +133,7 @@ ESM = Family(  # Lin et al. 2023; an encoder with rotary positions, here used fo
         Rule("output_bias", "lm_head.bias"),
         HEAD,
     ),
-    zeros=("lm_head.bias", "pooler", "contact_head"),  # the last is for proteins
+    zeros=("lm_head.bias", "pooler", "contact_head"),  # ``contact_head`` is for proteins
 )
 GPT2 = Family(  # Radford et al. 2019
     name="GPT-2",
@@ -227,14 +227,14 @@ LLAMA = Family(  # Touvron et al. 2023
 
 
 def attention_scale(dims: Dimensions) -> float:
-    """Returns the factor of T5's queries: T5 does not divide the logits of attention by the root of
-    a head's width."""
+    """Returns the factor that turns our query weights into T5's: our attention divides its logits
+    by the root of a head's width, and T5's does not."""
     return (dims.d_model // dims.num_heads) ** -0.5
 
 
 def tied_scale(dims: Dimensions) -> float:
-    """Returns the factor of T5's final norm: T5 divides states by the root of ``d_model`` before it
-    multiplies them with tied embeddings."""
+    """Returns the factor that turns our decoder's final norm into T5's: T5, but not our model,
+    divides the states by the root of ``d_model`` before it multiplies them with tied embeddings."""
     return dims.d_model**0.5 if dims.tied else 1.0
 
 
@@ -254,7 +254,7 @@ T5_FEED_FORWARD = (
     Rule("feed_forward_norm", "layer_norm"),
 )
 RELATIVE_BIAS = "block.0.layer.0.SelfAttention.relative_attention_bias"
-T5 = Family(  # Raffel et al. 2020; fine-tuned with a head for labels, it is the encoder alone
+T5 = Family(  # Raffel et al. 2020; with a head for labels, only the encoder
     name="T5",
     architecture="encoder_decoder",
     accepts={**PLAIN, **RMS_NORM, "bias": (False,), "positions": ("relative",)},
@@ -297,10 +297,10 @@ FAMILIES = (BERT, ESM, GPT2, STARCODER2, LLAMA, T5)
 
 
 def family_of(architecture: str, dims: Dimensions, *, with_head: bool) -> Family:
-    """Returns the family that computes the same as our model with these settings.
+    """Returns the family whose models compute the same outputs as ours with these settings.
 
-    Raises ValueError that names the settings that no family accepts. Settings of the vocabulary's
-    logits do not matter to a model with a head for labels.
+    Raises ValueError with the settings that the nearest family refuses. A model with a head for
+    labels may have any settings of the vocabulary's logits, which it does not use.
     """
     check_architecture(architecture)
     families = [family for family in FAMILIES if family.architecture == architecture]

@@ -35,7 +35,7 @@ def save(
     has_segments: bool,
     max_tokens: int,
 ) -> None:
-    """Writes the sentencepiece model of ``path`` as files that AutoTokenizer loads.
+    """Writes the sentencepiece model in ``path`` as files that AutoTokenizer loads.
 
     A text becomes ``<s> text </s>``, or ``<s> text`` for a model that continues it (not
     ``has_end``). With ``specials_in_text`` the name of a special token in a text means that token,
@@ -64,16 +64,16 @@ def save(
 
 
 def _converted(model: Any) -> FastTokenizer:
-    """Returns a tokenizer with the same pieces, normalisation and decoding, without special
-    tokens."""
+    """Returns a fast tokenizer with the pieces, normalisation and decoding of ``model``, without
+    special tokens."""
     spec = model.normalizer_spec
     assert spec.add_dummy_prefix and spec.remove_extra_whitespaces and spec.escape_whitespaces
     fast = SpmConverter.build_tokenizer_from_spm_proto(model, *_pieces(model))
     fast.normalizer = normalizers.Sequence(
         [
-            # Precompiled looks at one character with its marks at a time and loses marks that it
-            # does not know; NFKC leaves it nothing to compose. Sentencepiece keeps the full-width
-            # tilde, so a code point that is no character stands in for it meanwhile.
+            # Precompiled reads one character with its marks at a time and loses marks that it does
+            # not know, so NFKC composes them first. NFKC would also replace the full-width tilde,
+            # which sentencepiece keeps, so a code point that is no character takes its place.
             normalizers.Replace("\uff5e", "\ufdd0"),
             normalizers.NFKC(),
             normalizers.Replace("\ufdd0", "\uff5e"),
@@ -99,8 +99,8 @@ def _pieces(model: Any) -> tuple[Any, list[tuple[str, str]] | None]:
     """Returns the ids of pieces and the merges of a BPE model, or, for a unigram or char model, the
     log probabilities of pieces and None.
 
-    Sentencepiece never reads special tokens and bytes from text. So no merge here contains them, or
-    they are improbable.
+    Sentencepiece never reads special tokens and bytes from text. So no merge contains them here, or
+    their log probabilities are too low for any text.
     """
     if model.trainer_spec.model_type == BPE:
         ids = {piece.piece: i for i, piece in enumerate(model.pieces)}
@@ -112,7 +112,7 @@ def _pieces(model: Any) -> tuple[Any, list[tuple[str, str]] | None]:
 
 
 def _add_special(fast: FastTokenizer, special: list[str], *, has_end: bool) -> None:
-    """Adds special tokens, the sentinels by T5's names, and <bos> and <eos> around a text."""
+    """Adds special tokens, sentinels by T5's names, and ``<s>`` and ``</s>`` around texts."""
     # A blank before a mask belongs to the word after the mask.
     names = [*special, *(f"<extra_id_{k}>" for k in reversed(range(NUM_SENTINELS)))]
     fast.add_special_tokens(
@@ -133,8 +133,8 @@ def _add_special(fast: FastTokenizer, special: list[str], *, has_end: bool) -> N
 def _check(fast: FastTokenizer, ours: Tokenizer, text_ids: list[int]) -> None:
     """Raises ValueError unless both tokenizers give the same ids for texts of random pieces.
 
-    Two segmentations that are equally probable (of a repeated character, for example) count as the
-    same.
+    Two segmentations that are equally probable (of a repeated character, for example) count as
+    equal.
     """
     if fast.get_vocab_size() != ours.vocab_size:
         raise ValueError(

@@ -32,14 +32,14 @@ _lock = threading.Lock()
 
 
 def _load_pyfunc(path: str) -> "KeptModel":
-    """Loads the model in ``path``; MLflow calls the function of this name."""
+    """Loads the model in ``path``. MLflow expects a function of this name."""
     return KeptModel(Path(path).resolve())
 
 
 class KeptModel:
     """A kept trial of a run or of a baseline that predicts rows of a table.
 
-    Raises ValueError for files that do not belong to each other.
+    Raises ValueError for files that do not belong together.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -65,7 +65,7 @@ class KeptModel:
         return setup.examples, lambda rows: predictions(trial, setup, model, rows, device, every)
 
     def predict(self, model_input: "pd.DataFrame") -> "pd.DataFrame":
-        """Returns the prediction of each row, in the columns that `stages.commands.predict` writes.
+        """Returns the prediction of each row, in the columns of ``stages.commands.predict``.
 
         Raises ValueError for a cell that is missing, empty or of another type.
         """
@@ -85,7 +85,7 @@ class KeptModel:
         inputs, kind = {}, KINDS[self._columns.kind]
         for key in (*self._columns.inputs, *self._columns.optional):
             value = cells.get(key)
-            if isinstance(value, np.ndarray):  # words, as parquet has them
+            if isinstance(value, np.ndarray):  # words read from parquet
                 value = value.tolist()
             if pd.api.types.is_scalar(value) and pd.isna(value):
                 if key in self._columns.inputs:
@@ -106,7 +106,7 @@ def _baseline(folder: Path, record: Path) -> tuple[Path, Predictions]:
 
 
 def _runs(runs: Path, checkpoint: RunKey, renamed: Path) -> Path:
-    """Returns a folder of runs in which the record of a public checkpoint names its new place."""
+    """Returns a folder of runs in which a public checkpoint's record has its path in ``runs``."""
     place = Path(checkpoint.run, str(checkpoint.pretrain_seed))
     record = read_json(runs / place / "run.json")
     if "path" not in record["model"]:

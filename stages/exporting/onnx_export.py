@@ -1,4 +1,4 @@
-"""Writes a fine-tuned trial with a head as ONNX models, and measures what they lose and gain."""
+"""Writes a fine-tuned trial with a head as ONNX models and measures their scores and speed."""
 
 import tempfile
 from pathlib import Path
@@ -27,7 +27,7 @@ from stages.trials.prediction import predict
 from stages.trials.setup import TrialSetup
 
 MODEL, INT8, TOKENIZER = "model.onnx", "model.int8.onnx", "tokenizer.json"
-SAMPLE_ROWS = 8  # what is traced and compared; two at least
+SAMPLE_ROWS = 8  # rows to trace and compare; at least two
 MOST_BYTES = 2_000_000_000  # of weights: a file of ONNX holds 2 GiB
 # Code that turns logits into predictions, by the name of the task in params.yaml.
 ANSWERS = {
@@ -81,11 +81,11 @@ rows of the study, on a CPU (threads: {threads}):
 
 
 def export_onnx(trial: TrialKey, out: Path, *, force: bool = False) -> str:
-    """Writes the folder of a trial: the model in both forms, its tokenizer, a card, and what was
-    measured. Returns a text that says so.
+    """Writes a trial to the folder ``out``: the model in both forms, its tokenizer, a card and the
+    measurements. Returns a text with the measurements.
 
-    Raises ValueError for a trial that cannot be exported (``_check_trial``), for a model of which
-    ONNX computes other logits, or if ``out`` must not be written (``check_place``).
+    Raises ValueError for a trial that cannot be exported (``_check_trial``), for a model whose
+    logits differ in ONNX, or if ``out`` must not be written (``check_place``).
     """
     check_place(out, force=force)
     if trial.method == CLASSICAL:
@@ -143,8 +143,8 @@ def _check_trial(kept: KeptTrial, setup: TrialSetup) -> None:
 
 
 def _save_tokenizer(setup: TrialSetup, folder: Path) -> None:
-    """Writes a file that the package tokenizers reads alone: with the special tokens that the task
-    puts around texts, cut at ``max_tokens`` and padded."""
+    """Writes the tokenizer as one file for the package tokenizers. The tokenizer adds the special
+    tokens that the task puts around texts, cuts texts at ``max_tokens`` and pads them."""
     ours = setup.tokenizer
     with tempfile.TemporaryDirectory() as written:
         if isinstance(ours, Tokenizer):
@@ -181,7 +181,7 @@ def _measured(
     kept: KeptTrial, setup: TrialSetup, forms: dict[str, tuple[ModelWithHead, int]]
 ) -> tuple[list[Json], str]:
     """Returns the measurements of each form on the study's test rows, and a text with a table of
-    them. A form is a model and its size in bytes."""
+    them. ``forms`` are models and their sizes in bytes; all are compared with the first one."""
     rows = setup.rows("test", seed=kept.finetune_seed)
     metric = setup.task_record["metric"]
     labels = {row["id"]: row for row in read_jsonl(paths.test_labels(kept.task))}

@@ -37,7 +37,7 @@ class _Inputs(NamedTuple):
 
 
 class _Logits(nn.Module):
-    """The logits of rows of one text or pair each: [B C], or [B T C] of tokens."""
+    """The exported module: logits [B C] of rows (a text or pair each), or [B T C] of tokens."""
 
     def __init__(self, model: ModelWithHead, *, has_prefix: bool) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class _Logits(nn.Module):
             segment_ids=token_type_ids,
             visible=torch.ones_like(input_ids, dtype=torch.bool) if self.has_prefix else None,
             num_targets={},
-            example_ids=[""],  # of no row whose states a method remembers
+            example_ids=[""],  # the id of no row, so no remembered states are read
         )
         states, head = self.model.backbone(batch), self.model.head
         if not isinstance(head, PooledHead):
@@ -62,8 +62,8 @@ class _Logits(nn.Module):
 
 
 def save(model: ModelWithHead, batch: Batch, path: Path, *, has_prefix: bool) -> None:
-    """Writes the model, which takes rows of any number and length; ``batch`` is an example of its
-    input with at least two rows.
+    """Writes the model in a form that takes any number of rows of any length; ``batch`` is an
+    example of its input with at least two rows.
 
     Raises ValueError if the written model gives other logits for the batch.
     """
@@ -93,7 +93,7 @@ def save(model: ModelWithHead, batch: Batch, path: Path, *, has_prefix: bool) ->
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hides what the exporter and the quantisation say about packages and steps not needed here."""
+    """Hides warnings of the exporter and the quantiser that do not matter here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
@@ -149,7 +149,7 @@ def _run(session: InferenceSession, inputs: _Inputs) -> Float[Tensor, "B *T C"]:
 
 
 class _Session(nn.Module):
-    """A file of ONNX in the place of a backbone: its logits are the states."""
+    """An ONNX model in the place of a backbone, with its logits as the states."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class _Session(nn.Module):
 
 
 def with_session(model: ModelWithHead, path: Path) -> ModelWithHead:
-    """Returns a model that a task can predict with, whose logits come from the file."""
+    """Returns a copy of ``model`` whose logits come from the file, for a task to predict with."""
     of_file: Any = copy.deepcopy(model)
     of_file.backbone, head = _Session(path), of_file.head
     head.linear, head.dropout, head.pooling = nn.Identity(), nn.Identity(), "first"

@@ -1,4 +1,4 @@
-"""A model fine-tuned on a public checkpoint, as the class of ``transformers`` with such a head."""
+"""A fine-tuned public checkpoint with its head, as a model of ``transformers``."""
 
 import copy
 import shutil
@@ -16,19 +16,20 @@ from stages.models._published_checkpoint import reader_of
 from stages.models.hub import Hub
 from stages.text.tokenizer import TaskTokenizer
 
-# BERT's class for texts has a layer and tanh before the classifier. The layer is made the identity
-# times this, so small that tanh is linear to float32's precision (its error is x^3 / 3), and the
-# classifier's weight is divided by it: a power of two, which rounds nothing.
+# BERT's class for texts has a layer and tanh before the classifier. The layer becomes the identity
+# times this factor, so small that tanh is linear to float32's precision (its error is x^3 / 3). The
+# classifier's weight is divided by the factor, a power of two, so that nothing is rounded.
 POOLER_SCALE = 2.0**-12
-CLASSIFIERS = ("classifier", "score")  # what transformers calls the layer that gives labels
+CLASSIFIERS = ("classifier", "score")  # names of the layer that gives labels in transformers
 
 
 @torch.no_grad()
 def with_head(model: ModelWithHead, labels: list[str]) -> tuple[str, Any]:
     """Returns the name of the auto class, and its model with the weights of backbone and head.
 
-    BERT classifies texts by the state of the first token; other texts are classified by the logits
-    of their tokens. Raises ValueError if ``transformers`` has no such class.
+    Only a BERT whose head reads the first token gets the class for labels of texts. Other models
+    get the class for labels of tokens: a text is classified by the logits of its tokens. Raises
+    ValueError if ``transformers`` has no such class.
     """
     backbone, head = model.backbone, model.head
     assert isinstance(backbone, Hub)
@@ -85,4 +86,4 @@ def save_tokenizer(tokenizer: TaskTokenizer, folder: Path, max_tokens: int) -> s
     theirs, end = transformers.AutoTokenizer.from_pretrained(folder), tokenizer.after[-1:]
     if tuple(theirs("a")["input_ids"][-1:]) == end:
         return ""
-    return f"Put {theirs.decode(end)} behind each text: the model was trained so."
+    return f"Put {theirs.decode(end)} at the end of each text, as the model was trained."

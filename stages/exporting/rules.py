@@ -1,4 +1,4 @@
-"""The form of the tables in ``families``: rules for weights, and what a family consists of."""
+"""The types of the tables in ``families``: families, and the rules that convert their weights."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -22,7 +22,7 @@ SIZES = {  # settings of every configuration
 
 
 class Rule(NamedTuple):
-    """Modules or parameters of our model and of theirs that hold the same numbers.
+    """Modules or parameters of our model and of theirs, in ``transformers``, with equal numbers.
 
     ``*`` stands for the number of a block. Several modules, separated by blanks, are concatenated
     by rows. A rule applies if both models have the modules or parameters that it names.
@@ -59,8 +59,8 @@ def within(ours: str, theirs: str, *rules: Rule) -> tuple[Rule, ...]:
 class Family:
     """A family of ``transformers``: the settings it accepts, its configuration and its weights.
 
-    Names of weights are those of the family's model without a head; what belongs to a head has its
-    name in the model with that head.
+    Weights are named as in the family's model without a head, and the weights of a head as in the
+    model with that head.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Family:
     constants: Json  # their other settings
     rules: tuple[Rule, ...]
     zeros: tuple[str, ...] = ()  # modules and parameters that are 0 unless a rule fills them
-    classifies_texts: bool = False  # its class has one linear layer on the last token's state
+    classifies_texts: bool = False  # with one linear layer on the last token's state
 
     def refused(self, dims: Dimensions) -> list[str]:
         """Returns the names of the settings whose values the family does not accept."""
@@ -100,7 +100,7 @@ class Family:
             eos_token_id=EOS_ID,
             pad_token_id=PAD_ID,
         )
-        config.tie_word_embeddings = tied  # T5's constructor has used it and set it to True
+        config.tie_word_embeddings = tied  # T5's constructor has used the value and set True
         if labels:
             config.id2label = dict(enumerate(labels))
             config.label2id = {label: i for i, label in enumerate(labels)}

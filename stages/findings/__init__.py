@@ -1,1 +1,1 @@
-"""What the trials of a study say, in numbers and enums: cells, contrasts, answers, audit."""
+"""Findings from the trials of a study, as numbers and enums: cells, contrasts, answers, audit."""

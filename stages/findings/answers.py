@@ -1,12 +1,12 @@
-"""The answer for a task: the best run and baseline, what ties with them, and what costs less.
+"""The answer for a task: the best run and baseline, runs that tie with the best, cheaper runs.
 
 One rule holds for ties: two choices tie if the interval of their difference includes 0
-(``tie_of``), and then the cheaper is the better one. Of equal means the cheaper also comes first
-(``preference``). A difference that is significant before correction only is neither a tie nor a
-lead.
+(``tie_of``), and the cheaper of the two is then the better choice. Of two choices with equal means
+the cheaper comes first, too (``preference``). A difference that is significant before correction
+only is neither a tie nor a lead.
 
 With limits of size and speed (``answer:`` of params.yaml) the answer is the best choice within
-them. Where nothing is within them, they are ignored.
+them. The limits are ignored if no choice is within them.
 """
 
 import math
@@ -33,12 +33,12 @@ from stages.findings.verdicts import Family, Tested, Threshold
 STEPS = 4000  # points of the numerical integral; even, so that 0 lies between two points
 REACH = 9.0  # limit of the integral, in standard deviations
 FAR = 6.0  # standard errors; a cell this far below the best is never chosen
-DIGITS = 9  # of a mean; the rest is rounding
+DIGITS = 9  # of a mean that are compared; the others are rounding errors
 
 
 def cost_of(cell: Cell) -> float:
-    """Returns the FLOPs of a lineage and a trial. A classical baseline trains no network and costs
-    0. An unknown cost, as of a public checkpoint or an external system, counts as the highest."""
+    """Returns the FLOPs of pretraining a lineage and of one trial. A classical baseline trains no
+    network and costs 0. An unknown cost (public checkpoint, external system) is infinite."""
     if cell.method == CLASSICAL:
         return math.inf if cell.is_external else 0.0
     flops = total_flops(cell)
@@ -120,9 +120,9 @@ class Standing(Enum):
 class BestRun(Tested):
     """The best run of a task and label budget, compared with the strongest classical baseline.
 
-    ``effect`` is the difference to the ``strongest`` baseline. If none fits the task, ``strongest``
-    is None and ``effect`` the mean of the run. Both are within the limits of the study, unless
-    nothing is.
+    ``effect`` is the difference to the ``strongest`` baseline within the limits of the study. If
+    there is none, ``strongest`` is None and ``effect`` is the mean of the run. ``run`` is within
+    the limits if any run is. If no run and no baseline is, the limits are ignored.
     """
 
     run: Cell
@@ -139,7 +139,7 @@ class BestRun(Tested):
 
     @property
     def run_is_limited(self) -> bool:
-        """Whether ``run`` is the best within the limits, and a better choice is not."""
+        """Whether ``run`` is within the limits and the best choice of all is not."""
         return self.left_out is not None and not self.baselines_only
 
     @property
@@ -180,8 +180,8 @@ BestRuns = Mapping[tuple[str, str], BestRun]  # by task and label budget
 def best_runs(
     scores: Scores, moderation: Moderation, methods: Sequence[str], outside: Excesses
 ) -> BestRuns:
-    """Returns the best run of each task and label budget with one of the ``methods`` and within the
-    limits; the cells ``outside`` exceed them. A task and label budget without trials of these
+    """Returns, for each task and label budget, the best run with one of the ``methods`` and within
+    the limits, which the cells ``outside`` exceed. A task and label budget without trials of these
     methods is left out."""
     best_by_place: dict[tuple[str, str], BestRun] = {}
     for task, budget in product(scores.tasks, scores.label_budgets):
@@ -219,8 +219,8 @@ def _best_run(
 
 
 def with_baseline(run: Cell, baselines: Sequence[Cell], moderation: Moderation) -> BestRun:
-    """Returns the run and the strongest of the baselines of its task and label budget, which are
-    fitted to the same labels."""
+    """Returns the comparison of a run with the strongest of ``baselines``, which are all those of
+    the run's task and label budget, fitted to the same labels."""
     if not baselines:
         return BestRun(run=run, strongest=None, effect=run.mean)
     strongest = min(baselines, key=preference)
@@ -249,7 +249,7 @@ def rivals(
 ) -> list[Rival]:
     """Returns every run and baseline with trials on the best run's task and label budget, each with
     its best method, sorted by ``preference``. Cells ``outside`` the limits are left out, unless the
-    answer is outside as well."""
+    best run is outside, too."""
     place = best.run.task, best.run.label_budget
     is_limited = best.run not in outside
     best_by_name: dict[str, Cell] = {}
@@ -276,7 +276,7 @@ def next_best(
     best: Cell, scores: Scores, methods: Sequence[str], outside: Container[Cell] = ()
 ) -> Cell | None:
     """Returns the best cell of all other runs (with one of the ``methods``) and baselines that are
-    not ``outside`` the limits, or None if there are no others."""
+    not ``outside`` the limits, or None if there is no such cell."""
     others = [
         cell
         for cell in scores.cells
@@ -293,8 +293,8 @@ def smaller(
 ) -> Cell | None:
     """Returns the best cell of the other runs that use fewer parameters, with one of the
     ``methods`` and not ``outside`` the limits, or None if there is no such run or ``best`` is a
-    baseline. The same run with another method is no other run, although methods add different
-    numbers of parameters."""
+    baseline. A cell of the best run itself with another method does not count, although methods
+    add different numbers of parameters."""
     limit = best.amounts["num_params"]
     if best.group in scores.baselines or limit is None:
         return None
@@ -313,9 +313,8 @@ def cheapest_run(
     methods: Sequence[str],
     outside: Container[Cell] = (),
 ) -> Cell:
-    """Returns the cheapest of the best run and of the runs that are not told apart from it, with
-    one of the ``methods`` and not ``outside`` the limits; the best run if nothing is known to cost
-    less."""
+    """Returns the cheapest cell among the best run and the runs that tie with it, use one of the
+    ``methods`` and are not ``outside`` the limits; the best run if none is known to cost less."""
     tied = [contrast.other(best) for contrast in contrasts if tie_of(contrast) is Tie.TIED]
     here = [
         cell
@@ -326,9 +325,9 @@ def cheapest_run(
 
 
 def lead(run: Cell, contrasts: Sequence[Contrast]) -> dict[Tie, list[Cell]]:
-    """Returns the other sides of the best run's contrasts, by what they say about its first place:
-    runs that it is ahead of after correction (APART) or before correction only (UNSURE), runs that
-    could be as good (TIED), and runs that are not tested against it."""
+    """Returns the other sides of the best run's contrasts, by how surely it leads them: after
+    correction (APART), before correction only (UNSURE), not surely, because they could be as good
+    (TIED), or not tested (UNTESTED)."""
     others: dict[Tie, list[Cell]] = {tie: [] for tie in Tie}
     for contrast in contrasts:
         tie, other = tie_of(contrast), contrast.other(run)
@@ -338,15 +337,15 @@ def lead(run: Cell, contrasts: Sequence[Contrast]) -> dict[Tie, list[Cell]]:
 
 
 def selection_bias(cells: Sequence[Cell]) -> float | None:
-    """Upper bound on the selection bias of the best mean (the winner's curse), or None if a
-    contender has one trial.
+    """Returns an upper bound on the selection bias of the best mean (the winner's curse), or None
+    if the error of a contender is unknown, for example because it has one trial.
 
-    The best mean is chosen on the test scores that it is shown with, so part of its lead is chance.
-    The error of the chosen mean is on average no larger than the largest of all errors would be if
-    they were independent and all runs equally good. Errors that rise and fall together, as those on
-    the same test rows do, have a smaller largest one (Sudakov-Fernique; Vershynin 2018, theorem
-    7.2.11). A cell far below the best is never chosen, so it is left out if its error is unknown.
-    (The error of the baseline ``majority`` is unknown where all of its seeds agree.)
+    The best mean is chosen by the test scores that are reported for it, so part of its lead is
+    chance. Its average error is at most the expected maximum of all errors in the worst case: if
+    all runs are equally good and their errors independent. Errors that rise and fall together, as
+    those on the same test rows do, have a smaller expected maximum (Sudakov-Fernique; Vershynin
+    2018, theorem 7.2.11). A cell far below the best is never chosen, so it is left out if its error
+    is unknown, as that of the baseline ``majority`` is if all of its seeds agree.
     """
     best = max(cells, key=lambda cell: cell.merit)
     errors = {c: c.mean.variance.total**0.5 for c in cells if c.mean.variance is not None}

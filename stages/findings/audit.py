@@ -1,4 +1,4 @@
-"""The audit: what a sceptical reviewer would ask of a study, answered from its own records."""
+"""The audit: a sceptical reviewer's questions about a study, answered from its own records."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,18 +32,18 @@ from stages.kinds._kind import distinct_draws
 
 AT_EDGE = 0.2  # share of the trials that may keep the smallest or the largest value tried
 MAJORITY = 0.5
-MOST_VALIDATION = 0.5  # share of the labels that a trial uses which may be those of validation
-NOTEWORTHY_CUT = 0.05  # share of a split's rows
+MOST_VALIDATION = 0.5  # share of a trial's labels that may be validation labels
+NOTEWORTHY_CUT = 0.05  # share of a split's rows that are cut
 UNREAD = "not read"  # in a record's ``read_at`` if the state has not read the rest of the word
 SMALL = 2.0  # points; improvements that papers report are often smaller (Card et al. 2020)
-# The two sides of these axes differ in model or start, so their best learning rates may differ.
+# Runs that differ on these axes differ in model or start, so their best rates may differ.
 UNLIKE: tuple[Axis, ...] = ("architecture", "objective", "size", "pretrained", "checkpoint")
 UNLIKE_PRETRAINING: tuple[Axis, ...] = ("architecture", "objective", "size")
-ATTRIBUTED: tuple[Axis, ...] = ("architecture", "size", "training set")  # read as causes
+ATTRIBUTED: tuple[Axis, ...] = ("architecture", "size", "training set")  # taken for causes
 
 
 class Subject(Enum):
-    """What a check is about, in the order of the report."""
+    """The subjects of the checks, in the order of the report."""
 
     PROBES = "probes"
     FINETUNING_END = "end of fine-tuning"
@@ -66,7 +66,7 @@ class Subject(Enum):
     BASELINES = "baselines"
 
 
-# Objections to these question why runs differ. All others also question which run to choose.
+# Objections on these subjects question why runs differ; others also question which is the best.
 ABOUT_EFFECTS = frozenset(
     {
         Subject.PRETRAINING_SEEDS,
@@ -133,7 +133,7 @@ def _trained(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def probes(cells: Sequence[Cell]) -> Check:
-    """Whether solved probes reached a minimum, with a penalty inside the range tried."""
+    """Checks whether probes reached a minimum, with a penalty inside the range tried."""
     cells = [cell for cell in cells if cell.trials[0].converged is not None]
     trials = _trials(cells)
     if not trials:
@@ -148,7 +148,7 @@ def probes(cells: Sequence[Cell]) -> Check:
 
 
 def end_of_finetuning(cells: Sequence[Cell]) -> Check:
-    """Whether fine-tuning went on until the models had fitted their labels."""
+    """Checks whether fine-tuning went on until the models had fitted their labels."""
     cells = _trained(cells)
     if not cells:
         return NOT_ASKED
@@ -165,7 +165,7 @@ def end_of_finetuning(cells: Sequence[Cell]) -> Check:
 
 
 def end_of_pretraining(endings: Sequence[Ending]) -> Check:
-    """Whether pretraining went on until its loss was flat."""
+    """Checks whether pretraining went on until its loss was flat."""
     if not endings:
         return NOT_ASKED
     open_ends = [ending for ending in endings if ending.falls or ending.slope is None]
@@ -182,7 +182,7 @@ def end_of_pretraining(endings: Sequence[Ending]) -> Check:
 def finetuning_rates(
     cells: Sequence[Cell], contrasts: Sequence[Contrast], methods: Mapping[str, Method]
 ) -> Check:
-    """Whether fine-tuning's learning rates lie inside the range tried."""
+    """Checks whether the learning rates that fine-tuning kept lie inside the range tried."""
     cells = _trained(cells)
     if not cells:
         return NOT_ASKED
@@ -203,7 +203,7 @@ def finetuning_rates(
 
 
 def pretraining_rates(endings: Sequence[Ending], contrasts: Sequence[Contrast]) -> Check:
-    """Whether pretraining's learning rates lie inside the range tried."""
+    """Checks whether the learning rates that pretraining kept lie inside the range tried."""
     if not endings:
         return NOT_ASKED
     edges = [ending for ending in endings if ending.at_edge]
@@ -223,7 +223,7 @@ def pretraining_rates(endings: Sequence[Ending], contrasts: Sequence[Contrast]) 
 
 
 def tries(trials: Sequence[ScoredTrial], endings: Sequence[Ending]) -> Check:
-    """Whether all runs and baselines had equally many tries. Baselines and methods without a
+    """Checks whether all runs and baselines had equally many tries. Baselines and methods without a
     setting to choose (majority, in-context learning) are left out."""
     counts: dict[str, list[int]] = {}
     for trial in trials:
@@ -244,12 +244,12 @@ def tries(trials: Sequence[ScoredTrial], endings: Sequence[Ending]) -> Check:
 def shared_defaults(
     cells: Sequence[Cell], contrasts: Sequence[Contrast], tries: Sequence[ScoredTry]
 ) -> Check:
-    """Whether a forced value reverses a contrast whose interval excludes zero. It is an objection,
-    too, if settings could have been varied and none was."""
+    """Checks whether a forced value reverses a contrast whose interval excludes zero. It is an
+    objection, too, if settings could have been varied and none was."""
     fixed, changed = not_varied(tries), changes(cells, tries)
     if not changed:
         return Check(True, {"fixed": fixed}) if fixed else NOT_ASKED
-    reversals = [  # those whose interval excludes zero first
+    reversals = [  # contrasts whose interval excludes zero come first
         (contrast, effect)
         for contrast in sorted(contrasts, key=lambda c: not c.significant_before_correction)
         for effect in forced_effects(*contrast.sides, changed)
@@ -270,7 +270,7 @@ def shared_defaults(
 def labelled_rows(
     finetune: Finetune, pretrain_seeds: Sequence[int], tasks: Mapping[str, Json]
 ) -> Check:
-    """Whether the labelled rows are drawn anew for each seed."""
+    """Checks whether the labelled rows are drawn anew for each seed."""
     draws = {
         (task, str(budget)): len(
             distinct_draws(
@@ -293,7 +293,7 @@ def labelled_rows(
 def validation_labels(
     num_labels: Mapping[str, Mapping[str, int]], tasks: Mapping[str, Json]
 ) -> Check:
-    """Whether validation uses at most as many labels as the label budget has."""
+    """Checks whether validation uses at most as many labels as the label budget has."""
     details = []
     for task, about in tasks.items():
         validation = about["num_examples"]["validation"]
@@ -304,8 +304,8 @@ def validation_labels(
 
 
 def cut_texts(inputs: Mapping[str, Sequence[InputRecord]], tasks: Mapping[str, Json]) -> Check:
-    """Whether texts are read as a whole. Of tasks with ``long_texts: cut`` the end of long texts is
-    not read, with ``head_tail`` their middle."""
+    """Checks whether texts are read as a whole. ``long_texts: cut`` drops the end of long
+    texts, ``head_tail`` their middle."""
     if not any(inputs.values()):
         return NOT_ASKED
     shares, runs = dict.fromkeys(inputs, 0.0), list[str]()
@@ -331,7 +331,7 @@ def cut_texts(inputs: Mapping[str, Sequence[InputRecord]], tasks: Mapping[str, J
 
 
 def read_at(inputs: Mapping[str, Sequence[InputRecord]]) -> Check:
-    """Whether the state that a label is predicted from has read what is labelled."""
+    """Checks whether the state that predicts the label of a word has read the whole word."""
     places = {
         (task, record.run): record.read_at for task, records in inputs.items() for record in records
     }
@@ -342,7 +342,7 @@ def read_at(inputs: Mapping[str, Sequence[InputRecord]]) -> Check:
 
 
 def near_duplicates(by_task: Mapping[str, NearDuplicates]) -> Check:
-    """Whether train is free of near-duplicates of test rows."""
+    """Checks whether train is free of near-duplicates of test rows."""
     most = max(of_task.share for of_task in by_task.values())
     return Check(most > NOTEWORTHY_SHARE, {"most": most}, [*by_task.items()])
 
@@ -350,8 +350,8 @@ def near_duplicates(by_task: Mapping[str, NearDuplicates]) -> Check:
 def overlap(
     shares: Mapping[tuple[str, str], float], runs: Mapping[str, Run], external: Sequence[str]
 ) -> Check:
-    """Whether the training text of pretraining is free of test rows. The training text of public
-    checkpoints and of external systems is unknown, which is an objection, too."""
+    """Checks whether the training text of pretraining is free of test rows. The training text of
+    public checkpoints and of external systems is unknown, which is an objection, too."""
     public = sum(run.is_public for run in runs.values())
     if not (shares or public or external):
         return NOT_ASKED
@@ -362,7 +362,7 @@ def overlap(
 
 
 def pretraining_seeds(cells: Sequence[Cell], contrasts: Sequence[Contrast]) -> Check:
-    """Whether runs were pretrained with several seeds."""
+    """Checks whether runs were pretrained with several seeds."""
     here = {
         cell.group: cell.num_pretrain_seeds
         for cell in cells
@@ -376,7 +376,7 @@ def pretraining_seeds(cells: Sequence[Cell], contrasts: Sequence[Contrast]) -> C
 
 
 def power(contrasts: Sequence[Contrast], tasks: Mapping[str, Json]) -> Check:
-    """Whether there are enough test rows and seeds for small differences."""
+    """Checks whether there are enough test rows and seeds to find small differences."""
     if not contrasts:
         return NOT_ASKED
     sizes: dict[str, list[tuple[float, str]]] = {}  # by unit: (smallest effect, metric)
@@ -412,8 +412,8 @@ def smallest_effect(variance: Variance, confidence: float) -> float:
 
 
 def identical(contrasts: Sequence[Contrast], group_of: Mapping[str, Group]) -> Check:
-    """Whether compared runs are different models: runs from scratch of one design differ in nothing
-    that a task uses."""
+    """Checks whether compared runs are different models. Two runs from scratch of one design differ
+    in nothing that a task uses."""
     between = [contrast for contrast in contrasts if contrast.is_between_runs]
     if not between:
         return NOT_ASKED
@@ -428,15 +428,15 @@ def identical(contrasts: Sequence[Contrast], group_of: Mapping[str, Group]) -> C
 
 
 def missing_comparisons(found: Sequence[NotCompared]) -> Check:
-    """Whether every comparison is made that the runs suggest. Leaving out a pair is no loss if both
-    runs are one model, or if another pair is better matched."""
+    """Checks whether all comparisons that the runs suggest are made. Leaving out a pair is no loss
+    if both runs are one model, or if another pair is better matched."""
     kinds = SAME_MODEL, BETTER_MATCHED, UNLIKE_SIZES, ""
     numbers = Counter(next(kind for kind in kinds if kind in each.reason) for each in found)
     return Check(bool({UNLIKE_SIZES, ""} & {*numbers}), {"kinds": numbers}, found)
 
 
 def confounds(contrasts: Sequence[Contrast]) -> Check:
-    """Whether compared runs differ in nothing but the axis."""
+    """Checks whether compared runs differ in nothing but the axis."""
     names = {axis: [c.confound_names for c in contrasts if c.axis == axis] for axis in ATTRIBUTED}
     total = sum(map(len, names.values()))
     if not total:
@@ -450,7 +450,7 @@ def confounds(contrasts: Sequence[Contrast]) -> Check:
 
 
 def baselines(best_runs: BestRuns, fitted: Sequence[str]) -> Check:
-    """Whether a run beats the best classical baseline."""
+    """Checks whether a run beats the best classical baseline on each task and label budget."""
     if not fitted:
         return Check(True)
     beaten = sum(best.standing is Standing.LEADS for best in best_runs.values())

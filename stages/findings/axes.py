@@ -1,6 +1,6 @@
 """The pairs of groups that differ in exactly one axis.
 
-Nothing is declared: the axes follow from the entries of params.yaml.
+Studies do not declare their axes, which follow from the entries of params.yaml.
 """
 
 import math
@@ -43,8 +43,8 @@ def axis_between(a: Group, b: Group) -> Axis | None:
 
     Two architectures may have different dimensions here, because ``pairs`` matches the sizes of the
     parts that a task uses. How public checkpoints differ is unknown, so they are compared with each
-    other as whole checkpoints, and with no run of the study. A checkpoint that was pretrained
-    further differs from the published one in its training set, as a run differs from its parent.
+    other as whole checkpoints, and with no other runs. A checkpoint that was pretrained further
+    differs from the published one in its training set, as a run differs from its parent.
     """
     same_architecture = a.architecture == b.architecture
     same_model = a.entry.model == b.entry.model
@@ -54,7 +54,7 @@ def axis_between(a: Group, b: Group) -> Axis | None:
             return None
         if not same_model:
             one, other = ((g.entry.corpus, g.entry.objective, g.settings) for g in (a, b))
-            trained_alike = one == other  # both were pretrained further, in the same way
+            trained_alike = one == other  # both had the same further pretraining
             return "checkpoint" if len(published) == 2 or trained_alike else None
         if published:
             return "training set" if len(published) == 1 else None
@@ -92,26 +92,25 @@ class Pair(NamedTuple):
 
 
 def pairs(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[tuple[Axis, Group, Group]]:
-    """Returns the pairs of groups that make a contrast on a task. ``used`` has the part of its
-    model that each group with trials uses. Along "size", "amount of text" and "pretrained" the
-    larger or the pretrained group comes first. A public checkpoint that was pretrained further
-    comes before the checkpoint that it begins with.
+    """Returns the pairs of groups that make a contrast on a task. ``used`` has, for each group with
+    trials, the part of its model that the task uses. Along "size", "amount of text" and
+    "pretrained" the larger or the pretrained group comes first. A public checkpoint that was
+    pretrained further comes before the checkpoint that it begins with.
 
     Where several groups share a level of an axis (say, three learning rates of one architecture
     against one of another), the groups nearest to each other in size, then in settings, are paired.
-    A group is not compared with one that another group matches better. Two amounts of one text are
-    compared at equal steps and at equal epochs, two texts at the nearest amounts. A pretrained run
-    without a run from scratch of its own model is paired with a run from scratch of which the task
-    uses the same part: on a task with a head, an encoder-decoder with an encoder.
+    Two groups are not compared if one of them has a nearer group at the other's level. Two amounts
+    of one text are compared at equal steps and at equal epochs, two texts at the nearest amounts. A
+    pretrained group whose model no group from scratch has is compared with a group from scratch of
+    which the task uses the same part: an encoder for an encoder-decoder, on a task with a head.
     """
     judged = _judged(candidates, used)
     return [(pair.axis, pair.a, pair.b) for pair in judged if not pair.reason]
 
 
 def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Pair]:
-    """Returns pairs that differ in one axis and make no contrast, with the reason. A group that has
-    no contrast with any group at a level has one such pair: with the nearest group at that
-    level."""
+    """Returns pairs that differ in one axis and make no contrast, with the reason: for each group
+    and each level at which it has no contrast, its pair with the nearest group at that level."""
     judged = list(_judged(candidates, used))
     compared = {
         (group.name, axis, repr(_level(other, axis)))
@@ -138,7 +137,7 @@ def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Pair
 
 
 def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[Pair]:
-    """Yields every pair of groups with trials that differ in one axis."""
+    """Yields every pair of groups that differ in one axis and have trials."""
     present = [group for group in candidates if group.name in used]
     axes = {
         (a.name, b.name): axis for a, b in combinations(present, 2) if (axis := axis_between(a, b))
@@ -183,7 +182,7 @@ def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[P
 
 
 def _begins_with(group: Group, other: Group) -> bool:
-    """Whether a public checkpoint was pretrained further from the other group."""
+    """Whether ``group`` is the public checkpoint ``other``, pretrained further."""
     if group.entry.model != other.entry.model or not group.entry.is_public:
         return False
     return other.entry.as_published or group.entry.parent == other.name
@@ -192,8 +191,8 @@ def _begins_with(group: Group, other: Group) -> bool:
 def _axes_of_designs(
     present: Sequence[Group], used: Mapping[str, Used], by_model: Mapping[tuple[str, str], Axis]
 ) -> dict[tuple[str, str], Axis]:
-    """Returns the axis "pretrained" for pairs of a pretrained group and one from scratch that have
-    different models of which the task uses the same part: on a task with a head, an encoder-decoder
+    """Returns the axis "pretrained" for pairs of a pretrained group and a group from scratch whose
+    models differ, but not in the part that the task uses: on a task with a head, an encoder-decoder
     and an encoder. Pretrained groups with a partner of their own model are left out."""
     paired = {name for names, axis in by_model.items() if axis == "pretrained" for name in names}
     axes: dict[tuple[str, str], Axis] = {}
@@ -230,9 +229,9 @@ def _level(group: Group, axis: Axis) -> object:
 
 
 def _incomparable(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> str:
-    """Returns why two groups are not compared, whatever the other groups are: they are the same
-    model (both from scratch, and the task uses parts of equal design), or their sizes differ too
-    much. "" if there is no such reason."""
+    """Returns the reason why two groups are not compared, whatever other groups there are: they are
+    the same model (both from scratch, and the task uses parts of equal design), or their sizes
+    differ too much. "" if there is no such reason."""
     one, other = used[a.name], used[b.name]
     from_scratch = not (a.pretrained or b.pretrained) and a.settings == b.settings
     one_design = one.design is not None and one.design == other.design
@@ -250,7 +249,8 @@ def _ratio(one: float | None, other: float | None) -> float:
 
 
 def _distance(a: Group, b: Group, axis: Axis, used: Mapping[str, Used]) -> tuple[float, int]:
-    """Returns a key that sorts pairs: by size (or amount of text), then by number of settings."""
+    """Returns a key that sorts pairs by their distance in size (or amount of text), then by the
+    number of settings in which they differ."""
     size, settings = 0.0, set(differing(a.settings, b.settings))
     if axis == "architecture":
         size = math.log(_ratio(used[a.name].num_params, used[b.name].num_params))
@@ -270,10 +270,9 @@ class Confound(NamedTuple):
 
 def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[Confound, ...]:
     """Returns the settings in params.yaml, other than the axis, in which two groups differ, and the
-    differences in how the learning rates of their pretraining were chosen. Two architectures may
-    have different objectives. Two training sets have one more confound if the tokenizer that both
-    groups use was trained on one of the two sets, and one if both their texts and their amounts
-    differ."""
+    differences in how the learning rates of their pretraining were chosen. Different objectives are
+    a confound of two architectures. Two training sets have a confound if the tokenizer of both
+    groups was trained on one of the sets, and one if both their texts and their amounts differ."""
     if axis in ("checkpoint", "tokenizer", "parent", "training"):
         return tuple(_tuning(a, b))
     if axis == "optimizer":

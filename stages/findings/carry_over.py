@@ -12,7 +12,7 @@ share is the mean over these seeds. Two things differ here:
 
 The interval is Student's t over seeds. In these simulations it contained the expected share in 90
 to 100 % of studies, at a confidence of 95 %. The mean over tasks has an interval over tasks
-instead, because it is about further tasks. Where all seeds (or tasks) agree there is no interval.
+instead, which speaks for further tasks. There is no interval if all seeds (or tasks) agree.
 """
 
 from collections import defaultdict
@@ -42,15 +42,15 @@ Experiment = Float[np.ndarray, "runs seeds"]  # scores, larger is better
 class CarryOver:
     """The share of pairs of runs with equal orders in a smaller and a larger experiment."""
 
-    growth: Growth  # what is smaller and larger
+    growth: Growth  # the quantity that grows
     smaller: str
     larger: str
     task: str = ""  # ALL_TASKS: the mean over tasks; "" for the validation loss of pretraining
     method: str = ""
-    label_budget: str = ""  # "" where this is what grows, and for pretraining
+    label_budget: str = ""  # "" if label budgets grow, and for pretraining
     runs: tuple[str, ...]  # as the larger experiment names them
     num_pairs: int  # with an order in the larger experiment
-    shares: tuple[float, ...]  # of the seeds or, for ALL_TASKS, of the tasks
+    shares: tuple[float, ...]  # one for each seed or, for ALL_TASKS, for each task
     confidence: float
 
     @property
@@ -74,8 +74,8 @@ def kept_orders(smaller: Experiment, larger: Experiment) -> tuple[int, list[floa
     seed the share of these pairs that keep their order.
 
     A pair keeps its order if its order in the smaller experiment with this seed is the order of the
-    means over the other seeds in the larger experiment. A single seed is compared with itself, so
-    its share is about these checkpoints and labels alone.
+    means over the other seeds in the larger experiment. If there is only one seed, it is compared
+    with itself, so its share is about these checkpoints and labels alone.
     """
     num_runs, num_seeds = smaller.shape
     others = larger if num_seeds == 1 else larger.sum(axis=1, keepdims=True) - larger

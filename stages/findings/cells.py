@@ -86,8 +86,8 @@ class Cell:
 
     @property
     def has_one_pretraining_seed(self) -> bool:
-        """Whether the cell has one pretraining seed, and so says nothing about other checkpoints
-        that are pretrained alike."""
+        """Whether the group was pretrained here with only one seed, so that the cell says nothing
+        about checkpoints of other seeds."""
         return self.checkpoints == "pretrained here" and self.num_pretrain_seeds == 1
 
     @property
@@ -100,7 +100,7 @@ class Cell:
 
     @cached_property
     def amounts(self) -> dict[str, int | None]:
-        """Returns the mean of each of ``AMOUNTS`` over the trials; None is unknown."""
+        """The mean of each of ``AMOUNTS`` over the trials; None is unknown."""
         values_by_name = {key: [getattr(trial, key) for trial in self.trials] for key in AMOUNTS}
         return {
             key: None if None in values else round(sum(values) / len(values))
@@ -118,7 +118,7 @@ def cells(
     confidence: float,
 ) -> tuple[list[Cell], Moderation]:
     """Returns the cells of all groups and baselines, in the order of the trials, and the moderation
-    of their variances. ``overlaps`` are those of the tasks' samples."""
+    of their variances. ``overlaps`` has the ``Sample.overlap`` of each task."""
     checkpoints: dict[str, Checkpoints] = {g.name: _checkpoints(g) for g in all_groups}
     members: dict[CellKey, list[ScoredTrial]] = defaultdict(list)
     for trial in trials:
@@ -149,10 +149,10 @@ def _checkpoints(group: Group) -> Checkpoints:
 
 
 def by_shared_seeds(some_cells: Sequence[Cell]) -> Float[np.ndarray, "cells seeds"]:
-    """Returns the scores of each cell for the seeds that all cells have. They are pretraining seeds
-    if the cells share several, because scores of pretraining seeds vary with both sources of
-    chance, and otherwise fine-tuning seeds. If these draw the splits, the scores are their means, a
-    single column: draws share rows, so their spread would promise too much."""
+    """Returns the scores of each cell for the seeds that all cells have. The seeds are pretraining
+    seeds if the cells share several, because their scores vary with both sources of chance, and
+    otherwise fine-tuning seeds. If fine-tuning seeds draw the splits, only the mean over them is
+    returned, as one column: draws share rows, so their spread would be too small."""
     samples = [per_pretrain_seed(cell.values) for cell in some_cells]
     shared = set.intersection(*map(set, samples))
     by_finetune_seed = len(shared) < 2

@@ -27,7 +27,7 @@ from stages.findings.groups import Used
 from stages.findings.scores import Scores
 from stages.findings.verdicts import Tested
 
-# The amounts that must differ between two sides because of what the axis is.
+# Amounts that necessarily differ between the two sides of a contrast on these axes.
 PART_OF_AXIS: dict[Axis, tuple[str, ...]] = {
     "size": ("parameters", "trained parameters"),
     "pretrained": ("tokens seen", "pretraining FLOPs", "bytes read"),
@@ -37,7 +37,7 @@ PART_OF_AXIS: dict[Axis, tuple[str, ...]] = {
 @dataclass(frozen=True, kw_only=True)
 class Contrast(Tested):
     """A comparison of ``a`` with ``b``. The effect is the mean of ``a`` minus the mean of ``b``,
-    whichever sign is better."""
+    also for a metric of which lower values are better."""
 
     axis: Axis
     task: str
@@ -81,7 +81,7 @@ class Contrast(Tested):
 
     @property
     def seeds_needed(self) -> int | None:
-        """The number of seeds per side that would find an effect of this size. None if the study
+        """The number of seeds per side needed to find an effect of this size. None if the study
         found the effect or did not test it, or if the number is unknown."""
         undecided = self.is_tested and not self.significant_before_correction
         return self.effect.seeds_needed if undecided else None
@@ -115,8 +115,8 @@ def contrasts(
 ) -> list[Contrast]:
     """Returns every contrast of the study, without corrected p-values: pairs of groups that are
     fine-tuned with the same method and label budget, matched by the part of each model that the
-    task uses; then, for each group, its pairs of two methods and of two label budgets. ``methods``
-    are the entries of ``finetune.methods``."""
+    task uses; then, for each group, its pairs of methods and of label budgets. ``methods`` are the
+    entries of ``finetune.methods``."""
     cells = {cell.key: cell for cell in scores.cells}
     budgets = [*reversed(scores.label_budgets)]
     made: list[Contrast] = []

@@ -39,13 +39,13 @@ def faults(cell: Cell) -> dict[Fault, int]:
 
 
 def confounds(a: Cell, b: Cell) -> list[Confound]:
-    """Returns the sides of a contrast that have not converged, and whether one side was fitted to
-    its labels much less than the other.
+    """Returns a confound for each side of a contrast that has not converged, and one if a side was
+    fitted to its labels much less than the other.
 
-    The curve of one side does not show that it is unfitted: on a plateau before a model has found
-    what to learn, its training loss is as flat as at the end. The other side shows that a lower
-    loss is possible. The losses are compared only if both sides have the same method and train in
-    epochs: a probe is solved, and methods differ in what they can fit.
+    A side's own curve does not show that it is unfitted: before a model has found what to learn,
+    its training loss may be as flat as at the end. Only the other side shows that a lower loss is
+    possible. The losses are compared only if both sides have the same method and train in epochs: a
+    probe has no epochs, and methods differ in how well they can fit.
     """
     sides = list(dict.fromkeys((a, b)))
     confounds = [Confound(NOT_CONVERGED, (cell,)) for cell in sides if faults(cell)]
@@ -64,7 +64,7 @@ def training_loss(trials: Sequence[ScoredTrial]) -> float | None:
 
 
 def share_at_edge(trials: Sequence[ScoredTrial]) -> float | None:
-    """Returns the share of the trials with several values of a setting that kept the smallest or
-    the largest value; None if no trial had several."""
+    """Returns, of the trials that tried several learning rates or values of C, the share that kept
+    the smallest or the largest; None if no trial tried several."""
     edges = [trial.at_edge for trial in trials if trial.at_edge is not None]
     return fmean(edges) if edges else None

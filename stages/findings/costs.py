@@ -23,7 +23,7 @@ from stages.training.energy import Energy
 
 @dataclass(frozen=True)
 class LineageCost:
-    """The cost of a lineage: a run, its parent or teacher, theirs, ...; None is unknown."""
+    """The cost of pretraining a run and its ancestors (parents or teachers); None is unknown."""
 
     flops: float | None
     wall_time_s: float | None
@@ -41,7 +41,7 @@ class Costs:
 
     @property
     def machines(self) -> set[str]:
-        """The hardware that anything was measured on."""
+        """The hardware that the costs were measured on."""
         costs = [*self.pretraining.values(), *map(vars, self.finetuning.values())]
         return {cost["hardware"] for cost in costs}
 
@@ -51,8 +51,8 @@ class Costs:
         return [self.finetuning[key] for key in keys if key in self.finetuning]
 
     def of_lineage(self, group: Group) -> LineageCost:
-        """Returns the mean cost over the seeds of a group. It is unknown if a public checkpoint is
-        in the lineage."""
+        """Returns the cost of a group's lineage, as a mean over its seeds. It is unknown if the
+        lineage has a public checkpoint."""
         lineages = [[*self._lineage(checkpoint)] for checkpoint in group.checkpoints]
         if any(self.runs[key.run].is_public for lineage in lineages for key in lineage):
             return LineageCost(None, None, None)
@@ -68,7 +68,7 @@ class Costs:
         )
 
     def _lineage(self, checkpoint: RunKey) -> Iterator[RunKey]:
-        """Yields a checkpoint, its parent or teacher, theirs, ..., all of one seed."""
+        """Yields a checkpoint and its ancestors (parents or teachers), all of one seed."""
         run, seed = checkpoint
         while run != NONE:
             yield RunKey(run, seed)
@@ -76,8 +76,8 @@ class Costs:
 
 
 def estimated_energy(cost: Settings) -> Energy | None:
-    """Returns the energy of a cost with ``processor_time_s`` and ``gpu_energy_j``, or None if the
-    GPU reports none."""
+    """Returns the energy of a cost, from its ``processor_time_s`` and ``gpu_energy_j``, or None if
+    the GPU does not report its energy."""
     return Energy.of(cost["processor_time_s"], cost["gpu_energy_j"])
 
 
@@ -106,7 +106,7 @@ class Gain:
 
     @property
     def cost_per_unit(self) -> LineageCost:
-        """The cost of one point (or other unit of the metric)."""
+        """The cost of each point (or other unit of the metric) gained; unknown without a gain."""
         gained = self.gained
         shares = {
             key: None if value is None or gained is None else value / gained
@@ -131,8 +131,8 @@ def total_flops(cell: Cell) -> int | None:
 
 
 def cells_with_flops(scores: Scores, task: str, label_budget: str) -> list[tuple[Cell, int]]:
-    """Returns the cells of runs with their ``total_flops``. Cells of unknown cost are left out, and
-    cells of cost 0, which have no place on a logarithmic axis."""
+    """Returns the cells of runs with their ``total_flops``. Cells of unknown cost are left out,
+    as are cells of cost 0, which have no place on a logarithmic axis."""
     cells = scores.run_cells(task, label_budget)
     return [(cell, flops) for cell in cells if (flops := total_flops(cell))]
 

@@ -1,4 +1,4 @@
-"""The share of texts that a run answers at a stated accuracy, and what temperature scaling does."""
+"""The share of texts answered at a stated accuracy, and the effect of temperature scaling."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,24 +7,24 @@ from statistics import fmean
 from stages.evaluation.calibration import CoverageRecord
 from stages.findings.cells import Cell
 
-STATED_ACCURACY = 0.95  # of the sentence in the report
+STATED_ACCURACY = 0.95  # the one that the report mentions
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """The coverage of a cell's trials. A trial whose validation rows do not reach the accuracy
-    answers nothing."""
+    """The test rows that a cell's trials answer at ``STATED_ACCURACY``. A trial that does not reach
+    this accuracy on validation rows answers nothing."""
 
     cell: Cell
     num_trials: int
     num_reached: int  # trials whose validation rows reach the accuracy
     num_fitted: int  # trials with a temperature
-    num_validation: int  # rows of a trial
-    num_test: int  # rows of a trial
-    share: float  # of test rows that are answered, over trials
+    num_validation: int  # validation rows of a trial
+    num_test: int  # test rows of a trial
+    share: float  # answered part of the test rows of all trials
     accuracy: float | None  # of the answered test rows of all trials; None if there are none
     calibration_error: float  # mean over trials
-    calibrated_error: float | None  # the same at the temperatures; None unless all are fitted
+    calibrated_error: float | None  # at the temperatures; None unless all trials have one
 
 
 def coverages_of(cell: Cell, records: Iterable[CoverageRecord]) -> list[CoverageRecord]:

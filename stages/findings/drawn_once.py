@@ -6,12 +6,12 @@ from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.sources._source import SOURCES
 
-FEW_ROWS = 1_000  # rows that a task uses, below which the draw of its splits matters
+FEW_ROWS = 1_000  # the draw of the splits matters for a task that uses fewer
 
 
 def drawn_once(sources: Mapping[str, Settings], tasks: Mapping[str, Json]) -> dict[str, int]:
-    """Returns the tasks that use fewer than FEW_ROWS rows (after ``num_train``, ...) and whose test
-    rows are drawn at random, once, with their numbers of rows.
+    """Returns the number of rows of each task that uses fewer than FEW_ROWS (after ``num_train``,
+    ...) and whose test rows are drawn at random, once.
 
     ``sources`` are the settings of the tasks' sources, and ``tasks`` their ``task.json``.
     """

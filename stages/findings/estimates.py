@@ -1,9 +1,9 @@
-"""How well estimates from frozen states, and heuristics, rank the checkpoints, compared with
-fine-tuning.
+"""The agreement of fine-tuning with estimates from frozen states, and with heuristics, on the order
+of checkpoints.
 
-Heuristics rank checkpoints without their scores on a task: size, FLOPs and loss of pretraining, and
-the ranks on other tasks. Estimates are compared with them. A heuristic gives a number for each
-checkpoint. Larger is expected to be better.
+A heuristic gives each checkpoint a number without using its scores on the task: size, FLOPs or loss
+of pretraining, or rank on other tasks. Larger is expected to be better. Estimates are compared with
+heuristics.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ class Agreement:
     best: RunKey
     lost: float  # the best score minus the score of the chosen checkpoint
     lost_at_random: float  # the best score minus the mean score
-    saved_flops: float | None  # as a share; None if nothing was trained, or if it is unknown
+    saved_flops: float | None  # share of fine-tuning all checkpoints; None if unknown or 0 FLOPs
 
     @property
     def num_checkpoints(self) -> int:
@@ -141,9 +141,9 @@ def _estimates(records: Sequence[EstimateRecord], layers: Sequence[str]) -> Iter
 
 
 def _heuristics(trials: Trials, others: Sequence[Mapping[RunKey, float]]) -> Iterator[_Ranker]:
-    """Yields the heuristics that can compare any runs. ``others`` has the scores on each other
-    task. The cost of ``MEAN_RANK`` is unknown: fine-tuning on other tasks is not done for the
-    choice, but it is not free."""
+    """Yields the heuristics that can compare any runs. ``others`` has the merits on each of the
+    other tasks. The cost of ``MEAN_RANK`` counts as unknown: fine-tuning on other tasks is not
+    free, although it was not done for this choice."""
     yield _Ranker(NUM_PARAMS, {key: of_key[0].num_params for key, of_key in trials.items()})
     yield _Ranker(PRETRAIN_FLOPS, pretraining_flops(trials))
     if others:
@@ -152,8 +152,8 @@ def _heuristics(trials: Trials, others: Sequence[Mapping[RunKey, float]]) -> Ite
 
 
 def pretraining_flops(trials: Trials) -> dict[RunKey, float]:
-    """Returns the FLOPs of pretraining each checkpoint with its parents and teachers, 0 from
-    scratch. Public checkpoints, whose FLOPs are unknown, are left out."""
+    """Returns the FLOPs of pretraining each checkpoint with its parents and teachers, 0 for one
+    from scratch. Public checkpoints, whose FLOPs are unknown, are left out."""
     return {
         key: flops
         for key, of_key in trials.items()
@@ -162,9 +162,8 @@ def pretraining_flops(trials: Trials) -> dict[RunKey, float]:
 
 
 def mean_ranks(merits: Sequence[Mapping[RunKey, float]]) -> dict[RunKey, float]:
-    """Returns the mean over tasks of the rank of each checkpoint that all tasks have, 1 for the
-    worst; ties share their mean rank. Each of ``merits`` has one task's scores; larger is better.
-    """
+    """Returns the mean rank over tasks of each checkpoint that all tasks have. Rank 1 is the worst;
+    ties share their mean rank. Each of ``merits`` has one task's scores; larger is better."""
     shared = [key for key in merits[0] if all(key in of_task for of_task in merits)]
     ranks = [rankdata([of_task[key] for key in shared]) for of_task in merits]
     return dict(zip(shared, np.mean(ranks, axis=0).tolist(), strict=True))
@@ -173,8 +172,8 @@ def mean_ranks(merits: Sequence[Mapping[RunKey, float]]) -> dict[RunKey, float]:
 def negative_losses(
     all_groups: Sequence[Group], progress: Mapping[RunKey, Progress]
 ) -> Iterator[dict[RunKey, float]]:
-    """Yields minus the last validation loss of pretraining, in nats, of each checkpoint, once for
-    every set of at least two runs whose losses can be compared."""
+    """Yields, for every set of at least two runs whose losses can be compared, minus the last
+    validation loss of pretraining of each checkpoint, in nats."""
     for members in comparable(all_groups, progress):
         if len(members) > 1:
             yield {

@@ -21,7 +21,7 @@ class Group:
     num_params: int  # of the checkpoint; the part that trials use is in ``Used``
     tokenizer_corpus: str  # the corpus that the tokenizer was trained on; "none" if published
     corpus_tokens: int | None = None  # of its training set; None unless it is a corpus of the study
-    corpus_text: str | None = None  # equal for corpora that differ in their amount of text alone
+    corpus_text: str | None = None  # a hash, equal for two amounts of one text
     kept_rates: tuple[float, ...] = ()  # the learning rates that pretraining kept, sorted
 
     @property
@@ -59,8 +59,8 @@ class Group:
         """The settings of pretraining. A setting in which two groups differ is their axis if
         nothing else differs, and otherwise a confound.
 
-        A run from scratch or a published checkpoint has no pretraining settings. A public
-        checkpoint has one tokenizer, whether its entry names it or not.
+        A run from scratch and a published checkpoint have no settings of training. The tokenizer of
+        a public checkpoint is no setting, because the checkpoint determines it.
         """
         entry = self.entry
         trained = self.pretrained and not entry.as_published
@@ -110,8 +110,8 @@ def groups(
 
 
 def _without_published_parent(run: Run, runs: Mapping[str, Run]) -> Run:
-    """Returns a run without its parent if that is the run's own checkpoint as published: a public
-    checkpoint begins with it whether its entry names it or not."""
+    """Returns a run without its parent if the parent is the run's own checkpoint as published, with
+    which the run begins whether its entry names it or not."""
     parent = runs.get(run.parent)
     if parent is None or not parent.as_published:
         return run
@@ -119,8 +119,8 @@ def _without_published_parent(run: Run, runs: Mapping[str, Run]) -> Run:
 
 
 def names_of(checkpoints: Iterable[RunKey], runs: Mapping[str, Run]) -> list[str]:
-    """Returns the names of checkpoints in sentences: the name of a run where all of its seeds are
-    listed, and else "RUN, seed N"."""
+    """Returns the names of checkpoints for sentences: the name of the run if all of its seeds are
+    listed, otherwise "RUN, seed N"."""
     names: list[str] = []
     for run, members in groupby(checkpoints, key=lambda checkpoint: checkpoint.run):
         of_run = [str(checkpoint) for checkpoint in members]
@@ -131,12 +131,12 @@ def names_of(checkpoints: Iterable[RunKey], runs: Mapping[str, Run]) -> list[str
 @dataclass(frozen=True)
 class Used:
     """The part of a group's model that its trials on one task with one method use. On a task with a
-    head they use no decoder if there is an encoder, and no layers that only logits over the
-    vocabulary need."""
+    head they use no decoder if there is an encoder, and no layers that are needed only for logits
+    over the vocabulary."""
 
     num_params: int
     architecture: str
-    design: str | None  # equal for models that compute states alike, except for their weights
+    design: str | None  # equal for models whose states differ only by their weights
 
     @staticmethod
     def by_group(

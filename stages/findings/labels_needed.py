@@ -1,5 +1,5 @@
-"""Labels needed: from which number of labels on a run is ahead of the best classical baseline, and
-how its score changes when the labels are doubled."""
+"""Labels needed: the number of labels from which a run stays ahead of the best classical baseline,
+and the change of its score when the labels are doubled."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,11 +23,11 @@ class Reach(Enum):
     ALREADY = "already with the fewest labels"
     BETWEEN = "between two label budgets"
     NOT_REACHED = "not up to the most labels"
-    LOST = "with fewer labels only"  # and not with the most
+    LOST = "with fewer labels only"  # but not with the most
 
 
 class Crossing(NamedTuple):
-    """The number of labels from which on a lead is positive; None if that is not between two label
+    """The number of labels from which a lead stays positive; None if it is not between two label
     budgets."""
 
     reach: Reach
@@ -36,7 +36,7 @@ class Crossing(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Passing:
-    """The number of labels from which on a run is ahead of the best classical baseline.
+    """The number of labels from which a run stays ahead of the best classical baseline.
 
     ``low`` and ``high`` are the ends of the interval, None if a difference has none.
     """
@@ -65,10 +65,10 @@ class LabelsNeeded:
 
 
 def crossing(num_labels: Sequence[int], leads: Sequence[float]) -> Crossing:
-    """Returns the number of labels from which on a lead is positive.
+    """Returns the number of labels from which a lead stays positive; a lead of 0 is not positive.
 
-    The lead is linear in the logarithm of the number of labels between two label budgets, and
-    nothing is extrapolated. A difference of 0 is no lead.
+    Between two label budgets the lead is interpolated linearly in the logarithm of the number of
+    labels. Nothing is extrapolated.
     """
     behind = [i for i, lead in enumerate(leads) if lead <= 0]
     if not behind:
@@ -82,22 +82,22 @@ def crossing(num_labels: Sequence[int], leads: Sequence[float]) -> Crossing:
 
 
 def passing(places: Sequence[tuple[int, BestRun]]) -> Passing | None:
-    """Returns from which number of labels on a run is ahead of the best classical baseline, with
-    its interval. ``places`` has the comparison with the baseline for each number of labels,
+    """Returns the number of labels from which a run stays ahead of the best classical baseline,
+    with its interval. ``places`` has the comparison with the baseline for each number of labels,
     ascending.
 
     The interval contains the numbers of labels at which the t interval of the difference includes 0
-    (the inversion of a test; Fieller 1954). Its ends are where the ends of the t interval,
-    interpolated as the mean is, cross 0. A bootstrap over seeds was not chosen: three seeds have
-    ten different resamples, and its interval is too narrow.
+    (the inversion of a test; Fieller 1954). The ends of the t interval are interpolated like the
+    mean, and the ends of this interval are where they cross 0. A bootstrap over seeds would have
+    too narrow an interval: three seeds have only ten different resamples.
 
-    - It contains the true number at least as often as the t intervals contain a difference, if the
-      true difference is linear in the logarithm of the number of labels between two label budgets:
-      the interpolated width is at least that of the interpolated difference, whatever the
-      correlation of two label budgets is.
+    - The interval contains the true number at least as often as the t intervals contain a
+      difference, if the true difference is linear in the logarithm of the number of labels between
+      two label budgets: interpolated t intervals are at least as wide as the t interval of an
+      interpolated difference, whatever the correlation of the two label budgets.
     - With three seeds the t intervals are wide, and the ends are often outside the label budgets.
-    - The baseline is the best of several on the same test rows, so it is on average too good, and
-      the number of labels too large.
+    - The baseline is chosen as the best of several on the same test rows, so on average its score
+      is too good and the number of labels too large.
     """
     known = [(number, best) for number, best in places if best.strongest]
     if len(known) < 2:

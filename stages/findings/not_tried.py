@@ -1,4 +1,4 @@
-"""What a study did not try that often changes an answer, and what trying it would take."""
+"""Untried options that often change the answer of a study, with the time to try them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from itertools import count, islice
 
 from stages.findings.results import Results
 
-FAR = 5  # times as many labels as the study has, at most, are proposed at once
+FAR = 5  # at most this many times the study's labels are proposed at once
 FEW_SEEDS = 3  # fewer say little about the variance between seeds
 ON_THE_HUB = "{name: hub, path: google-bert/bert-base-uncased}"
-WRITTEN = {"language_modelling", "seq2seq"}  # kinds of tasks without a head, which no probe solves
+WRITTEN = {"language_modelling", "seq2seq"}  # kinds without a head, so no probe either
 
 
 class Untried(Enum):
@@ -27,14 +27,14 @@ class NotTried:
     what: Untried
     tried: tuple[str, ...]  # the values of the study
     setting: tuple[str, ...]  # the values to try instead
-    # What the new trials would take, one job at a time and scaled from the times of this study;
-    # None if no time of it is comparable.
+    # The estimated time of the new trials, one job at a time, scaled from the times of this study;
+    # None if no time of this study is comparable.
     seconds: float | None = None
     is_upper_bound: bool = False
 
 
 def not_tried(results: Results) -> list[NotTried]:
-    # Trials ran side by side, and may do so again.
+    # Trials that ran side by side share their time, and new trials may run side by side, too.
     costs = results.finetuning_costs.values()
     finetuning = sum(cost.wall_time_s / cost.side_by_side for cost in costs)
     public = [name for name, run in results.params.runs.items() if run.is_public]
@@ -47,9 +47,9 @@ def not_tried(results: Results) -> list[NotTried]:
 
 
 def _label_budgets(results: Results, finetuning_s: float) -> Iterator[NotTried]:
-    """Half as many labels, and all that there are, or twice as many if there are more than FAR
-    times as many. A trial takes at most as much longer as it has more labels, since its steps are a
-    number of epochs or a minimum."""
+    """Yields the proposal to try half of the study's labels, and also all labels or, if these are
+    more than FAR times the study's, twice as many. The time of a trial grows at most in proportion
+    to its labels, because its number of steps follows from its epochs or is a minimum."""
     budgets = results.scores.label_budgets
     if len(budgets) > 1:
         return
@@ -57,7 +57,7 @@ def _label_budgets(results: Results, finetuning_s: float) -> Iterator[NotTried]:
     number = max(of_task[budget] for of_task in results.num_labels.values())
     rows = [about["num_examples"]["train"] for about in results.tasks.values()]
     available, most = min(rows), max(rows)
-    half = min(number, available) // 2  # all tasks have so many rows
+    half = min(number, available) // 2  # every task has enough rows for this
     others = {str(half): half} if half else {}
     if budget != "all" and number < most <= FAR * number:
         others["all"] = most
@@ -72,7 +72,7 @@ def _label_budgets(results: Results, finetuning_s: float) -> Iterator[NotTried]:
 
 
 def _seeds(results: Results, finetuning_s: float) -> Iterator[NotTried]:
-    """Enough seeds for a variance: a new one repeats all pretrainings and trials."""
+    """Yields the proposal of more seeds. Each new seed repeats all pretrainings and trials."""
     cells = results.scores.of_groups
     pretrained = [c.num_pretrain_seeds for c in cells if c.checkpoints == "pretrained here"]
     fewest = min(pretrained or [len(cell.trials) for cell in cells])
@@ -81,7 +81,7 @@ def _seeds(results: Results, finetuning_s: float) -> Iterator[NotTried]:
     seeds = results.params.pretrain_seeds
     more = islice((n for n in count(1) if n not in seeds), max(FEW_SEEDS - len(seeds), 0))
     setting = tuple(map(str, sorted([*seeds, *more])))
-    if len(setting) == len(seeds):  # runs with fewer seeds than the study name their own
+    if len(setting) == len(seeds):  # the study has enough; some runs list fewer
         return
     pretraining_s = sum(cost["wall_time_s"] for cost in results.pretraining_costs.values())
     seconds = (pretraining_s + finetuning_s) / len(seeds) * (len(setting) - len(seeds))
@@ -89,7 +89,7 @@ def _seeds(results: Results, finetuning_s: float) -> Iterator[NotTried]:
 
 
 def _methods(results: Results) -> Iterator[NotTried]:
-    """A second method for all runs. No trial of the study says how long it takes."""
+    """Yields the proposal of a second method. Its time is unknown, since no trial used it."""
     methods = {k: m for k, m in results.params.finetune.methods.items() if m.only is None}
     if len(methods) != 1:
         return

@@ -7,7 +7,7 @@ from stages.core.artifacts import Json
 from stages.findings.contrasts import Contrast
 from stages.findings.groups import Group
 
-NOTEWORTHY = 0.03  # of a task's test rows
+NOTEWORTHY = 0.03  # share of a task's test rows
 UNEQUAL = 0.02  # a difference between two such shares
 # Tasks with the setting ``long_texts``.
 WITH_LONG_TEXTS = ("classification", "multi_label", "regression")

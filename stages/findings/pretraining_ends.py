@@ -26,7 +26,7 @@ class Ending:
     num_steps: int
     validation_loss: float
     slope: float | None  # nats per doubling of the steps; None: too few validations
-    last_quarter: float | None  # share of the fall in loss that came in the last quarter
+    last_quarter: float | None  # share of the loss's fall that came in the last quarter of steps
     rates: dict[float, float | None]  # learning rate -> last validation loss; None if it diverged
     kept: float
 
@@ -46,9 +46,11 @@ class Ending:
 
     @property
     def next_best(self) -> float | None:
-        """How much higher the loss is at the next best rate, in nats; None if no other rate has a
-        loss."""
-        others = [loss for rate, loss in self.rates.items() if rate != self.kept and loss]
+        """The loss at the next best rate minus the loss at the kept one, in nats; None if no other
+        rate has a loss."""
+        others = [
+            loss for rate, loss in self.rates.items() if rate != self.kept and loss is not None
+        ]
         return min(others) - self.validation_loss if others else None
 
 

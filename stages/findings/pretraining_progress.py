@@ -37,7 +37,7 @@ class TriedStep(Step):
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a checkpoint's pretraining; all fields are empty without one."""
+    """The progress of a checkpoint's pretraining; all fields are empty if it was not pretrained."""
 
     history: list[Step]
     samples: list[Json]  # see ``training.samples``
@@ -52,8 +52,8 @@ def validation_losses(progress: Progress) -> list[float]:
 def comparable(
     all_groups: Sequence[Group], progress: Mapping[RunKey, Progress]
 ) -> list[list[Group]]:
-    """Returns the pretrained groups in sets whose validation losses can be compared: with equal
-    objective and its settings, validation text, tokenizer, row length and parent, which may be a
+    """Returns the pretrained groups in sets whose validation losses can be compared. The groups of
+    a set have the same objective with its settings, corpus, tokenizer, row length and parent or
     teacher."""
     sets: dict[str, list[Group]] = defaultdict(list)
     for group in all_groups:
@@ -72,8 +72,8 @@ def kept_rate(run: Run, progress: Progress) -> float:
 
 @dataclass(frozen=True)
 class Passage:
-    """A validation passage, and what each checkpoint with its corpus and tokenizer generates from
-    it."""
+    """A validation passage, with the output for it of each checkpoint that has its corpus and
+    tokenizer."""
 
     corpus: str
     text: str  # empty: an empty prompt
@@ -96,8 +96,8 @@ def passages(runs: Mapping[str, Run], progress: Mapping[RunKey, Progress]) -> li
 
 
 def read_progress(checkpoints: Sequence[RunKey]) -> dict[RunKey, Progress]:
-    """Reads the progress of all checkpoints of a study. First deletes the progress of runs that it
-    no longer lists.
+    """Reads the progress of all checkpoints of a study. First deletes the progress of runs that
+    the study no longer lists.
 
     Raises ValueError with the path of a missing file.
     """

@@ -1,7 +1,7 @@
 """Questions: the effect of one axis between two runs, averaged over all tasks.
 
 They are the primary tests of a study, and are corrected together. A contrast on a single task can
-be significant only if its question is; otherwise it only describes (``statistics.two_stages``).
+be significant only if its question is; otherwise it is descriptive (``statistics.two_stages``).
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Question(Tested):
 
     @property
     def metric(self) -> str:
-        """The metric of the first contrast, which has the same unit as the other metrics."""
+        """The metric of the first contrast; those of the other contrasts have the same unit."""
         return self.first.metric
 
     @property
@@ -50,8 +50,8 @@ class Question(Tested):
 
     @cached_property
     def tasks_disagree(self) -> bool:
-        """Whether one task has a positive and another a negative effect beyond chance: by tests at
-        the error rate divided by the number of tasks."""
+        """Whether one task has a positive and another a negative effect beyond chance. Each is
+        tested at the error rate divided by the number of tasks."""
         alpha = (1 - self.effect.confidence) / self.num_tasks
         clear = [
             c.effect for c in self.contrasts if c.is_tested and (c.effect.p_value or 0) < alpha

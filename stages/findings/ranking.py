@@ -1,9 +1,9 @@
 """Ranks of all runs and baselines, with intervals.
 
-The interval of a rank follows from the comparisons with all others: a run has at least as many
-above it as are significantly better, and at most as many as are not significantly worse (Mogstad et
-al. 2024, section 3). Each run's comparisons are corrected for their number (Holm), so that its
-interval holds its true rank as often as the study's confidence says.
+The interval of a run's rank follows from its comparisons with all others. At least those that are
+significantly better rank above it, and at most those that are not significantly worse (Mogstad et
+al. 2024, section 3). Each run's comparisons are corrected for their number (Holm), so that the
+interval contains the true rank as often as the study's confidence says.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,9 +99,9 @@ def _difference(one: Sequence[Cell], other: Sequence[Cell], moderation: Moderati
 def _bounds(
     metric: str, effects: Sequence[tuple[Interval, int]], *, confidence: float
 ) -> tuple[int | None, int | None]:
-    """Returns the best and the worst possible rank of a run, from its differences to all others. A
-    difference comes with a sign, -1 if it is the other minus this run. A difference without an
-    interval decides nothing."""
+    """Returns the best and the worst possible rank of a run, from its differences to all others.
+    Each difference has a sign: 1 for this run minus the other, -1 for the reverse. A difference
+    without an interval excludes neither order."""
     if all(effect.variance is None for effect, _ in effects):
         return None, None
     p_values = [1.0 if effect.p_value is None else effect.p_value for effect, _ in effects]

@@ -71,9 +71,9 @@ class Results:
     coverage: dict[str, list[CoverageRecord]]  # of each task
     progress: dict[RunKey, Progress]
     contamination: dict[tuple[str, str], Json]  # by corpus and tokenizer that a run was trained on
-    likeness: dict[tuple[str, str], Json]  # by the same
+    likeness: dict[tuple[str, str], Json]  # by corpus and tokenizer
     inputs: dict[str, list[InputRecord]]  # of each task
-    text_bits: dict[tuple[RunKey, str], TextBitsRecord]  # of a checkpoint and a task
+    text_bits: dict[tuple[RunKey, str], TextBitsRecord]  # by checkpoint and task
     row_scores: dict[TrialKey, np.ndarray]
     estimates: Estimates
     tries: Sequence[ScoredTry]  # all variants that trials tried, including the ones that they kept
@@ -130,7 +130,7 @@ class Results:
 
     @property
     def moderation(self) -> Moderation:
-        """The intervals of differences between cells."""
+        """The intervals of cells' means and of their differences."""
         return self._cells_and_moderation[1]
 
     @cached_property
@@ -156,7 +156,7 @@ class Results:
 
     @cached_property
     def outside(self) -> Excesses:
-        """The cells outside the limits of ``answer:``, which the answers do not choose from."""
+        """The cells outside the limits of ``answer:``, each with the limits that it exceeds."""
         return excesses(self.scores, self.costs, self.params.answer)
 
     @cached_property
@@ -172,7 +172,7 @@ class Results:
 
     @property
     def best_of_tasks(self) -> list[Cell]:
-        """The best run of each task with the most labels."""
+        """The best run of each task at the largest label budget."""
         budget, of_all = self.scores.label_budgets[-1], self.best_runs[None]
         places = ((task, budget) for task in self.scores.tasks)
         return [of_all[place].run for place in places if place in of_all]
@@ -230,8 +230,8 @@ class Results:
 
 
 def load(params: Params) -> Results:
-    """Reads the results of a study under its matched budget. First deletes results that params.yaml
-    no longer lists.
+    """Reads the results of a study; its ``params`` have the matched budget. First deletes results
+    that params.yaml no longer lists.
 
     Raises ValueError with the path of a file that is missing or does not match params.yaml.
     """
@@ -306,8 +306,8 @@ def _complete(
 ) -> list[ScoredTrial]:
     """Returns the ``scored`` trials of a task in the order of params.yaml.
 
-    A method that is incompatible with a run has no trials with it, and a run that is screened out
-    has none at all. ``about`` is the task's task.json. Raises ValueError unless the trials are
+    A method and a run that are incompatible have no trials together, and a run that is screened out
+    has no trials at all. ``about`` is the task's task.json. Raises ValueError unless the trials are
     exactly those that params.yaml lists.
     """
     where, finetune = paths.EVALUATED / task / "trials.csv", params.finetune
@@ -356,7 +356,7 @@ def _complete(
 
 
 def _words(trial: TrialKey) -> str:
-    """Returns the name of a trial in messages."""
+    """Returns the name of a trial for messages."""
     return (
         f"{trial.checkpoint} on {trial.task} ({trial.method}, {trial.label_budget} labels, "
         f"fine-tuning seed {trial.finetune_seed})"

@@ -1,9 +1,9 @@
 """How much the results depend on the settings that all runs share.
 
-Each trial chooses on validation among the values that it tries of some settings: pooling, initial
-weights, ... Here one value of one setting is forced on all trials instead, and every mean and every
-difference of means is computed again. A trial that has not tried the value (a decoder never reads
-the first state), or whose training diverged with it, keeps what validation chose.
+Each trial tries several values of some settings (pooling, initial weights, ...) and keeps the best
+on validation. Here one value of one setting is forced on all trials instead, and every mean and
+every difference of means is computed again. A trial that has not tried the value (a decoder never
+reads the first state), or whose training diverged with it, keeps the value that validation chose.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ class Forced(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """The mean score of a cell with a forced value, compared with the mean as validation chose."""
+    """A cell's mean score under a forced value, and its change from the cell's own mean."""
 
     forced: Forced
     cell: Cell
@@ -38,17 +38,17 @@ class Change:
 
     @property
     def size(self) -> float:
-        """The forced mean minus the mean as chosen, in units of the metric (0.01 is a point)."""
+        """The forced mean minus the cell's mean, in units of the metric (0.01 is a point)."""
         return self.mean - self.cell.mean.value
 
 
 @dataclass(frozen=True, eq=False)
 class ForcedEffect:
-    """The mean of one cell minus the mean of another with a forced value, compared with the same
-    difference as validation chose."""
+    """The difference of two cells' means with a forced value, and with the values that validation
+    chose."""
 
     forced: Forced
-    chosen: float  # the difference as validation chose
+    chosen: float  # the difference with the values that validation chose
     value: float  # the difference with the forced value
 
     @property
@@ -58,8 +58,8 @@ class ForcedEffect:
 
 
 def forced_values(tries: Iterable[ScoredTry]) -> list[Forced]:
-    """Returns each value of each setting of which a trial has tried several values, in the order of
-    ``tries``."""
+    """Returns all values of every setting for which a trial has tried several values, in the order
+    of ``tries``."""
     forced = dict[Forced, None]()
     for members in _by_trial(tries).values():
         for setting in dict.fromkeys(name for each in members for name in each.settings):
@@ -70,7 +70,7 @@ def forced_values(tries: Iterable[ScoredTry]) -> list[Forced]:
 
 
 def not_varied(tries: Sequence[ScoredTry]) -> list[str]:
-    """Returns the settings of which no trial has tried several values although it could have."""
+    """Returns the settings for which trials could have tried several values, but none did."""
     varied = {forced.setting for forced in forced_values(tries)}
     fixed = dict.fromkeys(name for each in tries for name in each.fixed_settings)
     return [name for name in fixed if name not in varied]

@@ -17,7 +17,7 @@ from stages.findings.cells import Cell, by_shared_seeds
 from stages.findings.groups import Group
 from stages.findings.scores import Scores
 
-SAME_SIZE = 1.01  # models within this ratio of parameters have one size
+SAME_SIZE = 1.01  # models within this ratio of parameters count as one size
 
 
 class Estimate(NamedTuple):
@@ -30,15 +30,15 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """A line in logarithms for each seed.
+    """A power law, stored as one line for each seed: log error over log size.
 
-    The law is the mean of these lines, which is the least-squares line through the mean logarithms
-    of the errors. Its interval is Student's t over seeds. The lines are linear in the logarithms of
-    the errors, so the interval has its nominal coverage if these have normal noise. It does not say
-    whether a power law holds, and claims nothing about other sizes.
+    The law is the mean of these lines, which is the least-squares line through the mean log errors.
+    Its interval is Student's t over seeds. A fitted line depends linearly on the log errors, so the
+    interval has its nominal coverage if the noise of the log errors is normal. The interval does
+    not say whether a power law holds, and claims nothing about sizes that were not measured.
     """
 
-    log_factors: tuple[float, ...]
+    log_factors: tuple[float, ...]  # log a
     exponents: tuple[float, ...]  # b
     confidence: float
 
@@ -67,7 +67,7 @@ class PowerLaw:
 def fit(
     sizes: Sequence[int], errors: Sequence[Sequence[float]], *, confidence: float
 ) -> PowerLaw | None:
-    """Fits a law to ``errors``: for each size, one error per seed, in the same order of seeds.
+    """Fits a law to ``errors``: one row for each size, with the seeds in the same order.
 
     Returns None for fewer than three sizes or two seeds, or if an error is 0.
     """
@@ -79,15 +79,15 @@ def fit(
 
 
 def num_sizes(sizes: Sequence[int]) -> int:
-    """Returns the number of distinct sizes."""
+    """Returns the number of distinct sizes; neighbours within ``SAME_SIZE`` count as one."""
     ordered = sorted(sizes)
     return len(ordered[:1]) + sum(b > SAME_SIZE * a for a, b in pairwise(ordered))
 
 
 def cells_with_sizes(scores: Scores, task: str, label_budget: str) -> list[tuple[Cell, int]]:
     """Returns the best cell of each pretrained group and the number of parameters that its trials
-    use. It is the best among the methods that train more than half of these parameters or, if none
-    does, among all methods."""
+    use. The best is chosen among the methods that train more than half of these parameters or, if
+    none does, among all methods."""
 
     def trains_most(cell: Cell) -> bool:
         return 2 * (cell.amounts["num_trained_params"] or 0) > (cell.amounts["num_params"] or 0)
@@ -106,7 +106,7 @@ def power_laws(
     cells: Sequence[tuple[Cell, int]], group_of: Mapping[str, Group]
 ) -> list[tuple[Group, PowerLaw, list[int]]]:
     """Returns a law for each combination of architecture, objective, training set and tokenizer
-    that has three sizes or more, with the first of its groups and its sizes."""
+    that has three sizes or more, each with its first group and its sizes."""
     families: dict[str, list[tuple[Cell, int]]] = defaultdict(list)
     for cell, size in cells:
         group = group_of[cell.group]

@@ -1,4 +1,4 @@
-"""Training sets: how like the tasks' texts they are, and what pretraining on each of them gained
+"""Training sets: their likeness to the tasks' texts, and the gain of pretraining on each of them
 over training from scratch.
 """
 
@@ -18,7 +18,7 @@ from stages.findings.contrasts import Contrast
 from stages.findings.groups import Group
 
 FEWEST = 4  # corpora for a rank correlation
-MOST_PERMUTED = 7  # corpora of which all orders are tried for the p-value
+MOST_PERMUTED = 7  # up to this many corpora, the p-value is from all orders
 # The measures of likeness and amount. Each measure times its sign grows with likeness or amount.
 MEASURES = {
     "divergence": -1,
@@ -31,7 +31,7 @@ MEASURES = {
 
 @dataclass(frozen=True, eq=False)
 class TrainingSets:
-    """The training sets of a study that runs were pretrained on."""
+    """The training sets that the runs of a study were pretrained on."""
 
     likeness: Mapping[tuple[str, str], Json]  # by corpus and tokenizer
     text_bits: Mapping[tuple[RunKey, str], TextBitsRecord]  # by checkpoint and task
@@ -42,7 +42,7 @@ class TrainingSets:
 
     def own_bits(self, group: Group, task: str) -> float | None:
         """Returns the bits per byte of a task's texts under a group's own objective: the mean over
-        its seeds, or None if a seed has no such number."""
+        its seeds, or None if it is unknown for a seed."""
         bits = [self.text_bits.get((checkpoint, task)) for checkpoint in group.checkpoints]
         known = [record.bits_per_byte for record in bits if record]
         return sum(known) / len(known) if len(known) == len(bits) else None
@@ -56,7 +56,7 @@ class TrainingSets:
         self, gains: Sequence[tuple[Group, Contrast]], task: str, measure: str
     ) -> tuple[float, float] | None:
         """Returns the rank correlation, over groups, of a measure with the gain, and its p-value;
-        None if the measure is unknown or one side is all ties."""
+        None if the measure is unknown or all values of one side are equal."""
         measured = [self.measured(group, task)[measure] for group, _ in gains]
         if None in measured:
             return None
@@ -84,10 +84,10 @@ def families(groups: Sequence[Group]) -> list[list[Group]]:
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> tuple[float, float] | None:
-    """Returns the rank correlation and its two-sided p-value, or None if one side is all ties.
+    """Returns the rank correlation and its two-sided p-value, or None if one side is constant.
 
     The p-value is the share of all orders whose correlation is at least as far from 0. For more
-    than ``MOST_PERMUTED`` numbers it is that of the t distribution.
+    than ``MOST_PERMUTED`` numbers it is taken from the t distribution.
     """
     if len({*one}) == 1 or len({*other}) == 1:
         return None

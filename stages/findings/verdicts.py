@@ -14,11 +14,11 @@ class Verdict(Enum):
     NOT_SIGNIFICANT = "not significant"
     TASKS_DISAGREE = "tasks disagree in sign"  # beyond chance, so that their mean says little
     ONE_SEED = "one pretraining seed: no verdict"
-    NO_INTERVAL = "no interval"  # the basis of the effect says why
+    NO_INTERVAL = "no interval"  # ``effect.basis`` says why
 
 
 class Family(Enum):
-    """What a test is corrected together with."""
+    """The tests that are corrected together."""
 
     QUESTIONS = "questions"  # effects averaged over tasks
     TASKS = "contrasts on single tasks"  # of the significant questions
@@ -27,7 +27,7 @@ class Family(Enum):
 
 @dataclass(frozen=True)
 class Threshold:
-    """What the p-value of a test would have to be under, given the other tests of its family."""
+    """The limit below which a test's p-value is significant, given the rest of its family."""
 
     family: Family
     num_tests: int
@@ -36,15 +36,15 @@ class Threshold:
 
 @dataclass(frozen=True, kw_only=True)
 class Tested:
-    """An effect with its test. A verdict is never stronger than the numbers."""
+    """An effect with its test. It is significant only by both its interval and ``p_holm``."""
 
     effect: Interval
-    p_holm: float | None  # corrected for the tests of its family; None if it has no verdict
-    threshold: Threshold | None = None  # of a test with a corrected p-value
+    p_holm: float | None  # corrected for the tests of its family; None if untested
+    threshold: Threshold | None = None  # None without a corrected p-value
 
     @property
     def has_one_pretraining_seed(self) -> bool:
-        """Whether a side was pretrained here, once: another seed might give another result."""
+        """Whether a side was pretrained here with one seed: another might give another result."""
         raise NotImplementedError
 
     @property

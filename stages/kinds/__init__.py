@@ -1,4 +1,5 @@
-"""Kinds of labelled rows: columns, answers, metrics and their form as text, without torch.
+"""Kinds of labelled rows: their columns, answers, metrics and form as text, without torch.
 
-A file without a leading underscore is a kind. To add one, see ``_kind.py``: nothing else changes.
+Each file without a leading underscore is a kind. ``_kind.py`` says how to add one; no other file
+changes.
 """

@@ -1,4 +1,4 @@
-"""The value in one cell of a table, as a row of a task holds it."""
+"""Reads the cells of tables as texts, lists and mappings."""
 
 import ast
 import io
@@ -48,8 +48,8 @@ def list_of(value: Any, place: str) -> list[str]:
 
 
 def structure_of(text: str) -> list[Any] | dict[str, Any] | None:
-    """Returns the list or the mapping that a cell spells, in JSON or as Python and numpy print it,
-    since a csv file has no lists; None for any other text."""
+    """Returns the list or the mapping that a text spells in JSON or as printed by Python or numpy,
+    or None for any other text. A csv file has its lists in this form."""
     text = text.strip()
     if re.fullmatch(r"""(["'])[\[{(].*\1""", text, re.DOTALL):
         text = text[1:-1]  # a list that was written as text twice
@@ -77,7 +77,7 @@ def unprinted(cell: Any) -> Any:
 
 
 def structured(cell: Any) -> Any:
-    """Returns the list or the mapping that a text spells, also a list without quotation marks;
+    """Returns the list or the mapping that a text spells, including a list without quotation marks;
     any other cell as it is."""
     read = unprinted(cell)
     if isinstance(read, str) and (text := read.strip())[:1] + text[-1:] == "[]":
@@ -86,14 +86,14 @@ def structured(cell: Any) -> Any:
 
 
 def _printed(text: str) -> Any:
-    """Returns a printed value of Python; numpy prints ``['a' 'b']`` and ``array([1])``."""
+    """Parses a value printed by Python or by numpy (``['a' 'b']``, ``array([1])``)."""
     text = re.sub(r",\s*dtype=[^)]*(?=\))", "", text)
     pieces, before = list[str](), tokenize.OP
     items = (tokenize.STRING, tokenize.NUMBER)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.string in ("array", "\n"):
             continue
-        if token.type in items and before in items:  # else Python joins two texts to one
+        if token.type in items and before in items:  # Python would join two texts to one
             pieces.append(",")
         pieces.append("None" if token.string == "nan" else token.string)
         before = token.type

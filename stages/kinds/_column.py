@@ -16,14 +16,14 @@ NUM_FEW = 20  # with fewer rows, shares say nothing
 RECUR = 4  # least mean number of times that a label in lists occurs
 LONG_RECUR = 10  # least mean number of times that a label with a long name occurs
 MOST_DISTINCT = 0.5  # most distinct values per row in a column of labels
-TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 5.0, 5.0  # means per cell
-LEAST_FILLED = 0.9  # share of a label's cells; empty cells are reported later, with their lines
-MOST_NUMBERS = 0.9  # share of cells that are numbers, in a column of numbers
-SAME_LENGTHS = 0.9  # share of rows with as many words as tags
-LOOKED_AT = 200  # values that indicate what a column holds
+TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 5.0, 5.0  # means per cell: least, least, most
+LEAST_FILLED = 0.9  # least share of a label's cells; the empty ones are reported later
+MOST_NUMBERS = 0.9  # least share of numbers in the cells of a column of numbers
+SAME_LENGTHS = 0.9  # least share of rows with as many words as tags
+LOOKED_AT = 200  # number of values to look at to see what a column holds
 SHOWN_LETTERS = 40
 HOT_SIGNS = {"0", "1", "0.0", "1.0", "-1", "true", "false", "t", "f", "yes", "no", "y", "n"}
-SPACELESS = 0x0E00  # scripts from Thai on, of which most write no blanks
+SPACELESS = 0x0E00  # first character of Thai; most scripts from there on have no blanks
 DAY = (
     r"\d{1,4}(?P<sign>[-/.])\d{1,2}(?P=sign)\d{1,4}([T ][\d:.,+ -]*([AaPp][Mm]|Z)?)?"
     r"|(?=.{8,35}$)(.*\d:\d\d(:\d\d)?\b.*\d|\w{3,9}\.? \d{1,2},? \d{4}|\d{1,2}\.? \w{3,9}\.? \d{4})"
@@ -38,10 +38,10 @@ MARK = (
     r"|\{?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\}?|(?=.*\d)[0-9a-f]{16,}"
     r"|(?=.*\d)(?=.*[A-Za-z])[0-9A-Z]{12,}"
 )
-# One word of ASCII that no language has; where such words recur, they may be names of classes.
+# An ASCII word of no language, such as an id. If such words recur, they may be names of classes.
 CODE = r"(?=[!-~]*[\d@/\\_.$%+=])[!-~]{6,}|[!-~]{15,}"
-HOT = r"[01](?:([ ,;|])[01](?:\1[01])*)"  # 0 and 1 by position
-CHOSEN = "choices"  # Label Studio has a label, or {"choices": ["joy", "fear"]} for several
+HOT = r"[01](?:([ ,;|])[01](?:\1[01])*)"  # a 0 or a 1 for each label, by position
+CHOSEN = "choices"  # Label Studio writes a label, or {"choices": ["joy", "fear"]} for several
 LABELS = {
     "stance",
     "polarity",
@@ -70,7 +70,7 @@ class Column:
         if any(isinstance(cell, Mapping) and cell.keys() == {CHOSEN} for cell in read):
             read = [_chosen(cell) for cell in read]
         if any(isinstance(one, str) and not is_empty(one) for one in read):
-            read = [*cells]  # some of its texts have brackets
+            read = [*cells]  # a column of texts, some of them in brackets
         filled = [cell for cell in read if not is_empty(cell)]
         self.name, self.num, self.filled = name, len(cells), len(filled)
         self.are_lists = bool(filled) and all(isinstance(cell, list) for cell in filled)
@@ -95,7 +95,7 @@ class Column:
         self.spelt = spelt = [
             s for s in cells_as_text if not is_missing(s) and not re.match(INFINITE, s)
         ]
-        self.texts = [*dict.fromkeys(spelt)]  # different cells, with lines and tabs
+        self.texts = [*dict.fromkeys(spelt)]  # distinct cells, with their line breaks and tabs
         self.decimal, self.is_sure = decimal_of(spelt)
         numbers = pandas.Series([number_of(text, self.decimal) for text in spelt], dtype=float)
         finite = numbers[numbers.between(-1e300, 1e300)]

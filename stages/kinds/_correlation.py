@@ -11,13 +11,13 @@ SMALLEST_SHARE = 1e-12  # rounding error of a constant's deviation, relative to 
 
 
 def pearson(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Returns Pearson's correlation over all rows. Constant values, for which SciPy returns NaN,
-    count as 0, since they say nothing about the rows."""
+    """Returns Pearson's correlation over all rows; 0 if the numbers of either side are constant and
+    so say nothing about the rows (SciPy returns NaN)."""
     return correlation(_numbers(gold), _numbers(predicted))
 
 
 def _moments(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n 6"]:
-    """Returns 1 and the products of the deviations from the means of all rows: x, y, xx, yy, xy."""
+    """Returns 1, x, y, xx, yy and xy for each row; x and y are deviations from the mean."""
     x, y = (values - values.mean() for values in (_numbers(gold), _numbers(predicted)))
     return np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=-1)
 
@@ -31,7 +31,7 @@ def _of_moments(sums: Float[np.ndarray, "*sets 6"]) -> Float[np.ndarray, "*sets"
 
 
 def spearman(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Returns Pearson's correlation of the ranks, which equal values share; 0 for a constant."""
+    """Returns Pearson's correlation of the ranks, 0 for a constant; equal values share a rank."""
     return correlation(ranks(_numbers(gold)), ranks(_numbers(predicted)))
 
 
@@ -59,9 +59,10 @@ def _numbers(texts: Sequence[str]) -> Float[np.ndarray, " n"]:
 
 def _linearised(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n 2"]:
     """Returns for each row Spearman's correlation plus the row's influence on it, and 1. The mean
-    over some rows approximates their correlation.
+    of the first number over a set of rows approximates the set's correlation.
 
-    A row counts as a point, and moves the ranks of all rows above it (Croux and Dehon 2010).
+    A row has influence as a point and by moving the ranks of all rows above it (Croux and Dehon
+    2010).
     """
     x, y = ranks(_numbers(gold)), ranks(_numbers(predicted))
     (xx, of_xx), (yy, of_yy), (xy, of_xy) = (
@@ -77,7 +78,7 @@ def _linearised(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarr
 def _covariance(
     x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]
 ) -> tuple[float, Float[np.ndarray, " n"]]:
-    """Returns the covariance of ranks divided by their number, and each row's influence on it."""
+    """Returns the covariance of rank / n, and each row's influence on it."""
     a, b = ((values - values.mean()) / len(values) for values in (x, y))
     moved = _above(x, b) + _above(y, a)
     value = float((a * b).mean())

@@ -23,7 +23,7 @@ class Columns:
     @classmethod
     def of(cls, examples: Path) -> "Columns":
         """Returns the columns of the task that ``prepare_task`` wrote to ``examples``. An optional
-        input that its models are trained with (the second text of a pair) is required."""
+        input that the train rows have (the second text of a pair) is required."""
         name = read_json(examples / "task.json")["kind"]
         inputs, optional = KINDS[name].inputs, KINDS[name].optional
         with (examples / "train.jsonl").open(encoding="utf-8") as file:
@@ -36,7 +36,7 @@ class Columns:
 def input_of(value: Any, place: str, kind: Kind, key: str) -> Any:
     """Returns the text, the words or the list of texts in a cell of the input ``key``.
 
-    Raises ValueError, which begins with ``place``, for an invalid cell.
+    Raises ValueError for an invalid cell; the message begins with ``place``.
     """
     if key == WORDS:
         content = structure_of(value) or value.split() if isinstance(value, str) else value

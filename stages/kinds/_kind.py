@@ -33,36 +33,36 @@ SPLIT_NAMES: dict[Split, str] = {
 
 
 def split_named(name: str) -> Split | None:
-    """Returns the split that the name of a file, or a cell, indicates."""
+    """Returns the split that a file name or a cell indicates, such as validation for ``dev``."""
     matching = (split for split, pattern in SPLIT_NAMES.items() if re.search(pattern, name.lower()))
     return next(matching, None)
 
 
 class Kind:
-    """Columns, answers, metrics and text form of rows of one kind.
+    """The columns, answers, metrics and text form of one kind of rows.
 
     A row is a JSON object with an ``id`` and the columns ``inputs``, ``optional`` (where the data
     has them) and ``target``. A test row has no target until it is scored, unless the target is one
     of the inputs (language modelling).
 
-    The defaults describe rows of texts whose answer is a text. The keyword-only parameters of the
-    constructor, each with a default, determine how cells are read; they are settings of every
-    source that reads tables (``tag_scheme``).
+    By default the inputs and the answer of a row are texts. The constructor's keyword-only
+    parameters, each with a default, determine how cells are read (``tag_scheme``); every source
+    that reads tables has them as settings.
     """
 
     inputs: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]] = ()  # further inputs
     target: ClassVar[str]
     lists: ClassVar[tuple[str, ...]] = ()  # columns that hold a list of texts, not one text
-    gathered: ClassVar[tuple[str, ...]] = ()  # columns that may be several columns of the data
+    gathered: ClassVar[tuple[str, ...]] = ()  # columns that several columns of the data may fill
 
     # Names from evaluation/metrics.py, or metrics of this kind alone. The first is the default; the
     # report shows the second, too.
     metrics: ClassVar[tuple[str | Metric, ...]]
-    right_if: ClassVar[str | None] = None  # metric that is 1 if and only if one answer is right
+    right_if: ClassVar[str | None] = None  # the metric that is 1 for right answers alone
 
     has_classes: ClassVar[bool] = False  # answers consist of labels of train, not free text
-    stratified: ClassVar[bool] = False  # a row has one label, and train is sampled by it
+    stratified: ClassVar[bool] = False  # rows have one label; samples are stratified by it
 
     form: ClassVar[type[TextForm] | None] = None  # the kind as text to text, if that is possible
 
@@ -78,7 +78,7 @@ class Kind:
 
     @property
     def is_own_answer(self) -> bool:
-        """Whether the text itself is predicted; a prediction is then a number."""
+        """Whether the target is an input (language modelling); a prediction is then a number."""
         return self.target in self.inputs
 
     @property
@@ -86,42 +86,43 @@ class Kind:
         return tuple(each if isinstance(each, str) else each.name for each in self.metrics)
 
     def compared_by(self, settings: Settings) -> tuple[str, str]:
-        """Returns the metric of a task with these ``settings``, and the second metric that is
-        shown."""
+        """Returns the metric by which a task with these ``settings`` is compared, and the metric
+        that is shown next to it."""
         first, *others = self.metric_names
         second = others[0] if others else first
         chosen = settings.get("metric", first)
         return chosen, (first if chosen == second else second)
 
-    # What sources read --------------------------------------------------------------------------
+    # Called by sources --------------------------------------------------------------------------
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
-        """Returns a cell as ``column`` of the row; ``row`` holds the columns before it.
+        """Returns the value of ``column`` from a cell; ``row`` has the columns read before.
 
-        Raises ValueError, which begins with ``place``, for an invalid cell.
+        Raises ValueError for an invalid cell; the message begins with ``place``.
         """
         if column in self.gathered and isinstance(value, Mapping):
-            value = [*value.values()]  # of the columns that hold the items
+            value = [*value.values()]  # the cells of several columns
         return list_of(value, place) if column in self.lists else text_of(value, place)
 
     def checked(self, row: Json, place: str) -> Json | None:
         """Returns the whole row as it is stored, or None to leave it out.
 
-        Raises ValueError, which begins with ``place``, for columns that do not fit each other.
+        Raises ValueError for columns that do not fit each other; the message begins with ``place``.
         """
         return row
 
-    # What prepare_task calls --------------------------------------------------------------------
+    # Called by prepare_task ---------------------------------------------------------------------
 
     def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Settings) -> None:
         """Raises ValueError for (id, row) pairs that do not fit the task's ``settings``; the
         message begins with the setting's name."""
 
     def check_labels(self, labels: list[str], settings: Settings) -> None:
-        """Raises ValueError, as ``check_rows`` does, for labels of train that do not fit."""
+        """Raises ValueError, as ``check_rows`` does, for train labels that do not fit the
+        ``settings``."""
 
     def prepared(self, row: Json) -> Json:
-        """Returns the row as it is written."""
+        """Returns the row in the form that ``prepare_task`` writes."""
         return row
 
     def facts(self, rows: Sequence[Row]) -> Json:
@@ -140,7 +141,7 @@ class Kind:
         return row if set(labels).isdisjoint(self.labels_of(row)) else None
 
     def same_input(self, row: Row) -> str:
-        """Returns a key that is equal for rows with the same input up to case and white space.
+        """Returns a key that is equal for rows whose inputs differ at most in case and white space.
         Labels do not count."""
         values = self.inputs_of(row).values()
         parts = (part for v in values for part in ([v] if isinstance(v, str) else v))
@@ -151,36 +152,37 @@ class Kind:
         return self.same_input(row)
 
     def group_key(self, row: Row) -> str:
-        """Returns a key that is equal for rows to be drawn into the same split, if a source has no
-        splits. Such rows share a text, so that the answer of one gives away that of another."""
+        """Returns a key. Where splits are drawn, rows with the same key go to one split: they share
+        a text, so the answer to one could give away the answer to another."""
         return self.split_key(row)
 
-    # What a prediction is made from and compared with -------------------------------------------
+    # Inputs and right answers -------------------------------------------------------------------
 
     def inputs_of(self, row: Row) -> Json:
         """Returns the columns that a prediction is made from."""
         return {column: row[column] for column in (*self.inputs, *self.optional) if column in row}
 
     def texts(self, row: Row) -> list[str]:
-        """Returns the inputs as texts, lists joined by blanks."""
+        """Returns the inputs as texts; the items of a list are joined by blanks."""
         return [v if isinstance(v, str) else " ".join(v) for v in self.inputs_of(row).values()]
 
     def answer(self, row: Row) -> str:
-        """Returns the right answer in the form of a prediction, for metrics to compare."""
+        """Returns the right answer in the form that metrics compare predictions with."""
         return row[self.target]
 
     def answer_parts(self, row: Row) -> list[str]:
-        """Returns the smallest parts of the right answer (the tags of words)."""
+        """Returns the smallest parts of the right answer, such as the tags of words."""
         return [self.answer(row)]
 
     def repeated(self, part: str, row: Row) -> str:
         """Returns the prediction for ``row`` that consists of ``part`` alone."""
         return part
 
-    # What the report shows ----------------------------------------------------------------------
+    # For the report -----------------------------------------------------------------------------
 
     def right_answers(self, answer: str) -> list[str]:
-        """Returns the right predictions; the report shows the first."""
+        """Returns the predictions that are right for this ``Kind.answer``; the report shows the
+        first."""
         return [answer]
 
     def shown(self, row: Row, prediction: str) -> str:
@@ -188,7 +190,7 @@ class Kind:
         return prediction
 
     def predicted_columns(self, row: Row, prediction: str) -> Json:
-        """Returns a row's prediction as columns of a JSON object, for new text."""
+        """Returns the prediction for a new row as the columns to write for it."""
         return {"prediction": prediction}
 
     # As text ------------------------------------------------------------------------------------
@@ -200,7 +202,7 @@ class Kind:
 
 
 class Kinds(Components[Kind]):
-    """The kinds, a mapping from their names: ``KINDS["tagging"]``."""
+    """A mapping from the names of kinds to kinds: ``KINDS["tagging"]``."""
 
     def __getitem__(self, name: str) -> Kind:
         """Returns the kind with its default settings; raises ValueError for an unknown name."""
@@ -236,8 +238,8 @@ def settings_of(cls: type[Kind]) -> dict[str, inspect.Parameter]:
 
 
 def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
-    """Returns the number of rows in a label budget; raises ValueError if train has fewer
-    ``rows``."""
+    """Returns the number of rows in a label budget; raises ValueError if it is above ``rows``, the
+    size of train."""
     number = rows if budget == "all" else int(budget)
     if number > rows:
         raise ValueError(f"finetune.label_budgets: {number} labels, but tasks.{task} has {rows}")
@@ -245,15 +247,14 @@ def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
 
 
 def most_rows(budgets: Iterable[int | str], rows: int, *, task: str) -> int:
-    """Returns the number of rows in the largest label budget; raises ValueError if train has fewer
-    ``rows``."""
+    """Returns the number of rows in the largest label budget; raises ValueError if it is above
+    ``rows``, the size of train."""
     return max(rows_in_budget(budget, rows, task=task) for budget in budgets)
 
 
 def of_draw(rows: Iterable[Row], finetune_seed: int) -> list[Row]:
-    """Returns the rows of a split that trials with this seed read. If each fine-tuning seed draws
-    the splits, ``draws`` of a row lists the seeds that drew it for this split; else all rows are
-    returned."""
+    """Returns the rows of a split for trials with this seed. If each fine-tuning seed draws its own
+    splits, these are the rows with the seed in their ``draws``; otherwise they are all rows."""
     return [row for row in rows if finetune_seed in row.get("draws", (finetune_seed,))]
 
 
@@ -268,11 +269,11 @@ def labelled_rows(
 ) -> list[Row]:
     """Returns the ``rows`` of train that a trial learns from, in the order of ``rows``.
 
-    Each pair of seeds draws a fresh sample (Bouthillier et al. 2021: the draw of the data varies
-    results as much as initial weights do), stratified if the kind is. The sample depends on the
-    pair alone: all runs of one seed and all baselines have the same rows, and the rows of a smaller
-    budget are a subset of those of a larger one. The budget ``all`` is every row, for every pair.
-    Where seeds draw the splits, only rows of the seed's draw count.
+    Each pair of seeds has its own random sample, stratified if the kind is (Bouthillier et al.
+    2021: sampling the data varies results as much as initial weights do). All runs and baselines
+    with one pair of seeds have the same rows, and a smaller budget's rows are a subset of a larger
+    budget's. The budget ``all`` is every row, for every pair. If each fine-tuning seed draws its
+    own splits, only the rows in this seed's train split count.
 
     Raises ValueError if there are fewer rows than the budget.
     """
@@ -313,9 +314,10 @@ def distinct_draws(
 ) -> list[tuple[int, int]]:
     """Returns the pairs (pretraining seed, fine-tuning seed) whose ``labelled_rows`` differ.
 
-    These are all pairs, by the pretraining seed. If the budget is every row of train, or if
-    nothing is trained on the rows (not ``trains``), only the splits can differ: then they are the
-    first pair of each draw of the splits. ``about`` is the task.json of the task.
+    These are all pairs, ordered by pretraining seed. If the budget is every row of train, or if
+    nothing is trained on the rows (not ``trains``), only the splits can differ: the result is then
+    one pair for each seed that draws splits, or a single pair if no seed does. ``about`` is the
+    task's task.json.
 
     Raises the errors of ``labelled_rows``.
     """

@@ -1,4 +1,4 @@
-"""Labels as files have them: one spelling of each, and signs that a row has none."""
+"""Reads labels from files: one spelling for each, and the signs that a row has no label."""
 
 import html
 import re
@@ -15,7 +15,7 @@ LABEL_CASE = "label_case"
 NoLabel = list[str | int] | Literal["ask", "none"]
 LabelCase = Literal["ask", "keep", "fold"]
 
-# What pandas, R, SQL and spreadsheets write for a missing value. NA alone is often a class.
+# Missing values as pandas, R, SQL and spreadsheets write them, but not NA, which is often a class.
 MISSING = {"nan", "<na>", "nat", r"\n", "null", "#n/a", "#na"}
 MISSING |= {"#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!"}  # of Excel
 MAYBE_MISSING = {"-", ".", "--", "?", "n/a", "N/A", "None", "<NONE>", "[null]", "(null)", "<null>"}
@@ -33,8 +33,8 @@ _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 
 
 def label_of(value: Any, place: str) -> str:
-    """Returns a label as text. 1, 1.0 and "1" are one label, and so are texts that differ in
-    invisible characters, blanks or Unicode's form of accents alone.
+    """Returns a label as text. 1, 1.0 and "1" are one label, and so are texts that differ only in
+    invisible characters, blanks or Unicode's form of accents.
 
     Raises the errors of ``text_of``.
     """
@@ -49,16 +49,16 @@ def label_of(value: Any, place: str) -> str:
 
 
 def is_missing(text: str) -> bool:
-    """Whether a cell spells that it has no value."""
+    """Whether a text may stand for a missing value, such as ``nan`` or ``-``."""
     return text.lower() in MISSING or text in MAYBE_MISSING
 
 
 def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
-    """Returns the labels that may mean that a row has no label, and for each whether it cannot mean
-    anything else.
+    """Returns the labels that may be signs of a row without a label, each with whether it can be
+    nothing else.
 
     A single negative number is such a label: -1 for hidden labels (SNLI, GLUE), or PyTorch's -100.
-    If all other labels are 0 and 1, it may be a class.
+    It is surely a sign if the other labels are 0, 1, 2 and so on; beside 0 and 1 it may be a class.
     """
     signs = {label: label.lower() in MISSING for label in counts if is_missing(label)}
     others = [label for label in counts if label not in signs]
@@ -71,8 +71,9 @@ def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
 
 
 def in_one_script(text: str) -> str:
-    """Returns a text of equal length. In each word that mixes Latin with Cyrillic or Greek letters,
-    the letters of the rarer script are those of the other that look like them, if there are any."""
+    """Returns a text of equal length without mixed scripts where letters look alike. In a word of
+    Latin and Cyrillic or Greek letters, letters of the rarer script are replaced by letters of the
+    other script that look like them."""
 
     def of_word(word: re.Match[str]) -> str:
         changed = word[0]
@@ -90,7 +91,7 @@ def in_one_script(text: str) -> str:
 def folded_label(label: str) -> str:
     """Returns a key that is equal for labels that differ only in case, Latin accents, the form of
     characters, look-alike letters of another script, marks around words, signs between words, or
-    the spelling of a number. Truth values are the numbers 0 and 1."""
+    the spelling of a number. Truth values become 0 and 1."""
     shown = "".join(c for c in html.unescape(label) if unicodedata.category(c) != "Cf")
     plain = unicodedata.normalize("NFKD", in_one_script(shown).translate(_QUOTES).casefold())
     text = unicodedata.normalize("NFC", re.sub("[\u0300-\u036f\ufe0e\ufe0f]", "", plain))
@@ -102,7 +103,7 @@ def folded_label(label: str) -> str:
 
 
 def alike(labels: Iterable[str]) -> list[list[str]]:
-    """Returns the groups of labels with one folded form."""
+    """Returns the groups of two or more labels with the same ``folded_label``."""
     groups: dict[str, list[str]] = defaultdict(list)
     for label in labels:
         groups[folded_label(label)].append(label)
@@ -110,7 +111,7 @@ def alike(labels: Iterable[str]) -> list[list[str]]:
 
 
 def read_label(value: Any, place: str, no_label: NoLabel, case: LabelCase) -> str | None:
-    """Returns a label, or None for a sign that there is none."""
+    """Returns the label in a cell, or None if it is in ``no_label``."""
     label = label_of(value, place)
     if no_label not in (ASK, NONE) and label in map(str, no_label):
         return None
@@ -119,7 +120,7 @@ def read_label(value: Any, place: str, no_label: NoLabel, case: LabelCase) -> st
 
 def check_unclear(counts: Mapping[str, int], settings: Mapping[str, Any]) -> None:
     """Raises ValueError for labels that can be read in two ways, unless the ``settings`` of the
-    source say how."""
+    source choose one."""
     signs = signs_of_none(counts)
     if signs and settings.get(NO_LABEL_SIGNS, ASK) == ASK:
         shown = ", ".join(f"{sign!r} ({counts[sign]:,} rows)" for sign in signs)
@@ -142,7 +143,7 @@ def check_unclear(counts: Mapping[str, int], settings: Mapping[str, Any]) -> Non
 
 
 def _odd_letter(label: str) -> str:
-    """Returns which letter of a label only looks like one of the label's script, for a message."""
+    """Names, for a message, the first letter of a label that only looks like one of its script."""
     pairs = zip(label, in_one_script(label), strict=True)
     odd = [unicodedata.name(letter) for letter, usual in pairs if letter != usual]
     return f" with {odd[0]}" if odd else ""

@@ -12,7 +12,7 @@ class Scale:
     """How the values of a metric are compared and shown."""
 
     unit: str
-    factor: int  # the value is shown multiplied by it
+    factor: int  # values are multiplied by it to be shown
     decimals: int
     lower_is_better: bool = False
 
@@ -25,8 +25,8 @@ class Scale:
         return text.replace("-", "\N{MINUS SIGN}") if float(text) else text[1:]
 
     def _scaled(self, value: float) -> float:
-        """Returns the value in its unit. It has the six decimals of reports/*.csv, from which the
-        terminal shows it, so that 0.4195 and 0.41950003 are shown alike."""
+        """Returns the value in its unit, from six decimals as in reports/*.csv: the terminal, which
+        reads these files, shows the same number."""
         return round(self.factor * round(value, 6), 6)
 
 
@@ -51,8 +51,8 @@ class Sums:
 class Metric:
     """A metric of one kind of rows; ``evaluation/metrics.py`` has the shared ones.
 
-    ``value`` maps the right answers and the predictions of the whole test set, in the form of
-    ``Kind.answer``, to the metric. ``sums`` is the same metric as a function of sums over rows,
+    ``value`` maps the right answers of the whole test set (``Kind.answer``) and the predictions to
+    the metric. ``sums`` is the same metric as a function of sums over rows,
     from which ``evaluation/row_scores.py`` computes the contribution of each row. Without ``sums``
     the metric is computed 50 times, each time without some of the rows.
     """

@@ -1,4 +1,4 @@
-"""Converts tags of spans from published schemes to BIO."""
+"""Converts span tags from the published schemes to BIO."""
 
 import re
 from collections import Counter
@@ -18,8 +18,8 @@ LETTERS: dict[Scheme, str] = {
     "bmes": "BMESW",
     "io": "I",
 }
-MOST_ODD = 0.2  # share of tags in another form among those of spans
-NO_TYPE = "SPAN"  # the type of spans in tags of letters alone
+MOST_ODD = 0.2  # most span tags in another form, as a share
+NO_TYPE = "SPAN"  # the type of spans whose tags are letters alone (B, I)
 _AS_BIOES = str.maketrans("LUMW", "ESIS")
 _FORMS = {
     "prefix": re.compile(r"(?P<letter>[A-Za-z])(?:[-_:./\u2013](?P<type>.+))?"),
@@ -32,13 +32,13 @@ def to_bio(tags: list[str], scheme: Scheme, form: Form = "as_is") -> list[str]:
 
     ``iob1`` (Ramshaw and Marcus 1995; CoNLL-2003): every word of a span is I-X, except that B-X
     begins a span that directly follows one of the same type. ``bioes``: E-X ends a span, and S-X is
-    a span of one word; ``bilou`` has L and U instead, ``bmes`` has M for I. ``io``: every word of a
-    span has its type as tag.
+    a span of one word; ``bilou`` has L and U instead, ``bmes`` has M for I. ``io``: the tag of
+    every word of a span is the span's type.
 
-    ``form`` ``prefix`` reads B-X, b-X, B_X, B:X, B.X, B/X and B (without types) alike, ``suffix``
-    reads X-B, X_B and X:B; ``o``, ``0``, ``_``, ``-`` and ``*`` are O.
+    The form ``prefix`` reads B-X, b-X, B_X, B:X, B.X, B/X and B (without types) alike, ``suffix``
+    reads X-B, X_B and X:B; both read ``o``, ``0``, ``_``, ``-`` and ``*`` as O.
 
-    Raises ValueError for a tag that the scheme does not have, or not at its position.
+    Raises ValueError for a tag that is not in the scheme or cannot follow the tag before it.
     """
     if scheme == "bio" and form == "as_is":
         return tags
@@ -97,7 +97,7 @@ def written_as(sentences: Sequence[Sequence[str]]) -> Written:
         parts = [split_tag(tag, form) or (OUTSIDE, "") for tag in tags]
         for before, (letter, type) in pairwise([(OUTSIDE, ""), *parts]):
             num_open += letter == "I" and type != before[1]
-            # In IOB1 a span begins with B only where it follows one of its type.
+            # In IOB1 a span begins with B only directly after a span of its type.
             is_iob1 &= letter != "B" or type == before[1]
     return Written("iob1" if num_open and is_iob1 else "bio", form, odd, num_open)
 

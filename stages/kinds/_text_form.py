@@ -6,8 +6,8 @@ section 2.4 and appendix D).
     span_qa           facts question: Who wrote? context: Ada did.  -> Ada
     seq2seq           the task's prefix and the row's text          -> its target
 
-The input begins with the task's name, so that one model can learn several tasks; each part of it
-begins with its column's name.
+The input begins with the task's name, so that one model can learn several tasks; before the text of
+each column is the column's name.
 """
 
 from abc import ABC, abstractmethod
@@ -71,7 +71,7 @@ class TextForm(ABC):
         return " ".join(chain.from_iterable(self.parts(row)))
 
     def parts(self, row: Row) -> list[tuple[str, str]]:
-        """Returns the texts that a model reads, each with the words before it."""
+        """Returns the (name, text) pairs of the input: ``("context:", "Ada did.")``."""
         columns = [column for column in self.columns if column in row]
         texts = [row[c] if isinstance(row[c], str) else " ".join(row[c]) for c in columns]
         names = [f"{column}:" for column in columns]
@@ -82,5 +82,5 @@ class TextForm(ABC):
         """Returns the text to write, or None if the answer is unknown."""
 
     def prediction(self, row: Row, text: str) -> str:
-        """Returns the prediction that a written text means, in the form of ``Kind.answer``."""
+        """Returns the prediction that a written text means, in the form that metrics compare."""
         return text

@@ -17,7 +17,7 @@ BY_VALIDATION = "validation"  # the threshold of two classes is chosen by the me
 
 
 class _AsText(TextForm):
-    """The words of the label; any other text is ``NO_LABEL``."""
+    """Writes the label's words; any other text is read as ``NO_LABEL``."""
 
     def words_of(self, labels: Sequence[str]) -> dict[str, str]:
         return label_words(labels, self.settings.get("verbalisers", ()))
@@ -31,9 +31,9 @@ class _AsText(TextForm):
 
 
 class LabelledText(Kind):
-    """``text``, perhaps ``text_pair``, and ``label``, or a list with one label.
+    """Rows of ``text``, maybe ``text_pair``, and ``label`` (or a list of one).
 
-    Rows whose label is one of the signs ``no_label`` are left out. ``label_case`` says whether
+    Rows whose label is in ``no_label`` are left out. ``label_case`` says whether
     labels that differ in case alone are one class.
     """
 

@@ -6,7 +6,7 @@ from stages.kinds._plain_text import plain_text
 
 
 class PlainText(Kind):
-    """``text``, which is both the input and the answer. A prediction is a number of bits."""
+    """Rows of ``text``, both the input and the answer. A prediction is the number of its bits."""
 
     inputs = ("text",)
     target = "text"

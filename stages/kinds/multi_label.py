@@ -23,7 +23,7 @@ NOTHING = "none"  # the text for no label
 def _is_one(sign: Any, place: str) -> bool:
     """Whether a cell says that a row has a label.
 
-    Raises EmptyCellError for an empty cell and -1, and ValueError for other signs.
+    Raises EmptyCellError for -1 and for an empty cell, and ValueError for any other text.
     """
     text = label_of(sign, place).lower()
     if text in ("0", "1", "true", "false", "t", "f", "yes", "no", "y", "n"):
@@ -39,8 +39,8 @@ def written(labels: Sequence[str]) -> str:
 
 
 class _AsText(TextForm):
-    """The words of the labels in their order, separated by commas, or ``NOTHING``. Written parts
-    that are no label are ignored."""
+    """Writes the labels' words in the order of the labels, separated by commas, or ``NOTHING``.
+    Parts of a written text that are no label are ignored."""
 
     def words_of(self, labels: Sequence[str]) -> dict[str, str]:
         words = label_words(labels, self.settings.get("verbalisers", ()))
@@ -80,14 +80,14 @@ def _counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, 
 
 
 def _f1(counts: Float[np.ndarray, "*sets 3"]) -> Float[np.ndarray, "*sets"]:
-    """Returns F1 from the numbers of answers, of predictions and of right predictions; 0 without
-    any."""
+    """Returns F1 from the numbers of answers, of predictions and of right predictions; 0 if
+    there are no answers and no predictions."""
     total = counts[..., 0] + counts[..., 1]
     return np.divide(2 * counts[..., 2], total, out=np.zeros(total.shape), where=total > 0)
 
 
 def _macro_counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n K"]:
-    """Returns the counts of labels that are an answer in some row, so that every run has the same
+    """Returns the counts of the labels that are right for some row, so that every run has the same
     denominator."""
     counts = _counts(gold, predicted)
     return counts[:, counts[..., 0].any(axis=0)].reshape(len(gold), -1)
@@ -111,14 +111,14 @@ MACRO = Sums(_macro_counts, _macro_of_sums)
 
 
 class TextWithLabels(Kind):
-    """``text``, perhaps ``text_pair``, and ``labels``, of which there may be none.
+    """Rows of ``text``, maybe ``text_pair``, and ``labels``, which may be empty.
 
-    In a file of lists the labels are a list. In a text cell they are separated by
-    ``label_separator``, as in "sad,angry"; an empty cell has none. Several columns, named by the
-    labels, have 1 in the rows with the label and 0 in the others. With ``multi_hot`` a list has
-    these numbers, and the labels are the positions from 0.
+    The cell of the labels is a list, or a text in which they are separated by ``label_separator``,
+    as in "sad,angry"; an empty cell has no labels. Or each label is a column of the data, with 1 in
+    the rows that have the label and 0 in the others. With ``multi_hot`` a list holds such ones and
+    zeros, and the labels are its positions, from 0.
 
-    Labels that are one of the signs ``no_label`` are left out. ``label_case`` says whether labels
+    Labels that are in ``no_label`` are left out. ``label_case`` says whether labels
     that differ in case alone are one.
     """
 
@@ -152,7 +152,7 @@ class TextWithLabels(Kind):
             return []
         if isinstance(value, str):
             inner = value.strip()
-            # [joy, fear], a set of Postgres, and tags of Stack Overflow; <NA> alone is no label
+            # [joy, fear], {joy,fear} of Postgres, <joy><fear> of Stack Overflow; but not <NA>
             brackets = {"[]", "{}", "<>"} if self.label_separator == "><" else {"[]", "{}"}
             if inner[:1] + inner[-1:] in brackets:
                 inner = inner[1:-1]
@@ -161,7 +161,7 @@ class TextWithLabels(Kind):
             structure = structure_of(value)
             value = parts if structure is None else structure
         if isinstance(value, Mapping) and isinstance(value.get("choices"), list):
-            value = value["choices"]  # as Label Studio has several labels
+            value = value["choices"]  # as Label Studio writes several labels
         if isinstance(value, Mapping):
             return sorted(name for name, sign in value.items() if _is_one(sign, f"{place} {name}"))
         if not isinstance(value, list):

@@ -9,7 +9,7 @@ from stages.kinds._text_form import NO_LABEL, TextForm
 
 
 class _AsText(TextForm):
-    """The text of the right choice; any other text is ``NO_LABEL``."""
+    """Writes the text of the right choice; any other text is read as ``NO_LABEL``."""
 
     def parts(self, row: Row) -> list[tuple[str, str]]:
         texts = [(f"{c}:", row[c]) for c in self.columns if c in row and c != "choices"]
@@ -26,8 +26,8 @@ class _AsText(TextForm):
 
 
 class TextWithChoices(Kind):
-    """``text``, perhaps a ``question`` about it, ``choices``, which may be several columns, and
-    ``label``, the number of the right choice. Rows may have different numbers of choices.
+    """Rows of ``text``, maybe a ``question`` about it, ``choices``, and ``label``, the number of
+    the right choice. The choices may be several columns, and rows may differ in their number.
 
     ``first_choice`` is the number or letter of the first choice in the data.
     """
@@ -56,7 +56,7 @@ class TextWithChoices(Kind):
         return row | {"label": str(number)}
 
     def _number(self, label: str) -> int:
-        """Returns the number of a label, or -1 if it is neither a number nor a letter."""
+        """Returns a label's number from 0; -1 or another number that no choice has if invalid."""
         if self.first_choice == "A":
             return ord(label.upper()) - ord("A") if len(label) == 1 else -1
         return int(label) - self.first_choice if label.isascii() and label.isdigit() else -1

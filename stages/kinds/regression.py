@@ -17,14 +17,14 @@ from stages.kinds._metric import Metric
 from stages.kinds._text_form import TextForm
 
 Decimal = Literal["point", "comma"]
-# Signs for a missing number, of which some may be labels in other columns.
+# Signs for a missing number; some of them may be labels in columns of labels.
 NO_NUMBERS = {"na", "n.a.", "n/a", "-nan", "-nan(ind)", "1.#qnan", "1.#ind", "missing", "*"}
 
 
 class _AsText(TextForm):
-    """The number rounded to a multiple of ``text_step``, as T5 writes STS-B (Raffel et al. 2020,
-    section 2.4: 0.2). A text that is no number counts as the mean of the train rows, which says
-    nothing about the row."""
+    """Writes the number rounded to a multiple of ``text_step``, as T5 does for STS-B (Raffel et al.
+    2020, section 2.4: 0.2). A text that is no number is read as the mean of the train rows, which
+    says nothing about the row."""
 
     def __init__(self, columns: Sequence[str], key: str, record: Settings) -> None:
         super().__init__(columns, key, record)
@@ -50,7 +50,7 @@ def written(value: float) -> str:
 
 
 class RatedText(Kind):
-    """``text``, perhaps ``text_pair``, and ``target``, a number with a point or a comma."""
+    """Rows of ``text``, maybe ``text_pair``, and ``target``, a number with a point or comma."""
 
     inputs = ("text",)
     optional = ("text_pair",)
@@ -90,7 +90,7 @@ class RatedText(Kind):
 
 def number_of(text: str, decimal: Decimal = "point") -> float:
     """Returns the number that a text spells, NaN if it spells none. With a decimal comma, points
-    between groups of three digits are left out."""
+    between groups of three digits are ignored."""
     text = _plain(text)
     if decimal == "comma":
         groups = re.fullmatch(r"([+-]?\d{1,3}(?:\.\d{3})+)(,\d+)?", text)
@@ -102,8 +102,8 @@ def number_of(text: str, decimal: Decimal = "point") -> float:
 
 
 def _plain(text: str) -> str:
-    """Returns a number without the signs between thousands that have no other reading: 1 234,5,
-    1'234.5 and 1,234.5."""
+    """Returns a number's text without separators of thousands, where they can be nothing else, as
+    in 1 234,5, 1'234.5 and 1,234.5."""
     text = re.sub(
         r"(?<=\d)[ \u00a0\u202f'\u2019](?=\d{3}(?!\d))", "", text.strip().replace("\u2212", "-")
     )
@@ -111,8 +111,8 @@ def _plain(text: str) -> str:
 
 
 def decimal_of(texts: Sequence[str]) -> tuple[Decimal, bool]:
-    """Returns what separates the decimals of numbers, and whether there is no other reading: 1,234
-    and 1.234 may have thousands, and some cells such as 1,5 among whole numbers may be lists."""
+    """Returns the decimal sign of numbers, and whether it is certain: 1,234 and 1.234 may separate
+    thousands, and a few cells such as 1,5 among whole numbers may be lists."""
     texts = [_plain(text) for text in texts]
     commas = [text for text in texts if re.fullmatch(r"[+-]?[\d.]*,\d+(e[+-]?\d+)?", text.lower())]
     if not commas:

@@ -7,7 +7,7 @@ NO_PREFIX = "none"
 
 
 class _AsText(TextForm):
-    """The target text. The input begins with the task's ``prefix`` instead of the task's name."""
+    """Writes the target text. The input begins with the task's ``prefix``, not the task's name."""
 
     def input(self, row: Row) -> str:
         prefix = self.settings.get("prefix", NO_PREFIX)
@@ -18,7 +18,7 @@ class _AsText(TextForm):
 
 
 class TextAndTarget(Kind):
-    """``text`` and ``target``."""
+    """Rows of ``text`` and ``target``, the text to write."""
 
     inputs = ("text",)
     target = "target"

@@ -13,7 +13,7 @@ from stages.kinds._text_form import TextForm
 
 
 class _AsText(TextForm):
-    """The first right answer, or an empty text if there is none."""
+    """Writes the first right answer, or an empty text if there is none."""
 
     def answer(self, row: Row) -> str | None:
         if "answers" not in row:
@@ -22,8 +22,8 @@ class _AsText(TextForm):
 
 
 class AnsweredQuestion(Kind):
-    """``question``, ``context`` and ``answers``: ``[{"text", "answer_start"}]``, as in SQuAD; an
-    empty list where the context has no answer.
+    """Rows of ``question``, ``context`` and ``answers``: ``[{"text", "answer_start"}]``, as in
+    SQuAD; an empty list if the context has no answer.
 
     The answers may be two columns of the data: an answer's text, and the number of its first
     character in the context. Both are empty where there is no answer.
@@ -77,7 +77,7 @@ class AnsweredQuestion(Kind):
 
 def _answers(value: Any, context: str, place: str) -> list[Json]:
     """Returns ``[{"text", "answer_start"}]``; the hub's ``{"text": [], "answer_start": []}`` and
-    two columns of the data are converted, also where a csv file spells them as text."""
+    two columns of the data are converted, also if a csv file has them as text."""
     value = unprinted(value)
     if isinstance(value, Mapping):
         names = ["text", "answer_start"]
@@ -102,12 +102,12 @@ def _answers(value: Any, context: str, place: str) -> list[Json]:
 
 
 def _paired(text: Any, start: Any) -> list[Json]:
-    """Returns the answers with these texts and starts: two lists, or one of each."""
+    """Returns the answers from their texts and starts: two lists, or one text and one number."""
     texts, starts = unprinted(text), unprinted(start)
     if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
         if all(cell in ("", None, -1, "-1") or cell != cell for cell in (text, start)):
             return []
-        number = str(start).removesuffix(".0")  # as pandas writes it if others are empty
+        number = str(start).removesuffix(".0")  # pandas writes 5.0 if other cells are empty
         texts, starts = [text], [int(number) if number.isdecimal() else start]
     return [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
 

@@ -17,8 +17,8 @@ LANGUAGE_AND_WORD = r"[a-z]{2,}(-[a-z]+)*:\S.*"  # en:Rome
 
 
 class _AsText(TextForm):
-    """The tags, joined by blanks. A written tag belongs to the word at the same position; unknown
-    and missing tags are ``OUTSIDE``."""
+    """Writes the tags, joined by blanks. The n-th written tag is the tag of the n-th word; unknown
+    and missing tags are read as ``OUTSIDE``."""
 
     def words_of(self, labels: Sequence[str]) -> dict[str, str]:
         return {tag: tag for tag in labels}
@@ -33,7 +33,7 @@ class _AsText(TextForm):
 
 
 def listed(cell: Any, column: str) -> Any:
-    """Returns the words or the tags of a text as a list; tags may have commas between them."""
+    """Returns a cell of words or of tags as a list; commas may separate the tags of a text."""
     cell = structured(cell)
     if not isinstance(cell, str):
         return cell
@@ -41,12 +41,12 @@ def listed(cell: Any, column: str) -> Any:
 
 
 class TaggedWords(Kind):
-    """``words`` and as many ``tags``, of single words or of spans in BIO.
+    """Rows of ``words`` and as many ``tags``, of single words or of spans in BIO.
 
     Both are lists, or texts with blanks between words and blanks or commas between tags.
 
     ``tag_scheme`` is the scheme of the data's tags, which are converted to BIO; ``tag_form`` says
-    how they are written. ``tag_names`` are the tags of data that has their numbers, from 0.
+    how they are written. If the data has numbers for tags, ``tag_names`` are the tags from 0.
     """
 
     inputs = ("words",)

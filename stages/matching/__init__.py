@@ -1,2 +1,2 @@
-"""Equal budgets: the number of steps of each run and the size of its model, compared with the
-reference run."""
+"""Matched budgets: the number of steps and the model size at which a run has the reference run's
+budget."""

@@ -1,10 +1,10 @@
-"""Matched budgets: the number of steps of each run and the size of its model, compared with the
-reference run.
+"""Matched budgets: the number of steps and the model size at which a run has the reference run's
+budget.
 
 The choice of budget decides comparisons between architectures: at equal dimensions an
-encoder-decoder has about twice the parameters of an encoder and about as many operations per token
-(Raffel et al. 2020, section 3.2.2). On a task with a head its decoder is not used, and it has as
-many parameters as the encoder.
+encoder-decoder has about twice the parameters of an encoder, but about as many operations per token
+(Raffel et al. 2020, section 3.2.2). On a task with a head its decoder is not used, and the used
+part has as many parameters as the encoder.
 """
 
 import json
@@ -35,13 +35,13 @@ from stages.training.flops import FlopsByBatch, of_outline
 from stages.training.pretraining import objective_for
 
 AnyEntry = TokenizerEntry | PublishedTokenizer
-SHORTEST = 8  # tokens of a row whose operations are counted
+SHORTEST = 8  # tokens of the shortest row whose operations are counted
 _STEP_FLOPS = dict[str, int]()  # by the settings that determine them, which runs may share
 
 
 class AnyWords(Tokenizer):
-    """A vocabulary in which every token is a word. Which words are drawn does not change the number
-    of operations."""
+    """A vocabulary in which every token is a word. It serves to count operations, whose number does
+    not depend on the words."""
 
     def __init__(self, vocab_size: int) -> None:
         Vocabulary.__init__(self, vocab_size)
@@ -49,8 +49,8 @@ class AnyWords(Tokenizer):
 
 
 def vocabulary_for(run: Run, tokenizer: AnyEntry) -> Vocabulary | None:
-    """Returns the vocabulary of a run with this entry of ``tokenizers:``, as far as it is known
-    before any tokenizer is trained, or None for a checkpoint that is not downloaded."""
+    """Returns a run's vocabulary, as far as it is known before any tokenizer is trained, or None
+    for a checkpoint that is not downloaded. ``tokenizer`` is the entry of the run's tokenizer."""
     if not isinstance(tokenizer, PublishedTokenizer):
         return AnyWords(tokenizer.vocab_size)
     if not Path(tokenizer.path).is_dir():
@@ -129,8 +129,9 @@ def matched_model(params: Params, key: str, backbone: Backbone) -> Json:
 
 
 def _uses(tasks: Mapping[str, Task], methods: Iterable[MethodEntry]) -> Iterator[tuple[bool, str]]:
-    """Yields (whether a method gives the task a head, the task); both cases may occur. Entries with
-    unknown names are left out, because they are refused elsewhere."""
+    """Yields (has_head, task) for each pair of a task and a method: whether the method gives the
+    task a head, and the task's path in params.yaml. Entries with unknown names are left out,
+    because they are refused elsewhere."""
     for (key, task), method in product(tasks.items(), methods):
         name, adapts = str(task.task.get("name")), str(method.method.get("name"))
         if name not in TASKS.names() or adapts not in METHODS.names():
@@ -143,7 +144,7 @@ def _uses(tasks: Mapping[str, Task], methods: Iterable[MethodEntry]) -> Iterator
 
 def step_flops(params: Params, run: Run) -> int:
     """Returns the FLOPs of one step on rows of one document each, in sentences of 16 tokens. For an
-    objective that reads other rows this is an estimate."""
+    objective that reads rows of another form this is an estimate."""
     parent, training = params.runs.get(run.parent), run.training
     entries = [run.model, run.objective, parent and parent.model, run.tokenizer]
     shape = [training.batch_rows, training.max_tokens]
@@ -175,7 +176,7 @@ def _counted(run: Run, runs: Mapping[str, Run], tokenizers: Mapping[str, AnyEntr
         return _batch(objective, vocabulary, rows=training.batch_rows, length=length)
 
     known, batch = FlopsByBatch(), batch_of(training.max_tokens)
-    if not backbone.is_transformer:  # long rows are slow to count, and short rows determine them
+    if not backbone.is_transformer:  # counting long rows is slow; short rows give their FLOPs
         for length in range(SHORTEST, training.max_tokens, SHORTEST):
             if (found := known.known([batch], extrapolates=True)) is not None:
                 return found
@@ -204,8 +205,8 @@ def _outline(run: Run, tokenizers: Mapping[str, AnyEntry]) -> Backbone:
 
 
 def public_outline(run: Run, *, where: str) -> Backbone | None:
-    """Returns the model of a public checkpoint in a folder without storage for its weights, or None
-    if only the hub has the checkpoint.
+    """Returns the model, without storage for its weights, of a public checkpoint in a folder, or
+    None if only the hub has the checkpoint.
 
     Raises ValueError for invalid settings, names and folders.
     """

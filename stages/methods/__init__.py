@@ -1,3 +1,3 @@
-"""Methods: how a checkpoint is adapted to a task. A file without a leading underscore is a
+"""Methods: how a checkpoint is adapted to a task. Each file without a leading underscore defines a
 method.
 """

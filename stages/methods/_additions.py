@@ -1,4 +1,4 @@
-"""The code that methods share which freeze the backbone and train small modules inside it."""
+"""Shared code of the methods that freeze the backbone and train small modules inside it."""
 
 import re
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def freeze_backbone(model: ModelWithHead) -> None:
 
 @dataclass(frozen=True)
 class LinearLayer:
-    """A linear layer of torch, or GPT-2's Conv1D, and its widths."""
+    """A linear layer (``nn.Linear`` or GPT-2's ``Conv1D``) and its input and output widths."""
 
     module: nn.Module
     inputs: int
@@ -51,7 +51,7 @@ class SubLayer:
 
 def sub_layers(block: nn.Module) -> list[SubLayer]:
     """Returns the sub-layers of a block of this project or of the package transformers. Attention
-    is recognised by its name."""
+    is recognised by the name of its module."""
     linears_of: dict[str, list[LinearLayer]] = {}
     for name, module in block.named_modules():
         if is_conv1d(module):
@@ -65,7 +65,7 @@ def sub_layers(block: nn.Module) -> list[SubLayer]:
 
 
 def _attention(name: str) -> str:
-    """Returns the path of the attention module that ``name`` is in; empty if it is in none."""
+    """Returns the path of the attention module that contains the module ``name``, or ''."""
     parts = name.split(".")
     for i, part in enumerate(parts):
         if ATTENTION.search(part):

@@ -1,4 +1,4 @@
-"""The interface of a method, and the types of methods."""
+"""The interface of methods, and their types."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from stages.text.tokenizer import TaskTokenizer
 class Predictor(Protocol):
     """Turns rows into predictions with a model: a Task, or the predictor of a PromptMethod.
 
-    A row may be several examples, and ``combine`` makes one prediction of theirs. Only the
+    A row may become several examples, whose predictions ``combine`` merges into one. Only the
     predictor knows the types of its examples and predictions.
     """
 
@@ -42,22 +42,21 @@ class Method(ABC):
     stored. The model of a trial is rebuilt from the pretrained backbone, ``apply`` and the stored
     weights.
 
-    Not every method supports every model and task. Combinations that are incompatible have no
-    trials (``trials/compatibility.py``): the report shows no number there, and all other trials
-    run. A run, a task or a method that is incompatible with all others is refused before anything
-    runs.
+    Not every method supports every model and task. Incompatible combinations have no trials
+    (``trials/compatibility.py``): the report shows no number for them, and all other trials run. A
+    run, task or method without any compatible combination is refused before anything runs.
 
     A method is a ``TrainedMethod``, a ``SolvedMethod``, an ``UntrainedMethod`` or a
     ``PromptMethod``.
     """
 
-    freezes_backbone: ClassVar[bool] = True  # then its trials share the states it computes
-    prompts: ClassVar[bool] = False  # then it has a predictor of its own, in the task's place
-    requires_head: ClassVar[bool] = False  # what it trains has no effect on generated text
-    fits: ClassVar[tuple[str, ...]] = ()  # the kinds of task that it supports; all if it lists none
-    # Settings whose entry may be a list of values: each trial keeps the best on validation.
+    freezes_backbone: ClassVar[bool] = True  # if so, its trials share the backbone's states
+    prompts: ClassVar[bool] = False  # if so, its own predictor replaces the task's
+    requires_head: ClassVar[bool] = False  # what it trains would not affect generated text
+    fits: ClassVar[tuple[str, ...]] = ()  # supported kinds of task; empty means all
+    # Settings that may be a list of values, of which each trial keeps the best on validation.
     tried: ClassVar[tuple[str, ...]] = ()
-    # Settings that tasks try and that change nothing with this method.
+    # Settings that a task may try but that change nothing with this method.
     without_effect: ClassVar[tuple[str, ...]] = ()
     num_added_tokens: int = 0  # tokens that are added to each input inside the backbone
     num_shots: int = 0  # labelled examples that each prompt shows
@@ -79,8 +78,8 @@ class TrainedMethod(Method):
     freezes_backbone = False
 
     def frozen(self, model: ModelWithHead, epoch: int) -> Iterable[nn.Parameter]:
-        """Returns the weights that ``apply`` lets train and that are frozen in this epoch, counted
-        from 0. A weight that trains in an epoch trains in all later epochs."""
+        """Returns the weights that are frozen in this epoch (counted from 0) although ``apply``
+        lets them train. A weight that trains in an epoch trains in all later epochs."""
         return ()
 
 
@@ -97,9 +96,8 @@ class SolvedMethod(Method):
     def remember(
         self, model: ModelWithHead, batches: Iterable[Batch], *, anew: bool = False
     ) -> None:
-        """Computes the states of batches that will be fitted to or predicted, in the order of
-        ``batches``. The model then looks them up. Known states are computed again only with
-        ``anew``."""
+        """Computes and keeps the states of ``batches``, in this order; fitting and prediction then
+        look them up. Known states are computed again only with ``anew``."""
 
 
 class UntrainedMethod(Method):
@@ -110,7 +108,7 @@ class UntrainedMethod(Method):
 
 
 class PromptMethod(UntrainedMethod):
-    """Predicts by a prompt, instead of by the task's head."""
+    """Predicts with a prompt instead of the task's head."""
 
     prompts = True
 
@@ -124,7 +122,8 @@ class PromptMethod(UntrainedMethod):
         *,
         rng: np.random.Generator,
     ) -> Predictor:
-        """Returns the predictor for labelled ``rows``; ``words`` are the verbalisers of the labels.
+        """Returns a predictor that can show the labelled ``rows`` in its prompts; ``words`` maps
+        labels to verbalisers.
 
         Raises ValueError, with the setting's name, for settings that are incompatible.
         """

@@ -13,8 +13,8 @@ STD = 0.01  # the paper's, section 3.6
 
 
 class Adapter(AdditionMethod):
-    """h + W_up gelu(W_down h) after the last linear layer of each sub-layer, before the residual is
-    added; ``bottleneck`` is the width of W_down h (section 2.1).
+    """Computes h + W_up gelu(W_down h) after the last linear layer of each sub-layer, before the
+    residual is added; ``bottleneck`` is the width of W_down h (section 2.1).
 
     With ``train_norms`` the scales and biases of norms also train, as in the paper. Unlike in the
     paper, W_up is zero at first, so that the model equals the pretrained one, and the adapter comes
@@ -41,7 +41,7 @@ class Adapter(AdditionMethod):
         freeze_backbone(model)
         if self.train_norms:
             for module in model.backbone.modules():
-                if "Norm" in type(module).__name__:  # transformers has many kinds
+                if "Norm" in type(module).__name__:  # transformers has many classes
                     for weight in module.parameters(recurse=False):
                         weight.requires_grad_(True)
         for block in model.backbone.blocks:

@@ -25,6 +25,6 @@ class BitFit(TrainedMethod):
 
 
 def _is_bias(name: str) -> bool:
-    """Whether a weight is a bias by its name: ``query.bias``, or ``bias_ih_l0`` of torch's
+    """Whether a weight has the name of a bias, such as ``query.bias``, or ``bias_ih_l0`` in torch's
     LSTMs."""
     return name.rpartition(".")[2].startswith("bias")

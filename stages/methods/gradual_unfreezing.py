@@ -11,10 +11,10 @@ from stages.models._heads import ModelWithHead
 
 
 class GradualUnfreezing(TrainedMethod):
-    """Trains only the head (and the mix of layers of an ELMo) in the first epoch, and in each later
+    """Trains only the head (and an ELMo's mix of layers) in the first epoch, and in each later
     epoch ``blocks_per_epoch`` more blocks, from the top down. Weights outside the blocks
-    (embeddings, a final norm) start with the lowest block. A task without a head starts with the
-    top blocks. With too few epochs, the lowest blocks stay as they were pretrained.
+    (embeddings, a final norm) start to train with the lowest block. A task without a head starts
+    with the top blocks. With too few epochs, the lowest blocks stay as they were pretrained.
 
     All layers have one learning rate, unlike in the paper, where it decreases from layer to layer.
 

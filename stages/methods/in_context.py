@@ -19,8 +19,8 @@ from stages.models._likelihood import log_likelihoods
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, label_places, pad
 from stages.text.tokenizer import TaskTokenizer
 
-ROUNDING = 1e-4  # nats: labels nearer to each other than this are tied
-MOST_KNOWN = 2**16  # scores that are remembered, because new texts may have millions
+ROUNDING = 1e-4  # in nats: labels whose scores differ by less are tied
+MOST_KNOWN = 2**16  # scores kept in memory; new texts may have millions
 INPUTS = ("text", "text_pair")
 LABEL = "label"
 AUTO = "auto"
@@ -36,7 +36,7 @@ _Known = dict[tuple[bytes, ...], list[float]]  # the candidates of a batch -> th
 
 class InContext(PromptMethod):
     """Classification by the label that a causal model finds likeliest after a prompt. Nothing
-    trains; 0 shots are zero-shot.
+    trains; with 0 shots this is zero-shot classification.
 
     The prompt has ``num_shots`` examples, each in the form of the ``template``, and then the
     template up to ``{label}``, separated by ``separator``. The template ``auto`` has the text (or
@@ -51,13 +51,13 @@ class InContext(PromptMethod):
         none            as they are
         tokens          the mean per token (GPT-3, section 2.4)
         bytes           the mean per byte, which does not depend on the tokenizer
-        unconditional   minus the log-likelihood after the end of the template alone, such as
-                        "label:" (GPT-3, section 2.4, "answer context"; Holtzman et al. 2021,
-                        "domain-conditional PMI")
+        unconditional   the difference from the log-likelihood after the end of the template alone,
+                        such as "label:" (GPT-3, section 2.4, "answer context"; Holtzman et al.
+                        2021, "domain-conditional PMI")
 
     All test rows of a trial have the same shots, unlike in GPT-3, which draws them anew for each
-    row. The trial's seed draws them from the rows of its label budget, with the labels as equally
-    frequent as possible. A tie gives the prediction ``<no label>``.
+    row. They are drawn with the trial's seed from the rows of its label budget, with the labels as
+    equally frequent as possible. A tie gives the prediction ``<no label>``.
 
     Raises ValueError for a template that cannot be filled in or does not end with the label.
     """
@@ -118,7 +118,7 @@ def draw_shots(rows: Sequence[Row], num_shots: int, *, rng: np.random.Generator)
 
 @dataclass(frozen=True)
 class _Template:
-    """A text with fields. ``before`` is the part before the label, including the blank."""
+    """A template of a prompt. ``before`` is its text up to the label, with the final blank."""
 
     before: str
     fields: frozenset[str]
@@ -206,8 +206,8 @@ class _Prompts:
     ) -> None:
         self.method, self.template, self.words, self.shots = method, template, words, shots
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
-        # If texts have no first token, the checkpoint was trained on texts that follow a last
-        # token.
+        # If texts have no start token, the checkpoint was trained on texts that each follow the
+        # end token of the previous text.
         self.start = list(tokenizer.before or tokenizer.after[-1:])
         self.has_prefix = False
         self._known = known
@@ -256,17 +256,17 @@ class _Prompts:
         return self.method.separator.join([*shots, self.template.prompt(row)])
 
     def _candidates(self, id: str, context: str) -> list[_Candidate]:
-        """Returns the context with each label. Scores count the tokens after the longest common
-        beginning of these texts and of the context alone. These are the tokens of the labels,
-        unless the tokenizer merges the first of them with the end of the context."""
+        """Returns the context with each label. Scores count the tokens after the longest beginning
+        that all these texts share with the context alone: the tokens of the labels, unless the
+        tokenizer merges the first of them with the end of the context."""
         texts = [context.rstrip(), *(context + word for word in self.words.values())]
         alone, *whole = ([*self.start, *ids] for ids in self.tokenizer.encode(texts))
         first = min(_shared_prefix(alone, tokens) for tokens in whole)
         return [_Candidate(id, i, np.array(ids), first) for i, ids in enumerate(whole)]
 
     def _cut(self, candidates: list[_Candidate]) -> list[_Candidate]:
-        """Returns the candidates without the tokens at the front by which the longest candidate
-        exceeds ``max_tokens``. Raises ValueError if this would cut the labels."""
+        """Cuts equally many tokens from the front of all candidates, so that the longest fits into
+        ``max_tokens``. Raises ValueError if this would cut the labels."""
         surplus = max(len(candidate.tokens) for candidate in candidates) - self.max_tokens
         if surplus <= 0:
             return candidates
@@ -310,8 +310,9 @@ class _Prompts:
     def _scores(
         self, model: ModelWithHead, batch: Batch, examples: list[_Candidate]
     ) -> list[float]:
-        """Returns log-likelihoods in nats. Scores of a batch that an earlier trial had are looked
-        up. Single candidates are not, because the padding of their batch changes the last bit."""
+        """Returns log-likelihoods in nats; those of a batch that was scored before, in any trial,
+        are looked up. Whole batches are remembered because a candidate's score depends, in its last
+        bit, on the padding of its batch."""
         keys = tuple(example.key for example in examples)
         if keys not in self._known:
             if sum(map(len, self._known)) + len(keys) > MOST_KNOWN:

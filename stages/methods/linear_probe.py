@@ -25,16 +25,16 @@ class LinearProbe(SolvedMethod):
     kept; ties go to the lowest loss. (The loss alone would choose penalties so strong that rare
     labels are never predicted.)
 
-    With ``layers: last`` the states are those that the backbone returns; with ``mix`` a weighted
-    mean of the inputs of all blocks and the output of the last, whose weights are fitted with the
-    head (Peters et al. 2018, eq. 1), with the same penalty. Each layer is normalised first (section
-    3.2), since the layers of a transformer differ in scale. The states of an ELMo are always such a
-    mean, not normalised, and its weights are fitted here as well.
+    With ``layers: last`` the states are those that the backbone returns. With ``mix`` they are a
+    weighted mean of the inputs of all blocks and the output of the last block; the weights of the
+    mean are fitted together with the head (Peters et al. 2018, eq. 1), with the same penalty. Each
+    layer is normalised first (section 3.2), since the layers of a transformer differ in scale. The
+    states of an ELMo are always such a mean, not normalised, and its weights are fitted, too.
 
     The loss of a linear head on states without a mix has one minimum, which is found. With a mix or
     a head with a hidden layer (``span``) the loss is not convex, and a stationary point is found.
 
-    Raises ValueError for no ``C``, or one that is not above 0.
+    Raises ValueError for no ``C``, a repeated one, or one that is not above 0.
     """
 
     tried: ClassVar[tuple[str, ...]] = ("layers",)
@@ -46,7 +46,7 @@ class LinearProbe(SolvedMethod):
             raise ValueError("C must be one or more different numbers above 0")
         self.layers, self.C = layers, C
         self._states: dict[str, Tensor] = {}
-        self._states_of = ""  # the fingerprint of the backbone that computed them
+        self._states_of = ""  # the fingerprint of the backbone that computed the states
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
@@ -69,8 +69,8 @@ class LinearProbe(SolvedMethod):
 
 
 def _fingerprint(backbone: Backbone) -> str:
-    """Returns a hash of the weights that compute the states. A mix, which is fitted, comes after
-    them."""
+    """Returns a hash of the frozen weights, which compute the states. The weights of a mix, which
+    are fitted, are applied to the states later and left out."""
     digest = hashlib.blake2b()
     for name, weight in backbone.named_parameters():
         if not weight.requires_grad:
@@ -79,8 +79,8 @@ def _fingerprint(backbone: Backbone) -> str:
 
 
 class _Remembered(Backbone):
-    """A frozen backbone whose states are looked up for known examples and computed for others (new
-    text, which a kept trial predicts), with a mix of layers, if there is one, that trains."""
+    """A frozen backbone that looks up the states of known examples and computes the states of
+    others (new text, which a kept trial predicts). Only its mix of layers, if any, trains."""
 
     def __init__(
         self, backbone: Backbone, mix: ScalarMix | None, states: dict[str, Tensor]
@@ -136,7 +136,7 @@ class _Remembered(Backbone):
     @torch.no_grad()
     def _features(self, batch: Batch) -> Float[Tensor, "B T ..."]:
         """Returns the states [B T D] or, with a mix, the states of each layer [B T J D]. They are
-        float32 at any precision, so that states of new text equal remembered ones."""
+        float32 at any training precision, so that states of new text equal remembered ones."""
         self.backbone.eval()
         with torch.autocast(batch.input_ids.device.type, enabled=False):
             if self.mix is None and self.backbone.mix is None:

@@ -13,12 +13,13 @@ from stages.models._heads import ModelWithHead
 
 
 class LoRA(AdditionMethod):
-    """W x becomes W x + alpha / rank * B A dropout(x) (section 4.1), in the attention of all blocks
-    or in all of their linear layers. B is zero at first: the model equals the pretrained one.
+    """Replaces W x by W x + alpha / rank * B A dropout(x) (section 4.1), in the attention of all
+    blocks or in all of their linear layers. B is zero at first, so that the model equals the
+    pretrained one.
 
-    Where one layer computes several projections (keys and values in our models, queries as well in
-    GPT-2), they share one A. Unlike in the paper, which updates queries and values only,
-    ``attention`` means all of its projections.
+    If one layer computes several projections (keys and values in our models; in GPT-2 also
+    queries), they share one A. ``attention`` means all projections of the attention, while the
+    paper updates only queries and values.
 
     Raises ValueError for values out of range.
     """

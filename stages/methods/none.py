@@ -4,7 +4,7 @@ from stages.methods._method import UntrainedMethod
 
 
 class NoAdaptation(UntrainedMethod):
-    """Nothing trains, so label budget and seed change nothing. It supports tasks whose text is
+    """Trains nothing, so label budget and seed change nothing. It supports tasks whose text is
     scored (``language_modelling``) or generated: ``seq2seq``, and other tasks with ``text_to_text:
-    true``, which a run has learnt to write by ``multi_task``.
+    true``, whose targets a run has learnt to write with the objective ``multi_task``.
     """

@@ -17,12 +17,13 @@ from stages.text.batch import Batch
 
 class Prefix(AdditionMethod):
     """Adds ``num_prefix_tokens`` learnt keys and values before the keys and values of the tokens in
-    each self-attention. They have no position: every token attends to them alike.
+    each self-attention. They have no position: all tokens attend to them in the same way.
 
-    They are initialised with the keys and values of random tokens of the vocabulary in each layer,
-    as the paper initialises them by real words (section 7.4). With ``reparametrisation_width`` two
-    linear layers with a hidden layer of this width compute them from one learnt vector per prefix
-    token (section 4.3), all initialised at random; 0 means none, as in P-Tuning v2 for easy tasks.
+    In each layer they are initialised with the keys and values of random tokens of the vocabulary;
+    the paper uses those of real words (section 7.4). A positive ``reparametrisation_width`` is the
+    width of the hidden layer of a network that computes them from one learnt vector per prefix
+    token (section 4.3), all initialised at random; 0 means no network, as in P-Tuning v2 for easy
+    tasks.
 
     Raises ValueError for fewer than one prefix token, or a negative width.
     """
@@ -70,8 +71,8 @@ class Prefix(AdditionMethod):
         *,
         decodes: bool,
     ) -> list[Float[Tensor, "P KV"]]:
-        """Returns the keys and values of random tokens in each layer. Each token is a text by
-        itself."""
+        """Returns the keys and values of random tokens in each layer. Each token is read as a text
+        of its own."""
         ids = torch.randint(backbone.vocab_size, (self.length, 1), generator=generator)
         batch = Batch(
             input_ids=ids,
@@ -118,7 +119,7 @@ class _Prefix(nn.Module):
 
 
 class _Given(nn.Module):
-    """Keys and values that are parameters themselves."""
+    """Learnt keys and values that are stored directly as parameters."""
 
     def __init__(self, key_value: Float[Tensor, "P KV"]) -> None:
         super().__init__()

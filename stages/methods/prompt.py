@@ -15,8 +15,9 @@ class Prompt(AdditionMethod):
     """Adds ``num_prompt_tokens`` learnt vectors before every input, initialised with the embeddings
     of random tokens of the vocabulary (section 2.1).
 
-    The backbone processes them like tokens: they have positions, and all tokens of a decoder attend
-    to them. It returns the states of the tokens only, so that heads and pooling ignore the prompt.
+    The backbone processes the vectors like tokens: they have positions, and all tokens of a decoder
+    attend to them. It returns the states of the input's tokens only, so that heads and pooling
+    ignore the prompt.
 
     Raises ValueError for fewer than one vector.
     """
@@ -49,7 +50,7 @@ class Prompt(AdditionMethod):
 
 
 def _with_prompt(batch: Batch, prompt: range) -> Batch:
-    """Returns the input with the ids of the prompt before each row. A row must hold one document,
+    """Returns the batch with the ids of the prompt before each row. A row must hold one document,
     as rows of tasks do."""
     length = len(prompt)
     ids = torch.arange(prompt.start, prompt.stop, device=batch.input_ids.device)
@@ -65,7 +66,7 @@ def _with_prompt(batch: Batch, prompt: range) -> Batch:
 
 
 class _PromptedEmbedding(nn.Module):
-    """A frozen embedding of tokens; the prompt has the ids after the vocabulary's."""
+    """A frozen embedding of tokens with the vectors of a prompt, whose ids follow the tokens'."""
 
     def __init__(self, table: nn.Module, length: int, *, generator: torch.Generator) -> None:
         super().__init__()

@@ -1,3 +1,3 @@
-"""Backbones, and what they cost: a file without a leading underscore is an architecture, and its
-constructor is the schema of ``model:``.
+"""Backbones and their cost. Each file without a leading underscore defines an architecture, whose
+constructor is the schema of ``model:`` in params.yaml.
 """

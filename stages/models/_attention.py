@@ -13,20 +13,22 @@ from stages.models._dimensions import Dimensions
 from stages.models._embedding import embedding_table, sinusoids
 
 RELATIVE_BUCKETS, RELATIVE_MAX_DISTANCE = 32, 128  # T5's
-WRITTEN_OUT = 512  # tokens of a row; the logits of longer rows would take most of the memory
+# Attention is written out for rows of up to this many tokens; the attention logits of longer rows
+# would take most of the memory.
+WRITTEN_OUT = 512
 
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of a batch, in place of a mask on a GPU. A token attends to its own document
-    and, if ``causal``, only to itself and to earlier tokens of it. No T x S numbers are stored, and
-    pairs of tokens that a mask would forbid take no time."""
+    """The documents of a batch, used instead of a mask on a GPU. A token attends to the tokens of
+    its own document or, if ``causal``, only to itself and the tokens before it there. No T x S mask
+    is stored, and pairs of tokens that a mask would forbid take no time."""
 
     starts: Int[Tensor, " N"]  # ``document_starts`` of the batch
     longest: int  # an upper bound of the length of a document
     causal: bool
-    # The prefixes that a causal model reads in both directions, and the starts of documents with
-    # each prefix apart; or None.
+    # The tokens of prefixes, which a causal model reads in both directions, and the starts of
+    # documents if each prefix counts as a document of its own; None without prefixes.
     visible: Bool[Tensor, "B T"] | None = None
     prefix_starts: Int[Tensor, " F"] | None = None
 
@@ -41,11 +43,11 @@ def attention_mask(
     causal: bool = False,
     visible: Bool[Tensor, "B S"] | None = None,
 ) -> Bool[Tensor, "B 1 T S"]:
-    """The attention mask from document ids: a token attends to its own document.
+    """The attention mask computed from document ids: a token attends to its own document.
 
     If ``causal``, a token attends only to itself, to earlier tokens and to ``visible`` ones; the
-    queries are the last of the keys' tokens. Padding (document 0) attends to padding, so that no
-    row of the softmax is empty; no other token attends to it.
+    queries belong to the last T of the S tokens. Padding (document 0) attends to padding, so that
+    no row of the softmax is empty; no other token attends to padding.
     """
     mask = queries[:, :, None] == keys[:, None, :]
     if causal:
@@ -63,7 +65,8 @@ def attend(
     """Scaled dot-product attention. The mask must leave each query at least one key.
 
     In bfloat16 on a CPU the matrix products are written out: torch's kernel takes 1.7 to 6 times
-    as long, forward and backward (benchmarks/attention.md). Long rows use it to save memory.
+    as long, forward and backward (benchmarks/attention.md). Long rows still use torch's kernel, to
+    save memory.
     """
     if isinstance(mask, Documents):
         return attend_within_documents(q, k, v, mask)
@@ -84,9 +87,9 @@ def attend_within_documents(
     """Scaled dot-product attention by the flash kernels, which read the rows as one sequence of
     documents of different lengths.
 
-    With prefixes it is computed twice, within prefixes in both directions and within documents, and
-    each token has the one of the two that it needs. A mask would take more memory and, in long
-    rows, more time."""
+    With prefixes, attention is computed twice, within prefixes in both directions and causally
+    within documents; tokens of prefixes get the first result and the others the second. A mask
+    would take more memory and, in long rows, more time."""
     from torch.nn.attention.varlen import varlen_attn  # loads torch's compiler: 1 s
 
     queries, keys, values = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [B*T H d]
@@ -110,7 +113,7 @@ def attend_within_documents(
 def additive(
     mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"], dtype: torch.dtype
 ) -> Float[Tensor, "B _ T S"]:
-    """Returns the mask as numbers to add to logits: minus infinity for a key that is masked."""
+    """Returns the mask as numbers to add to logits: minus infinity for a masked key."""
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return mask.to(dtype).log_()  # log 1 = 0, log 0 = -inf; masked_fill takes twice as long
@@ -119,34 +122,34 @@ def additive(
 def rotate(
     x: Float[Tensor, "B T H d"], sin: Float[Tensor, "T 1 d"], cos: Float[Tensor, "T 1 d"]
 ) -> Float[Tensor, "B T H d"]:
-    """Rotary position embedding (Su et al. 2021, eq. 34), pairing halves instead of neighbours;
-    ``sin`` and ``cos`` are those of ``rotation``."""
+    """Rotary position embedding (Su et al. 2021, eq. 34), which pairs the two halves of the columns
+    instead of neighbours; ``sin`` and ``cos`` come from ``rotation``."""
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
 def rotation(
     num_positions: int, width: int, device: torch.device, dtype: torch.dtype
 ) -> tuple[Float[Tensor, "T 1 d"], Float[Tensor, "T 1 d"]]:
-    """Returns the sines and cosines that ``rotate`` multiplies each position by."""
+    """Returns the sines and cosines of each position, as ``rotate`` needs them."""
     sin, cos = sinusoids(num_positions, width, device)[:, None].chunk(2, dim=-1)
     turns = torch.cat([-sin, sin], dim=-1), torch.cat([cos, cos], dim=-1)
     return turns[0].to(device, dtype), turns[1].to(device, dtype)
 
 
-# Computed and copied to a GPU once. Not for compiled code: torch keeps constants of it, and warns
-# about a cache.
+# ``rotation``, computed and copied to a GPU once. Compiled code calls ``rotation`` itself: torch
+# keeps constants of compiled code anyway, and warns about a cache.
 known_rotation = lru_cache(rotation)
 
 
 def relative_buckets(
     num_queries: int, num_keys: int, *, bidirectional: bool, device: torch.device | None = None
 ) -> Int[Tensor, "T S"]:
-    """T5's bucket for each distance between a query (row) and a key (column); the queries are the
-    last of the keys' tokens.
+    """T5's bucket for each distance between a query (row) and a key (column); the queries belong to
+    the last T of the S tokens.
 
-    Half of the buckets are exact, the others grow logarithmically with the distance up to
-    RELATIVE_MAX_DISTANCE; larger distances share the last bucket (Raffel et al. 2020, section 2.1).
-    With ``bidirectional``, keys after the query have buckets of their own, else bucket 0.
+    Half of the buckets hold one distance each; the ranges of the others grow logarithmically up to
+    RELATIVE_MAX_DISTANCE, and larger distances share the last bucket (Raffel et al. 2020, section
+    2.1). Keys after the query have buckets of their own if ``bidirectional``, otherwise bucket 0.
     """
     index = torch.arange(num_keys, device=device)
     distance = index[num_keys - num_queries :, None] - index[None, :]
@@ -177,7 +180,7 @@ def known_buckets(
 
 
 class RelativeBias(nn.Module):
-    """A learnt bias of each head's logits for each distance; shared by all blocks (T5)."""
+    """A learnt bias for each distance, added to each head's logits; shared by all blocks (T5)."""
 
     def __init__(self, dims: Dimensions, *, bidirectional: bool) -> None:
         super().__init__()
@@ -187,7 +190,7 @@ class RelativeBias(nn.Module):
     def forward(self, mask: Bool[Tensor, "B 1 T S"]) -> Float[Tensor, "B H T S"]:
         """Returns numbers to add to logits: the bias, or minus infinity for a masked key."""
         sizes, device = mask.shape[2:], mask.device
-        if torch.compiler.is_compiling():  # as for rotation
+        if torch.compiler.is_compiling():  # see ``known_rotation``
             buckets = relative_buckets(*sizes, bidirectional=self.bidirectional, device=device)
         else:
             buckets = known_buckets(*sizes, bidirectional=self.bidirectional, device=device)
@@ -196,7 +199,7 @@ class RelativeBias(nn.Module):
 
 
 class KeyValues:
-    """The keys and values that an attention has computed for rows, in memory allocated once."""
+    """The keys and values that an attention layer has computed so far, in memory allocated once."""
 
     def __init__(self, capacity: int) -> None:
         self.length, self._capacity = 0, capacity
@@ -228,11 +231,11 @@ class Cache:
     """The keys and values of all blocks of a causal stack for the tokens it has read, so that each
     token is read only once.
 
-    Several rows may share a row of the memory: beams of one input.
+    Several rows, the beams of one input, may share a row of the memory.
     """
 
     def __init__(self, num_layers: int, *, capacity: int, memory_length: int = 0) -> None:
-        """Makes an empty cache for ``capacity`` tokens of a row."""
+        """Makes an empty cache for ``capacity`` tokens per row."""
         self.own = [KeyValues(capacity) for _ in range(num_layers)]
         self.memory = [KeyValues(memory_length) for _ in range(num_layers if memory_length else 0)]
         self.document_ids: Int[Tensor, "B S"] | None = None  # of the tokens read
@@ -244,7 +247,7 @@ class Cache:
         return self.document_ids
 
     def keep(self, rows: Int[Tensor, " N"], memory_rows: Int[Tensor, " M"] | None = None) -> None:
-        """Keeps only these rows and, unless it is None, only ``memory_rows`` of the memory."""
+        """Keeps only these rows and, if given, only ``memory_rows`` of the memory."""
         assert self.document_ids is not None
         self.document_ids = self.document_ids[rows]
         for key_values in self.own:
@@ -255,7 +258,7 @@ class Cache:
 
 
 class Attention(nn.Module):
-    """Multi-head attention over a memory: the queries' own row, or another (cross-attention)."""
+    """Multi-head attention to a memory: the queries' own row or, in cross-attention, another."""
 
     def __init__(self, dims: Dimensions, *, cross: bool = False) -> None:
         super().__init__()
@@ -301,13 +304,14 @@ class Attention(nn.Module):
 
     @torch.no_grad()
     def initialise_locality(self, locality: float, *, generator: torch.Generator) -> None:
-        """Initialise the biases of queries and keys with equal random numbers, so that a token's
-        attention logit for itself exceeds that for a distant token by ``locality`` on average and
-        decreases with the distance (the long-term decay of Su et al. 2021, section 3.4.3). With 0
-        they stay 0. Attention without rotary positions or biases is not changed.
+        """Initialises the biases of queries and keys with equal random numbers, so that a token's
+        attention logits decrease with the distance: its logit for itself exceeds that for a distant
+        token by ``locality`` on average (the long-term decay of Su et al. 2021, section 3.4.3). A
+        ``locality`` of 0 gives biases of 0. Attention without rotary positions or biases is not
+        changed.
 
-        With biases of 0 a masked token has no access to its neighbours until both biases have
-        grown; small models predicted unigram frequencies for hundreds of steps.
+        With biases of 0, a masked token would not find its neighbours until both biases had grown;
+        small models then predicted unigram frequencies for hundreds of steps.
         """
         if not self.can_be_local:
             return
@@ -322,13 +326,13 @@ class Attention(nn.Module):
 
     @property
     def can_be_local(self) -> bool:
-        """Returns whether equal biases of queries and keys make the attention local, which needs
-        rotary positions."""
+        """Returns whether equal biases of queries and keys can make the attention local: it needs
+        biases and rotary positions."""
         return self.rotary and self.query.bias is not None
 
     @torch.no_grad()
     def drop_locality(self) -> None:
-        """Set the biases of queries and keys to 0 where ``initialise_locality`` has drawn them."""
+        """Sets the biases of queries and keys that ``initialise_locality`` has drawn to 0."""
         if self.can_be_local:
             self.query.bias.zero_()
             self.key_value.bias[: self.query.bias.numel()] = 0.0

@@ -1,4 +1,4 @@
-"""The interface of an architecture for objectives, tasks and methods."""
+"""The interface of architectures, used by objectives, tasks and methods."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -21,8 +21,8 @@ class Backbone(nn.Module, ABC):
     """A model without a head.
 
     ``forward(batch)`` returns a state for each input token, ``unembed(states)`` the logits over the
-    vocabulary. A model that ``can_generate`` also continues an input: ``logits(batch)`` scores a
-    given text, ``generate(batch)`` writes one.
+    vocabulary. A model that ``can_generate`` also continues inputs: ``logits(batch)`` scores given
+    continuations, ``generate(batch)`` writes new ones.
     """
 
     architecture: str  # its name in results
@@ -32,7 +32,7 @@ class Backbone(nn.Module, ABC):
     vocab_size: int
     num_layers: int
     output_layers = ("transform", "output", "output_bias")  # the modules that only unembed uses
-    # Other architectures whose weights can start this one: the blocks are equal, the mask differs.
+    # Other architectures whose weights can initialise this one: they differ only in the mask.
     starts_from: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **settings: object) -> None:
@@ -42,13 +42,13 @@ class Backbone(nn.Module, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        # Set where a state is a mix of layers, whose weights are learnt with a task.
+        # Set if states are a mix of layers; the weights of the mix are learnt with a task.
         self.mix: ScalarMix | None = None
         self.output_bias: nn.Parameter | None = None  # of the logits over the vocabulary
 
     @classmethod
     def tokenizer_of(cls, settings: Settings, folder: Path) -> TaskTokenizer:
-        """The tokenizer in ``folder``, which is the folder of a tokenizer or of a run."""
+        """The tokenizer in ``folder``, the folder of a tokenizer or of a run."""
         return Tokenizer(folder / FILE)
 
     @property
@@ -58,8 +58,8 @@ class Backbone(nn.Module, ABC):
 
     @property
     def compiled_alone(self) -> list[nn.Module] | None:
-        """The modules that are compiled, each by itself, where a model reads numbers of its batches
-        on the host, which no compiled code does; None if all of a step is compiled at once."""
+        """The modules to compile one by one, for a model that reads values of its batches on the
+        host, which compiled code cannot do; None if a whole step is compiled at once."""
         return None
 
     @property
@@ -69,20 +69,20 @@ class Backbone(nn.Module, ABC):
 
     @property
     def is_causal(self) -> bool:
-        """Returns whether a state depends only on its own and earlier tokens. It then predicts the
-        next token, and a target follows its input in one row."""
+        """Returns whether a token's state depends only on that token and earlier ones. The state
+        then predicts the next token, and a target follows its input in the same row."""
         return self.trained_like == "decoder"
 
     @property
     def used_architecture(self) -> str:
-        """The architecture of what is left after ``drop_output_layers``: an encoder-decoder whose
-        decoder is dropped is an encoder."""
+        """The architecture that remains after ``drop_output_layers``: an encoder-decoder without
+        its decoder is an encoder."""
         return self.architecture
 
     @property
     def design(self) -> str | None:
-        """A key that is equal for two models if only their weights make a difference to the states
-        of input tokens; None if that is unknown."""
+        """A key that is equal for two models if their states of input tokens can differ only
+        because of their weights; None if this is unknown."""
         return None
 
     @property
@@ -95,7 +95,7 @@ class Backbone(nn.Module, ABC):
         cls, settings: Settings, vocab_size: int, *, with_head: bool
     ) -> dict[str, int]:
         """Returns the sizes to change so that the model has as many parameters as an encoder of the
-        same d_model (``pretrain.matched: parameters``); by default none. ``settings`` have all
+        same d_model (``pretrain.matched: parameters``); by default none. ``settings`` include all
         ``sizes``. With ``with_head``, parameters that ``drop_output_layers`` removes do not count.
 
         Raises ValueError if no sizes match.
@@ -110,11 +110,11 @@ class Backbone(nn.Module, ABC):
     @property
     @abstractmethod
     def blocks(self) -> list[nn.Module]:
-        """The layers from input to output; those of an encoder come before its decoder's."""
+        """The layers from input to output, those of an encoder before those of its decoder."""
 
     def hidden_matrices(self) -> dict[nn.Parameter, int]:
-        """The matrices of linear layers in the blocks, each with the number of matrices that its
-        rows stack: a fused layer of keys and values has two."""
+        """The matrices of linear layers in the blocks, each with the number of matrices that are
+        stacked in its rows: 2 in a fused layer of keys and values."""
         return {
             module.get_parameter("weight"): 1
             for block in self.blocks
@@ -160,7 +160,7 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def initialise(self, *, generator: torch.Generator) -> None:
-        """Initialise all weights."""
+        """Initialises all weights."""
 
     @property
     def starts_local(self) -> bool:
@@ -168,16 +168,16 @@ class Backbone(nn.Module, ABC):
         return False
 
     def drop_locality(self) -> None:  # noqa: B027 (most models have none)
-        """Set the biases that make self-attention local to the usual 0."""
+        """Sets the biases that make self-attention local to the usual 0."""
 
     def add_pretraining_layers(self) -> None:  # noqa: B027 (most models have them from the start)
-        """Add the layers that only objectives need; called before ``initialise``.
+        """Adds the layers that only objectives need; called before ``initialise``.
 
         Raises ValueError if the model cannot have such layers.
         """
 
     def drop_pretraining_layers(self) -> None:  # noqa: B027
-        """Remove the layers that no task needs; called before the weights are stored."""
+        """Removes the layers that no task needs; called before the weights are stored."""
 
     @property
     def stored_part(self) -> nn.Module:
@@ -187,12 +187,12 @@ class Backbone(nn.Module, ABC):
 
     @property
     def logit_bias(self) -> nn.Parameter | None:
-        """The bias of the logits over the vocabulary that pretraining sets before its first step,
-        if the model has one."""
+        """The bias of the logits over the vocabulary, which pretraining sets before its first step;
+        None if the model has no such bias."""
         return self.output_bias
 
     def drop_output_layers(self) -> None:
-        """Keep only the layers that compute the states of input tokens. Tasks with a head of their
+        """Keeps only the layers that compute the states of input tokens. Tasks with a head of their
         own fine-tune only these layers. Afterwards there are no logits over the vocabulary."""
         for name in self.output_layers:
             setattr(self, name, None)
@@ -202,7 +202,8 @@ class Backbone(nn.Module, ABC):
         return False
 
     def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
-        """The decoder's states, which attend to the encoder's of the same document."""
+        """The decoder's states, computed with attention to the encoder's states of the same
+        document."""
         raise AssertionError(f"{self.architecture} has no decoder beside an encoder")
 
     def directions(self, batch: Batch) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
@@ -226,8 +227,8 @@ class Backbone(nn.Module, ABC):
     def too_long(
         self, max_tokens: int, *, num_added_tokens: int = 0, max_target_tokens: int = 0
     ) -> str | None:
-        """Returns why the model has too few positions for an input of this length, with the tokens
-        that a method adds or with a target; None if it has enough."""
+        """Returns why the model has too few positions for an input of ``max_tokens`` tokens and the
+        tokens that a method adds, or its target; None if it has enough."""
         most = self.max_positions
         needed = self.positions_taken(max_tokens + num_added_tokens, max_target_tokens)
         if most is None or needed <= most:
@@ -241,8 +242,8 @@ class Backbone(nn.Module, ABC):
 
 
 class ScalarMix(nn.Module):
-    """gamma * sum_j softmax(s)_j h_j over layers (ELMo; Peters et al. 2018, eq. 1); initially the
-    mean of the layers."""
+    """A learnt mix of layers h_j: gamma * sum_j softmax(s)_j h_j (ELMo; Peters et al. 2018, eq. 1);
+    initially their mean."""
 
     def __init__(self, num_layers: int) -> None:
         super().__init__()
@@ -268,8 +269,8 @@ def is_linear(module: nn.Module) -> bool:
 
 
 def is_conv1d(module: nn.Module) -> bool:
-    """Returns whether a module is GPT-2's linear layer, whose matrix is that of ``nn.Linear``,
-    transposed. Its class is not imported, which would load transformers for our own models."""
+    """Returns whether a module is GPT-2's linear layer, whose matrix is transposed compared with
+    ``nn.Linear``. The name decides, since importing the class would load transformers."""
     return type(module).__name__ == "Conv1D"
 
 
@@ -282,8 +283,8 @@ def unsupported(architectures: tuple[str, ...], model: Backbone | type[Backbone]
 
 
 def draw_weights(backbone: Backbone, *key: int, seed: int) -> None:
-    """Initialise all weights from a run's ``seed`` and, for a trial of a run from scratch, a
-    ``key`` of its own."""
+    """Initialises all weights from a run's ``seed`` and, for a trial of a run from scratch, the
+    trial's own ``key``."""
     backbone.initialise(generator=torch_stream(seed, "weights", *key))
 
 

@@ -1,8 +1,8 @@
 """The blocks of encoder, decoder and encoder_decoder.
 
-The three differ only in their attention masks and in cross-attention. After Vaswani et al. 2017;
-pre-norm after Xiong et al. 2020, rotary positions after Su et al. 2021, relative positions after
-Raffel et al. 2020.
+The three architectures differ only in their attention masks and in cross-attention. After Vaswani
+et al. 2017; pre-norm after Xiong et al. 2020, rotary positions after Su et al. 2021, relative
+positions after Raffel et al. 2020.
 """
 
 import torch
@@ -44,7 +44,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention if ``cross``, feed-forward, each with a residual."""
+    """Self-attention, cross-attention if ``cross``, and feed-forward, each with a residual."""
 
     def __init__(self, dims: Dimensions, *, cross: bool = False) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Block(nn.Module):
         if self.cross_attention is not None and self.cross_norm is not None:
             assert memory_mask is not None
             y = self.cross_norm(x) if self.pre else x
-            # Rows with one token each that share a row of the memory become queries of one row.
+            # Beams, rows of one token that share a row of the memory, become queries of one row.
             queries = y.view(len(memory_mask), -1, y.shape[2])
             answer = self.cross_attention(queries, memory, memory_mask, cached_memory)
             x = self._add(x, answer.view_as(y), self.cross_norm)
@@ -105,9 +105,9 @@ class Stack(nn.Module):
         return sum(2 if block.cross_attention is None else 3 for block in self.blocks)
 
     def takes_documents(self, x: Float[Tensor, "B T D"]) -> bool:
-        """Returns whether the flash kernels can compute the attention of ``x``. They
-        support neither relative positions nor learnt keys, and need 16-bit numbers and heads of
-        some widths."""
+        """Returns whether the flash kernels can compute the attention of ``x``. They support
+        neither relative positions nor learnt keys, and need 16-bit numbers and certain widths of
+        heads."""
         attentions = [block.attention for block in self.blocks if isinstance(block, Block)]
         return (
             torch.is_autocast_enabled(x.device.type)
@@ -127,8 +127,8 @@ class Stack(nn.Module):
         memory_document_ids: Int[Tensor, "M N"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Returns the states of tokens. With a cache, the tokens follow those in the cache, and
-        ``memory`` and ``visible`` are given with the first tokens only."""
+        """Returns the states of tokens. With a cache, ``x`` holds the tokens that follow the cached
+        ones, and ``memory`` and ``visible`` are given with the first tokens only."""
         mask: Mask
         has_starts = visible is None or prefix_starts is not None
         if document_starts is not None and has_starts and self.takes_documents(x):

@@ -1,7 +1,7 @@
-"""The cost of a transformer from its configuration: parameters, operations, memory.
+"""The cost of a transformer, computed from its configuration: parameters and memory.
 
-Nothing is built. The tests compare these numbers with models, with torch's counts and with what
-autograd keeps.
+No model is built. The tests compare these numbers with the parameters of built models and with the
+memory that autograd keeps.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ FLOAT32 = 4  # bytes
 @dataclass(frozen=True)
 class NumParams:
     """Parameters of the input embedding, of the blocks, and of the output layers. A tied output
-    embedding counts as input embedding."""
+    embedding is counted once, as the input embedding."""
 
     embedding: int
     body: int
@@ -56,9 +56,9 @@ def activation_bytes_per_token(
     length: int,
     predicted: float = 1.0,
 ) -> float:
-    """The memory that the backward pass keeps per token of an encoder or decoder, in rows of
-    ``length``, in float32 on a CPU, without dropout. ``predicted`` is the share of tokens whose
-    logits are computed: 1 for causal, the mask rate for mlm.
+    """The bytes per token that an encoder or decoder keeps for its backward pass, in rows of
+    ``length`` tokens, in float32 on a CPU, without dropout. ``predicted`` is the share of tokens
+    whose logits are computed: 1 for causal, the mask rate for mlm.
 
     Fused attention keeps the mask, as numbers, for each block. With relative positions, whose bias
     is learnt, attention is not fused and keeps the attention weights of all heads.
@@ -72,7 +72,7 @@ def activation_bytes_per_token(
     feed_forward = {"gelu": 2, "relu": 1, "swiglu": 4}[dims.activation] * d_ff
     last = norm if dims.norm_position == "pre" else d
     transform = d + norm if dims.output_transform else 0
-    first = norm - d if dims.embedding_norm else 0  # its output counts in the first block
+    first = norm - d if dims.embedding_norm else 0  # its output is counted in the first block
     floats = first + dims.num_layers * (attention + feed_forward + 2 * norm) + last
     return FLOAT32 * (floats + predicted * (vocab_size + transform))
 

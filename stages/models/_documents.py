@@ -9,15 +9,15 @@ from torch import Tensor
 
 from stages.text.batch import PADDING
 
-CALL_TOKENS = 128  # of padding that take as long as another call of a model
+CALL_TOKENS = 128  # tokens of padding that take as long as one more call of a model
 
 
 @dataclass(frozen=True)
 class Documents:
-    """The places of the K tokens of N documents of packed rows when each document has its own row,
-    padded to the longest."""
+    """The K tokens of N documents of packed rows, with their places if each document has its own
+    row, padded to the longest document."""
 
-    tokens: Int[Tensor, " K"]  # in the packed rows, which are counted as one
+    tokens: Int[Tensor, " K"]  # indices into the flattened packed rows
     rows: Int[Tensor, " K"]
     places: Int[Tensor, " K"]
     number: int  # N
@@ -50,21 +50,21 @@ def together(
 
 
 def documents_of(document_ids: Int[Tensor, "B T"]) -> list[Documents]:
-    """Returns all documents, in groups of like length."""
+    """Returns all documents, in groups of similar length."""
     return [group for (group,) in _groups(document_ids)]
 
 
 def pairs_of(
     document_ids: Int[Tensor, "B T"], decoder_document_ids: Int[Tensor, "B U"]
 ) -> list[tuple[Documents, Documents]]:
-    """Returns the inputs and the targets of all documents that have targets, in groups of like
-    length. Documents that are too short to be corrupted have none."""
+    """Returns the inputs and the targets of all documents that have targets, in groups of similar
+    length. Documents that are too short to be corrupted have no targets."""
     return [(read, written) for read, written in _groups(document_ids, decoder_document_ids)]
 
 
 def document_lengths(*document_ids: Int[Tensor, "B _"]) -> Int[np.ndarray, "B J S"]:
-    """The number of tokens of each document of each row on each of S sides, such as inputs and
-    targets; without padding."""
+    """The lengths of all documents by row, document and side, of which there are S, such as inputs
+    and targets. Padding does not count."""
     sides = [ids.cpu().numpy() for ids in document_ids]
     width = max(ids.max(initial=0) for ids in sides) + 1
     of_row = width * np.arange(len(sides[0]))[:, None]
@@ -73,8 +73,9 @@ def document_lengths(*document_ids: Int[Tensor, "B _"]) -> Int[np.ndarray, "B J 
 
 
 def groups_of_like_length(lengths: Int[np.ndarray, "N S"]) -> list[Int[np.ndarray, " n"]]:
-    """Groups of documents, of which each is padded to its longest ones. Cuts the documents in the
-    order of their first length where padding and CALL_TOKENS for each group are fewest."""
+    """Returns groups of documents (indices); each group will be padded to its longest documents.
+    The documents, sorted by their length on the first side, are cut into groups with the fewest
+    tokens in all, padding and CALL_TOKENS per group included."""
     order = np.argsort(lengths[:, 0], kind="stable")
     ends = np.flatnonzero(np.diff(lengths[order, 0], append=-1)) + 1  # documents of equal length
     starts = np.append(0, ends)
@@ -94,8 +95,9 @@ def groups_of_like_length(lengths: Int[np.ndarray, "N S"]) -> list[Int[np.ndarra
 
 
 def _groups(*document_ids: Int[Tensor, "B _"]) -> list[tuple[Documents, ...]]:
-    """Returns each side of the documents that have tokens on all of them, in groups of like
-    length. The ids are copied to the host once, and the places to the device once."""
+    """Returns the documents that have tokens on all sides, in groups of similar length; each group
+    has one ``Documents`` per side. The ids are copied to the host once, and the places to the
+    device once."""
     sides = [ids.cpu() for ids in document_ids]
     lengths = document_lengths(*sides)
     rows, columns = np.nonzero(lengths.all(axis=2))
@@ -118,7 +120,8 @@ def _groups(*document_ids: Int[Tensor, "B _"]) -> list[tuple[Documents, ...]]:
 def _begins(
     ids: Int[np.ndarray, "B T"], rows: Int[np.ndarray, " N"], numbers: Int[np.ndarray, " N"]
 ) -> Int[np.ndarray, " N"]:
-    """The first token of the documents of these rows with these numbers."""
+    """The index, in the flattened rows, of the first token of each document; documents are given by
+    their rows and their numbers."""
     width = ids.max(initial=0) + 1
     known, first = np.unique(ids + width * np.arange(len(ids))[:, None], return_index=True)
     return first[np.searchsorted(known, numbers + width * rows)]
@@ -127,7 +130,7 @@ def _begins(
 def _places(
     lengths: Int[np.ndarray, " N"], begins: Int[np.ndarray, " N"]
 ) -> Int[np.ndarray, "3 K"]:
-    """The places of all tokens of documents in the packed rows, their rows and places apart."""
+    """The ``tokens``, ``rows`` and ``places`` of ``Documents``."""
     rows = np.repeat(np.arange(len(lengths)), lengths)
     places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return np.stack([np.repeat(begins, lengths) + places, rows, places])

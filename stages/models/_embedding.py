@@ -9,8 +9,8 @@ from stages.models._norm import make_norm
 
 
 def embedding_table(num_rows: int, width: int) -> nn.Embedding:
-    """Returns an embedding without initialisation: architectures initialise all of their weights,
-    and on device meta torch's own initialisation would load its compiler."""
+    """Returns an uninitialised embedding: architectures initialise all of their weights themselves,
+    and on device meta torch's initialisation would load torch's compiler."""
     return nn.Embedding.from_pretrained(torch.empty(num_rows, width), freeze=False)
 
 
@@ -24,8 +24,8 @@ def positions_in_document(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"
 
 def sinusoids(num_positions: int, width: int, device: torch.device) -> Float[Tensor, "P D"]:
     """Returns sin in the first half of the columns and cos in the second (Vaswani et al. 2017,
-    section 3.5). Only compiled code computes them on a GPU, for which they are no table: a copy
-    would wait for the device in each step."""
+    section 3.5), computed on the CPU. Compiled code computes them on ``device``, since copying a
+    table to a GPU would make every step wait."""
     made_on = device if torch.compiler.is_compiling() else "cpu"
     frequencies = 10_000 ** -(torch.arange(0, width, 2, device=made_on) / width)
     angles = torch.arange(num_positions, device=made_on)[:, None] * frequencies
@@ -58,10 +58,10 @@ class Embedding(nn.Module):
         *,
         earlier_document_ids: Int[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Returns the sum of the embeddings, normalised if the dimensions say so.
+        """Returns the sum of the embeddings, normalised with ``embedding_norm``.
 
-        Every token has segment 0 without ``segment_ids`` or with only one segment.
-        ``earlier_document_ids`` are those of the row's previous tokens.
+        Without ``segment_ids``, or if there is only one segment, every token has segment 0.
+        ``earlier_document_ids`` are the document ids of the tokens that precede ``ids`` in the row.
         """
         x = self.tokens(ids)
         row = document_ids

@@ -20,27 +20,29 @@ from stages.text.batch import PADDING, Batch
 class Decoding:
     """Settings of text generation.
 
-    ``max_new_tokens`` includes <eos>; a longer text is cut. One beam is greedy decoding. With more,
-    the score of a text is the sum of the log-probabilities of its tokens, <eos> included, divided
-    by its number of tokens to the power of ``length_penalty``: 0 means the plain sum, and a larger
-    penalty favours longer texts (as in transformers; Wu et al. 2016, eq. 14, add 5 to the number).
+    ``max_new_tokens`` includes <eos>; a longer text is cut. One beam is greedy decoding. With more
+    beams, the score of a text is the sum of the log-probabilities of its tokens, <eos> included,
+    divided by its number of tokens to the power of ``length_penalty``: 0 means the plain sum, and a
+    larger penalty favours longer texts (as in transformers; Wu et al. 2016, eq. 14, add 5 to the
+    number of tokens).
 
-    With ``draws``, uniform in [0, 1), each token is sampled instead (temperature 1): the first at
-    which the cumulative probability, in the order of the vocabulary, exceeds the row's next number.
+    With ``draws``, numbers uniform in [0, 1), each token is sampled instead (temperature 1): it is
+    the first token of the vocabulary at which the cumulative probability exceeds the row's next
+    number.
     """
 
     max_new_tokens: int
     num_beams: int = 1
     length_penalty: float = 1.0
-    start_id: int  # the first input of an encoder-decoder's decoder; a decoder continues its input
+    start_id: int  # first input of the decoder in an encoder-decoder; a causal model ignores it
     eos_id: int
-    draws: Float[Tensor, "B U"] | None = None  # with one beam; U is max_new_tokens
+    draws: Float[Tensor, "B U"] | None = None  # only with one beam; U is max_new_tokens
 
 
 class Reader(ABC):
-    """A decoder with a cache of the tokens that it has read, equally many in every row.
+    """A decoder with a cache of the tokens that it has read, the same number in every row.
 
-    A row may have several beams: texts with a common beginning.
+    A row may have several beams: alternative continuations of its input.
     """
 
     @abstractmethod
@@ -49,7 +51,7 @@ class Reader(ABC):
 
     @abstractmethod
     def keep(self, rows: Int[Tensor, " R"], beams: Int[Tensor, "R K"]) -> None:
-        """Keeps only these rows, and only these beams of each row."""
+        """Keeps only these of the current rows, and in each only these of its current beams."""
 
 
 class CachedReader(Reader):
@@ -104,7 +106,7 @@ class CachedReader(Reader):
 
 def write(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> list[list[int]]:
     """Returns the continuation of each row that ``reader`` has read, without <eos>; ``logits`` are
-    those of the first token."""
+    those of the first new token."""
     search = one_by_one if decoding.num_beams == 1 else beam_search
     return search(reader, logits, decoding)
 
@@ -112,7 +114,7 @@ def write(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> l
 def one_by_one(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> list[list[int]]:
     """Returns the text of each row by greedy decoding, or by sampling."""
     texts: list[list[int]] = [[] for _ in logits]
-    live = torch.arange(len(logits), device=logits.device)  # rows without an <eos> as yet
+    live = torch.arange(len(logits), device=logits.device)  # rows that have no <eos> yet
     for length in range(1, decoding.max_new_tokens + 1):
         if decoding.draws is None:
             tokens = logits.argmax(dim=-1)
@@ -132,7 +134,7 @@ def one_by_one(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding)
 
 
 def drawn(logits: Float[Tensor, "R V"], draws: Float[Tensor, " R"]) -> Int[Tensor, " R"]:
-    """Samples a token for each row by inverse transform sampling."""
+    """Samples a token for each row by inverse transform sampling with the numbers ``draws``."""
     reached = logits.double().softmax(dim=-1).cumsum(dim=-1)
     numbers = draws.double().unsqueeze(1).contiguous()
     tokens = torch.searchsorted(reached, numbers, right=True)[:, 0]
@@ -142,8 +144,8 @@ def drawn(logits: Float[Tensor, "R V"], draws: Float[Tensor, " R"]) -> Int[Tenso
 def beam_search(
     reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding
 ) -> list[list[int]]:
-    """Returns the text with the best score of each row. In each step the ``num_beams`` likeliest
-    unfinished texts of a row are continued.
+    """Returns each row's text with the best score. Each step continues the ``num_beams`` likeliest
+    unfinished texts of a row.
 
     A row is finished when no unfinished text can get a better score than its best text, as in
     transformers with ``early_stopping="never"``.
@@ -165,7 +167,7 @@ def beam_search(
         continued_totals = totals.unsqueeze(-1) + logits.float().log_softmax(dim=-1).view(
             *totals.shape, -1
         )
-        # A beam can end in one way only, so at least K of 2 K continuations do not end.
+        # Each beam has one continuation that ends (<eos>), so at least K of the best 2 K do not.
         number = min(2 * num_beams, num_beams * vocab_size)
         totals, chosen = continued_totals.flatten(1).topk(number, dim=1)  # [R V * K] -> [R 2K]
         beams, tokens = chosen // vocab_size, chosen % vocab_size
@@ -198,14 +200,14 @@ def _of_beams(texts: Int[Tensor, "R J t"], beams: Int[Tensor, "R K"]) -> Int[Ten
 
 
 def before_end(tokens: list[int], eos_id: int) -> list[int]:
-    """Returns the tokens before the first <eos>, or all if there is none."""
+    """Returns the tokens before the first <eos>, or all tokens if there is no <eos>."""
     return tokens[: tokens.index(eos_id)] if eos_id in tokens else tokens
 
 
 def prompts(batch: Batch) -> Batch:
-    """Returns the input's rows with padding on the left, so that generated text follows each row. A
-    row is one document."""
-    if batch.document_ids.device.type == "cpu":  # a GPU would be waited for
+    """Returns the input's rows with padding on the left, so that generated text directly follows
+    each row. A row must hold one document."""
+    if batch.document_ids.device.type == "cpu":  # on a GPU the host would wait for the result
         assert batch.document_ids.max() <= 1, "one document in a row"
     real = batch.document_ids != PADDING
     order = real.int().argsort(dim=1, stable=True)
@@ -219,13 +221,13 @@ def prompts(batch: Batch) -> Batch:
 
 
 def continued(batch: Batch) -> Batch:
-    """Returns the input's rows, each followed by its target: the row on which a decoder is trained.
+    """Returns the input's rows, each followed by its target, as a decoder is trained on them.
 
         input     <bos> text <eos>
         decoder                <bos> target
         row       <bos> text <eos> target
 
-    The last token of the input replaces the decoder's first: it predicts the target's first token.
+    The decoder's first token is left out: the input's last token predicts the target's first.
     """
     ids, documents = batch.decoder_input_ids, batch.decoder_document_ids
     assert ids is not None and documents is not None

@@ -1,4 +1,4 @@
-"""Heads: from the states of a backbone to the labels of a task."""
+"""Heads: modules that predict the labels of a task from the states of a backbone."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from stages.models._backbone import Backbone, Pooling
 from stages.text.batch import ABSENT, IGNORE_INDEX, PADDING, Batch
 
-MOST_COMPILED = 64  # variants of a function: of a design of models, a task, training or not
+MOST_COMPILED = 64  # variants of a function, by model design, task, and training or evaluation
 T = TypeVar("T")
 
 
 class ModelWithHead(nn.Module):
-    """A backbone with the head of an objective or of a task."""
+    """A backbone with the head of an objective or a task."""
 
     backbone: Backbone
-    head: Any  # a module, whose methods only the objective or task that made it knows
+    head: Any  # a module; only the objective or task that made it knows its methods
 
     def __init__(self, backbone: Backbone, head: nn.Module) -> None:
         super().__init__()
@@ -27,13 +27,15 @@ class ModelWithHead(nn.Module):
         self.head = head
 
     def forward(self, loss: "Callable[[ModelWithHead, Batch], T]", batch: Batch) -> T:
-        """Returns ``loss(self, batch)``; torch synchronises devices when this module is called."""
+        """Returns ``loss(self, batch)``. The loss is computed inside a call of this module because
+        torch's ``fully_shard`` and ``compile`` act on such calls."""
         return loss(self, batch)
 
     def compile(self, *args: object, **kwargs: object) -> None:
-        """Compile all from a batch to the terms of its loss, a decoder, a teacher and the logits of
-        the vocabulary included; and the backbone, which predicts without a loss."""
-        # A process trains many models by the same code; beyond the limit torch compiles nothing.
+        """Compiles the whole computation of a loss (with any decoder, teacher and logits over the
+        vocabulary) and the backbone by itself, for predictions without a loss; or, if the backbone
+        has ``compiled_alone``, only these modules."""
+        # A process trains many models with the same code; beyond this limit torch stops compiling.
         torch._dynamo.config.recompile_limit = MOST_COMPILED
         parts = self.backbone.compiled_alone
         if parts is None:
@@ -45,7 +47,7 @@ class ModelWithHead(nn.Module):
 
 @torch.no_grad()
 def initialise_head(head: nn.Module, *, generator: torch.Generator, std: float = 0.02) -> None:
-    """Initialise all weights of a head: matrices normal, norms 1, biases 0."""
+    """Initialises all weights of a head: matrices normal, scales of norms 1, biases 0."""
     for name, weight in head.named_parameters():
         if weight.dim() >= 2:
             weight.normal_(0, std, generator=generator)
@@ -54,13 +56,13 @@ def initialise_head(head: nn.Module, *, generator: torch.Generator, std: float =
 
 
 def at_least_float32(logits: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
-    """Returns logits in the precision of a loss: bfloat16 has too few digits, and a probe is solved
-    in float64."""
+    """Returns logits in float32, or in float64 if they already are (a probe is fitted in float64).
+    A loss needs more digits than bfloat16 has."""
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
 class LinearHead(nn.Module):
-    """Dropout and one linear layer (BERT's head for classification and for tagging)."""
+    """Dropout and one linear layer (BERT's head for classification and tagging)."""
 
     def __init__(self, d_model: int, num_classes: int, *, dropout: float) -> None:
         super().__init__()
@@ -72,13 +74,14 @@ class LinearHead(nn.Module):
 
     @property
     def reader(self) -> nn.Linear:
-        """A layer that is given every state that the head reads."""
+        """A layer whose inputs are all states that the head reads."""
         return self.linear
 
     @torch.no_grad()
     def absorb(self, mean: Float[Tensor, " D"], std: Float[Tensor, " D"]) -> None:
-        """Change the weights to give for states what they gave for (states - mean) / std. Without a
-        bias, each class gets a logit that differs by a constant, which nothing may depend on."""
+        """Changes the weights so that they give for raw states the logits that they gave for
+        (states - mean) / std. Without a bias, each class's logits shift by a constant; no loss or
+        prediction may depend on it."""
         self.linear.weight /= std
         if self.linear.bias is not None:
             self.linear.bias.sub_(self.linear.weight @ mean)
@@ -98,11 +101,11 @@ class PooledHead(LinearHead):
 
 
 class StartEndHead(LinearHead):
-    """The logits of each token for being the first and the last of the answer (BERT; Devlin et al.
-    2019, sections 4.2 and 4.3).
+    """Two logits for each token: as the first and as the last token of the answer (BERT; Devlin et
+    al. 2019, sections 4.2 and 4.3).
 
-    Class 0 of both means no answer; its logit is that of the first token, or of the last where the
-    first has no context (``no_answer``). Class 1 + t is token t.
+    Class 0 of both means no answer; its logit is that of the row's first token or, in a causal
+    model, whose first token has no context, of the last (``no_answer``). Class 1 + t is token t.
     """
 
     def __init__(
@@ -125,14 +128,15 @@ class StartEndHead(LinearHead):
         return {"start": start, "end": end}
 
     def classes(self, ends: Int[Tensor, "B 2"], length: int) -> dict[str, Int[Tensor, " B"]]:
-        """The correct class of each term, from the classes of the first and the last token."""
+        """The correct class of each term of the loss; ``ends`` holds the classes of the first and
+        the last token."""
         return {"start": ends[:, 0], "end": ends[:, 1]}
 
     def scores(
         self, logits: dict[str, Float[Tensor, "B C"]], length: int
     ) -> tuple[Float[Tensor, " B"], Float[Tensor, "B T L"]]:
-        """The score of no answer, and of each span of 1 + l tokens that begins with token t: the
-        sum of the logits of its ends."""
+        """The score of no answer, and the scores of all spans: the sums of the logits of their two
+        ends. Entry [t, l] is the span of 1 + l tokens that begins with token t."""
         start, end = logits["start"], logits["end"]
         longest = min(self.max_length, length)
         spans = start[:, 1:, None] + following(end[:, 1:], longest, beyond=-torch.inf)
@@ -144,9 +148,9 @@ class SpanHead(nn.Module):
     the mean of its states, with a hidden layer of ReLUs (after Lee et al. 2016, who use the ends
     only).
 
-    Class 0 means no answer, from the state of the first token, or of the last where the first has
-    no context (``no_answer``); class 1 + t L + l is the span of 1 + l tokens that begins with
-    token t.
+    Class 0 means no answer; its logit comes from the state of the row's first token or, in a causal
+    model, whose first token has no context, of the last (``no_answer``). Class 1 + t L + l is the
+    span of 1 + l tokens that begins with token t.
     """
 
     def __init__(
@@ -156,7 +160,7 @@ class SpanHead(nn.Module):
         self.max_length = max_length
         self.no_answer: Pooling = no_answer
         self.dropout = nn.Dropout(dropout)
-        # The layer on [start; end; mean] is a sum of three layers: spans share most of the work.
+        # The layer on [start; end; mean] is split into three, whose products are shared by spans.
         self.start = nn.Linear(d_model, d_span)
         self.end = nn.Linear(d_model, d_span, bias=False)
         self.mean = nn.Linear(d_model, d_span, bias=False)
@@ -177,7 +181,7 @@ class SpanHead(nn.Module):
         hidden = F.relu(self.start(states).unsqueeze(2) + ends + sums / lengths)
         inside = candidates.unsqueeze(2) & following(candidates, longest)
         spans = at_least_float32(self.score(hidden)).squeeze(-1).masked_fill(~inside, -torch.inf)
-        # A span of one token, which is its start, its end and its mean.
+        # No answer is scored like a span of one token, which is its own start, end and mean.
         one = pool(states, document_ids, self.no_answer)
         no_answer = self.score(F.relu(self.start(one) + self.end(one) + self.mean(one)))
         no_answer = at_least_float32(no_answer)
@@ -185,19 +189,20 @@ class SpanHead(nn.Module):
 
     @property
     def reader(self) -> nn.Linear:
-        """A layer that is given every state that the head reads."""
+        """A layer whose inputs are all states that the head reads."""
         return self.start
 
     @torch.no_grad()
     def absorb(self, mean: Float[Tensor, " D"], std: Float[Tensor, " D"]) -> None:
-        """Change the weights to give for states what they gave for (states - mean) / std."""
+        """Changes the weights so that they give for raw states the logits that they gave for
+        (states - mean) / std."""
         for layer in (self.start, self.end, self.mean):
             layer.weight /= std
             self.start.bias.sub_(layer.weight @ mean)
 
     def classes(self, ends: Int[Tensor, "B 2"], length: int) -> dict[str, Int[Tensor, " B"]]:
-        """The correct class, from the classes of a ``StartEndHead`` for the first and the last
-        token of the span, in rows of ``length`` tokens."""
+        """The correct class of the only term of the loss, in rows of ``length`` tokens; ``ends``
+        holds a ``StartEndHead``'s classes of the first and the last token."""
         first, last = ends.unbind(dim=1)
         spans = 1 + (first - 1) * min(self.max_length, length) + last - first
         return {"span": torch.where(first > 0, spans, first)}
@@ -205,7 +210,8 @@ class SpanHead(nn.Module):
     def scores(
         self, logits: dict[str, Float[Tensor, "B C"]], length: int
     ) -> tuple[Float[Tensor, " B"], Float[Tensor, "B T L"]]:
-        """The score of no answer, and of each span of 1 + l tokens that begins with token t."""
+        """The score of no answer, and the scores of all spans. Entry [t, l] is the span of 1 + l
+        tokens that begins with token t."""
         no_answer, spans = logits["span"][:, 0], logits["span"][:, 1:]
         return no_answer, spans.unflatten(1, (length, -1))
 
@@ -213,8 +219,8 @@ class SpanHead(nn.Module):
 def following(
     values: Shaped[Tensor, "B T *D"], longest: int, *, beyond: float = 0
 ) -> Shaped[Tensor, "B T L *D"]:
-    """Returns for each token its values and those of the ``longest`` - 1 tokens after it, which are
-    ``beyond`` after the end of the row."""
+    """Returns for each token its values and those of the next ``longest`` - 1 tokens; values after
+    the end of the row are ``beyond``."""
     room = (0, 0) * (values.dim() - 2) + (0, longest - 1)
     return F.pad(values, room, value=beyond).unfold(1, longest, 1).movedim(-1, 2)
 
@@ -222,7 +228,7 @@ def following(
 def pool(
     states: Float[Tensor, "B T D"], document_ids: Int[Tensor, "B T"], pooling: Pooling
 ) -> Float[Tensor, "B D"]:
-    """Returns one state per row, pooled from the states of its tokens without padding."""
+    """Returns one state per row, pooled from the states of its tokens; padding is ignored."""
     real = document_ids != PADDING
     match pooling:
         case "first":
@@ -243,6 +249,7 @@ def gather(states: Float[Tensor, "B T D"], positions: Int[Tensor, "B M"]) -> Flo
 def labelled(
     states: Float[Tensor, "B T D"], labels: Int[Tensor, "B T"], places: Int[Tensor, "2 K"]
 ) -> tuple[Float[Tensor, "K D"], Int[Tensor, " K"]]:
-    """Returns the states and the labels at ``places``; an absent place has IGNORE_INDEX."""
+    """Returns the states and the labels at ``places``; the label of an absent place is
+    IGNORE_INDEX."""
     rows, columns = places.clamp(min=0)
     return states[rows, columns], labels[rows, columns].where(places[0] != ABSENT, IGNORE_INDEX)

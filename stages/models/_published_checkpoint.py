@@ -36,19 +36,19 @@ AutoClass = (
     | type[AutoModelForSeq2SeqLM]
 )
 
-PROBED = 8  # tokens of the text whose states are compared with and without what follows
-TOLERANCE = 1e-4  # of the largest state: padding changes the last bits of a sum
+PROBED = 8  # tokens of a text; their states are compared with and without further tokens
+TOLERANCE = 1e-4  # relative to the largest state: padding changes the last bits of a sum
 INDEX = "model.safetensors.index.json"
-SHARD = re.compile(r"model[\w.-]*\.safetensors")  # what the pinned hash covers
-MOST_MISSING = 2  # weights of config.json per stored weight; more than a head is missing beyond it
-LARGEST = 1e18  # of a weight; squares of larger ones exceed the largest float32
+SHARD = re.compile(r"model[\w.-]*\.safetensors")  # files that the pinned hash covers
+MOST_MISSING = 2  # weights of config.json per stored weight; beyond, more than a head is missing
+LARGEST = 1e18  # absolute weight; the squares of much larger ones overflow float32
 INTEGERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.pkl")
 
 
 def architecture_of(config: Config) -> str:
-    """Returns our name of the checkpoint's architecture. Raises ValueError if it is not a language
-    model."""
+    """Returns our name for the checkpoint's architecture. Raises ValueError if the checkpoint is
+    not a language model."""
     kind = config.model_type
     if config.is_encoder_decoder and kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES:
         return "encoder_decoder"
@@ -61,8 +61,8 @@ def architecture_of(config: Config) -> str:
 
 
 def class_of(config: Config) -> AutoClass:
-    """Returns the class of the checkpoint's model: with a language modelling head if it generates
-    text, unless it was published without the head."""
+    """Returns transformers' class for the checkpoint. A decoder or encoder-decoder has a language
+    modelling head, unless it was published without the head and its embeddings are not tied."""
     architecture = architecture_of(config)
     tied = getattr(config, "tie_word_embeddings", True)
     if architecture == "encoder" or (is_headless(config) and not tied):
@@ -72,7 +72,7 @@ def class_of(config: Config) -> AutoClass:
 
 def is_headless(config: Config) -> bool:
     """Returns whether the checkpoint was published without a language modelling head: without any
-    head, or with that of ELECTRA's discriminator."""
+    head, or with the head of ELECTRA's discriminator."""
     without = {MODEL_MAPPING_NAMES.get(config.model_type), "ElectraForPreTraining"}
     return len(config.architectures or ()) == 1 and config.architectures[0] in without
 
@@ -86,11 +86,11 @@ def uninitialised(cls: AutoClass, config: Config) -> PublishedModel:
 def published(
     cls: AutoClass, config: Config, folder: Path, *, generator: torch.Generator
 ) -> PublishedModel:
-    """Returns the model with the weights in ``folder``. They are read here, so that transformers
-    opens no other file and no other format. Layers above an encoder that was published without
-    them are drawn from ``generator``, as transformers draws them for its family.
+    """Returns the model with the weights in ``folder``. The files are read here, so that
+    transformers opens no other file and no other format. If an encoder was published without its
+    language modelling head, the head is drawn from ``generator`` as transformers does.
 
-    Raises ValueError if they cannot be read, are incomplete, or are not numbers.
+    Raises ValueError for weights that cannot be read, are incomplete, or are not finite numbers.
     """
     refuse_code(folder)
     files = weight_files(folder)
@@ -113,7 +113,7 @@ def published(
         with torch.device("meta"):
             outline = cls.from_config(config, dtype=torch.float32, trust_remote_code=False)
         num_expected = sum(parameter.numel() for parameter in outline.parameters())
-    except Exception as error:  # a size that does not exist raises many kinds
+    except Exception as error:  # an impossible size raises errors of many types
         raise ValueError(
             f"path: {folder / 'config.json'} describes no model: {line_of(error)}"
         ) from None
@@ -130,10 +130,10 @@ def published(
                 config=config,
                 state_dict=weights,
                 dtype=torch.float32,
-                ignore_mismatched_sizes=True,  # they are refused by name below
+                ignore_mismatched_sizes=True,  # mismatches are refused by name below
                 output_loading_info=True,
             )
-    except Exception as error:  # weights that do not fit raise many kinds
+    except Exception as error:  # weights that do not fit raise errors of many types
         raise ValueError(f"path: the weights of {folder}: {line_of(error)}") from None
     model, report = loaded
     for name, stored, expected in sorted(report["mismatched_keys"]):
@@ -162,8 +162,8 @@ def published(
 
 
 def reader_of(model: PublishedModel, config: Config) -> PublishedModel:
-    """Returns the part that computes the states of input tokens: the model without its head, or its
-    encoder."""
+    """Returns the part that computes the states of input tokens: the model without its head, or the
+    encoder of an encoder-decoder."""
     base = model.base_model
     both = architecture_of(config) == "encoder_decoder"
     return getattr(base, "encoder", base) if both else base
@@ -173,11 +173,11 @@ def reader_of(model: PublishedModel, config: Config) -> PublishedModel:
 def refuse_reading_further(
     reader: PublishedModel, config: Config, regular_ids: Int[np.ndarray, " V"]
 ) -> None:
-    """Raises ValueError for a model whose states of a text depend on what follows the text: of a
-    decoder on later tokens (XLNet, which reads in both directions), of another model on padding,
-    so that a prediction would depend on the other texts of its batch (FNet, ConvBERT). Also
-    raises it if the last states have another width than those between the blocks (OPT with 350
-    million weights), are not finite, or cannot be computed in training."""
+    """Raises ValueError if the states of a text depend on what follows the text: in a decoder on
+    later tokens (XLNet, which reads in both directions), in another model on padding, so that a
+    prediction would depend on the other texts of its batch (FNet, ConvBERT). Also raises it if the
+    final states differ in width from those between the blocks (OPT with 350 million weights), are
+    not finite, or cannot be computed in training mode."""
     kind, is_decoder = config.model_type, architecture_of(config) == "decoder"
     ids = torch.from_numpy(np.resize(regular_ids[: 2 * PROBED], (1, 2 * PROBED)))
     mask = torch.ones_like(ids)
@@ -191,7 +191,7 @@ def refuse_reading_further(
         with torch.random.fork_rng(devices=()):
             trained = reader.train()(input_ids=ids, attention_mask=mask, return_dict=True)
         reader.eval()
-    except Exception as error:  # a model that needs other inputs raises many kinds
+    except Exception as error:  # a model that needs other inputs raises errors of many types
         raise ValueError(f"path: a {kind!r} cannot read a text: {line_of(error)}") from None
     states = (alone, followed, trained.last_hidden_state[:, :PROBED])
     if not all(each.isfinite().all() for each in states):
@@ -219,8 +219,8 @@ def refuse_reading_further(
 def weight_files(folder: Path) -> list[Path]:
     """Returns the files with the weights, all of which the pinned hash covers.
 
-    Raises ValueError if there are no safetensors, or not all that the index lists, or if the index
-    names another kind of file or a file elsewhere.
+    Raises ValueError if there are no safetensors, if a file that the index lists is missing, or if
+    the index lists a file of another kind or in another folder.
     """
     present = read_files(folder, WEIGHTS)
     if not present:
@@ -245,7 +245,7 @@ def weight_files(folder: Path) -> list[Path]:
             listed.add(name)
         if absent := sorted(listed - {file.name for file in present}):
             raise ValueError(f"path: {folder} lacks {absent[0]}, which {index.name} lists")
-    if whole in present:  # as transformers chooses
+    if whole in present:  # transformers prefers it, too
         return [whole]
     if not listed:
         raise ValueError(f"path: {folder} lacks model.safetensors, or the index of its parts")
@@ -263,7 +263,7 @@ def refuse_damaged(folder: Path) -> None:
 
 
 def _is_finite(weight: torch.Tensor) -> bool:
-    """Whether all values are numbers; their extremes need no memory of the tensor's size."""
+    """Whether all values are finite. Only the extremes are tested, which needs no large mask."""
     return not weight.numel() or all(bool(v.isfinite()) for v in weight.float().aminmax())
 
 

@@ -38,8 +38,8 @@ def generated(
 
 
 class _Drawn(LogitsProcessor):
-    """Sets the logits of all tokens but the drawn one to minus infinity in each row; our own models
-    draw the same token."""
+    """Samples one token for each row, as our own models do, and sets the logits of all other tokens
+    to minus infinity."""
 
     def __init__(self, draws: Float[Tensor, "R U"], prompt_length: int) -> None:
         self._draws, self._prompt_length = draws, prompt_length

@@ -15,12 +15,13 @@ from stages.models._embedding import Embedding
 from stages.models._norm import make_norm
 from stages.text.batch import Batch
 
-OUTPUT_SETTINGS = ("tied", "output_bias", "output_transform")  # of Dimensions, for unembed alone
+# Fields of Dimensions that only ``unembed`` uses.
+OUTPUT_SETTINGS = ("tied", "output_bias", "output_transform")
 
 
 class TransformerBackbone(Backbone):
-    """A transformer. A subclass makes its ``Stack``s in the constructor and either defines
-    ``forward`` or returns as ``reader`` the stack that computes the states of input tokens."""
+    """A transformer. A subclass makes its ``Stack``s in the constructor, and defines ``forward`` or
+    ``reader``, the stack that computes the states of input tokens."""
 
     schema = Dimensions
     is_transformer = True
@@ -103,10 +104,10 @@ class TransformerBackbone(Backbone):
 
     @torch.no_grad()
     def initialise(self, *, generator: torch.Generator, std: float = 0.02) -> None:
-        """Initialise all weights: normal with BERT's 0.02, for layers that write into the residual
-        stream divided by the square root of their number (GPT-2); norms 1, biases 0 except those
-        that make self-attention local at first. Each stack has a stream of its own, so that the
-        encoder of an encoder-decoder is drawn as an encoder is."""
+        """Initialises all weights: matrices normal with BERT's standard deviation of 0.02, divided
+        for layers that write into the residual stream by the square root of their number (GPT-2);
+        scales of norms 1, biases 0 except those that make self-attention local at first. Layers are
+        counted per stack, so that an encoder-decoder's encoder is drawn like an encoder."""
         stacks = {
             name: part.num_sublayers
             for name, part in self.named_children()

@@ -20,14 +20,14 @@ from stages.text.batch import PADDING, Batch
 
 
 class BiLSTM(Backbone):
-    """A token's state is a learnt mix of the layers (``ScalarMix``): h_0 is its embedding,
-    concatenated with itself, and h_j the concatenation of the forward and the backward state of
-    layer j.
+    """A backbone whose token states are a learnt mix of its layers (``ScalarMix``): h_0 is the
+    token's embedding, concatenated with itself, and h_j the concatenation of the forward and the
+    backward state of layer j.
 
     The embedding and each direction have the width d_model / 2. A cell has the width ``d_cell``,
-    by default 4 d_model (4096 cells projected to 512 in each direction; section 3.4); if it is more
-    than d_model / 2, its output is projected down. Layers after the first have a residual. The mix
-    is the mean of the layers at first and is learnt with a task only.
+    by default 4 d_model (4096 cells projected to 512 in each direction; section 3.4); the output of
+    cells wider than d_model / 2 is projected down to that width. Layers after the first have a
+    residual. The mix is initially the mean of the layers; only tasks train it.
 
     Unlike in ELMo, tokens are subwords with an embedding, not words with character convolutions, so
     that the output embedding can be ``tied`` to it; no state is clipped; and the state does not
@@ -73,8 +73,8 @@ class BiLSTM(Backbone):
     def matched_to_encoder(
         cls, settings: Settings, vocab_size: int, *, with_head: bool
     ) -> dict[str, int]:
-        """The width of a cell with which the model has as many parameters as an encoder of its
-        d_model in the default shape, as nearly as whole cells allow."""
+        """Returns the ``d_cell`` that brings the number of parameters closest to that of an encoder
+        with the same d_model and the default shape."""
         d_model = settings["d_model"]
         if d_model % ASPECT_RATIO:
             raise ValueError(
@@ -93,7 +93,8 @@ class BiLSTM(Backbone):
                 changed.drop_output_layers()
             return sum(weight.numel() for weight in changed.parameters())
 
-        # All cells with a projection add equally many parameters each; the smallest has none.
+        # With a projection, each cell adds the same number of parameters; the smallest d_cell has
+        # no projection.
         of_one_cell = count(d_model + 1) - count(d_model)
         projected = d_model + round((wanted - count(d_model)) / of_one_cell)
         smallest = d_model // 2
@@ -115,7 +116,7 @@ class BiLSTM(Backbone):
         return [nn.ModuleList(pair) for pair in pairs]
 
     def hidden_matrices(self) -> dict[nn.Parameter, int]:
-        """The matrices of the cells, which stack those of four gates, and the projections."""
+        """The matrices of the cells, each a stack of four gates' matrices, and the projections."""
         named = (pair for block in self.blocks for pair in block.named_parameters())
         return {
             weight: 1 if "weight_hr" in name else 4
@@ -132,9 +133,10 @@ class BiLSTM(Backbone):
         return self.mix(self.layers(batch))
 
     def layers(self, batch: Batch) -> Float[Tensor, "J B T D"]:
-        """Returns h_j of each token, J = num_layers + 1; for padding h_0 and then zeros.
+        """Returns all J = num_layers + 1 layers h_j of each token. Padding has h_0 and then zeros.
 
-        Dropout applies to the input of a layer and so to its residual (the authors' code).
+        Dropout applies to the input of a layer, and therefore also to its residual, as in the
+        authors' code.
         """
         order = _Order.of(batch)
         x = self.embedding(batch.input_ids)
@@ -161,7 +163,8 @@ class BiLSTM(Backbone):
 
     @property
     def compiled_alone(self) -> list[nn.Module]:
-        """Nothing: the number of steps differs between batches, and each would be compiled."""
+        """No modules: batches differ in their number of steps, and each number would be compiled
+        anew."""
         return []
 
     def unembed(self, states: Float[Tensor, "*N d"]) -> Float[Tensor, "*N V"]:
@@ -171,8 +174,8 @@ class BiLSTM(Backbone):
 
     @torch.no_grad()
     def initialise(self, *, generator: torch.Generator) -> None:
-        """Matrices normal with a variance of 1 over their columns; biases 0, but those of forget
-        gates 1 (Jozefowicz et al. 2015)."""
+        """Initialises matrices normal with a variance of 1 / (number of columns), and biases 0, but
+        those of forget gates 1 (Jozefowicz et al. 2015)."""
         for weight in self.parameters():
             if weight.dim() == 2:
                 weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
@@ -190,18 +193,18 @@ class BiLSTM(Backbone):
 class _Order:
     """The order in which each direction reads the N tokens of a batch.
 
-    The first tokens of all documents, longest document first, then their second tokens, and so on,
-    as in a PackedSequence: a step processes one token of each document that has one left. So no
-    state passes from one document to another, and padding is left out. The backward direction
-    begins with the last tokens of the documents.
+    It is that of a PackedSequence: the first tokens of all documents, longest document first, then
+    their second tokens, and so on. Each step processes one token of each document that is long
+    enough, so no state passes from one document to another, and padding is left out. The backward
+    direction begins with the last tokens of the documents.
     """
 
-    batch_sizes: list[int]  # how many tokens each step takes
-    tokens: Int[Tensor, "2 N"]  # forward, backward: indices into the flattened rows
+    batch_sizes: list[int]  # the number of tokens of each step
+    tokens: Int[Tensor, "2 N"]  # indices into the flattened rows: forward, backward
 
     @classmethod
     def of(cls, batch: Batch) -> "_Order":
-        """Computes the order on the host, which would have to wait for a GPU."""
+        """Computes the order on the host, which would otherwise have to wait for a GPU's result."""
         document_ids, device = batch.readable_document_ids, batch.document_ids.device
         real = document_ids != PADDING
         neighbours = F.pad(document_ids, (1, 1), value=PADDING)
@@ -225,19 +228,19 @@ def _stack(width: int, d_cell: int, num_layers: int) -> nn.ModuleList:
 def _run(
     pair: tuple[nn.LSTM, nn.LSTM], states: Float[Tensor, "2 N d"], batch_sizes: list[int]
 ) -> Float[Tensor, "2 N d"]:
-    """The states that a layer's two LSTMs give for their packed inputs, forward and backward."""
+    """Runs the forward and the backward LSTM of a layer on their packed inputs ``states``."""
     if states.is_cuda:
         sizes = torch.tensor(batch_sizes)
         packed = [PackedSequence(x, sizes) for x in states.float()]
-        # In float32: autocast to bfloat16 has cuDNN compute in float16, which needs a scaled loss.
+        # In float32: under autocast to bfloat16 cuDNN would use float16, which needs a scaled loss.
         with torch.autocast("cuda", enabled=False):
             return torch.stack([pair[0](packed[0])[0].data, pair[1](packed[1])[0].data])
-    # The same by hand: on a CPU the time of torch's backward pass over a PackedSequence grows with
-    # the square of the number of steps; here one step computes both directions.
+    # The LSTMs written out: on a CPU the time of torch's backward pass over a PackedSequence grows
+    # with the square of the number of steps. Here each step computes both directions at once.
     weights = []
     for lstm in pair:
         input_weight, recurrent_weight, bias, recurrent_bias, *projection = lstm.all_weights[0]
-        # Added here: stacked separately, the two would share the memory of one gradient.
+        # The biases are added here: stacked separately, both would get one gradient's memory.
         weights.append([input_weight, recurrent_weight, bias + recurrent_bias, *projection])
     input_weight, recurrent_weight, bias, *projection = map(torch.stack, zip(*weights, strict=True))
     inputs = torch.baddbmm(bias.unsqueeze(1), states, input_weight.mT)

@@ -13,9 +13,9 @@ from stages.text.batch import Batch
 
 
 class Decoder(TransformerBackbone):
-    """Earlier tokens, too, attend to tokens that a batch marks as ``visible`` (a prefix).
+    """A causal transformer. A target follows its input in the same row.
 
-    A target follows its input in the same row.
+    Tokens that a batch marks as ``visible`` (a prefix) are also attended to by earlier tokens.
     """
 
     architecture = "decoder"

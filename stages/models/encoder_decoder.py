@@ -2,8 +2,8 @@
 al. 2020).
 
 Encoder and decoder have ``num_layers`` blocks each: at equal dimensions the model has about twice
-the parameters of ``encoder`` or ``decoder`` and about as many operations per token, since a token
-passes through one of the two.
+the parameters of ``encoder`` or ``decoder``, but about the same number of operations per token,
+since each token passes through only one of the two stacks.
 """
 
 from dataclasses import replace
@@ -34,9 +34,9 @@ class EncoderDecoder(TransformerBackbone):
     def matched_to_encoder(
         cls, settings: Settings, vocab_size: int, *, with_head: bool
     ) -> dict[str, int]:
-        """The number of layers with which encoder and decoder together have as many parameters as
-        an encoder of these dimensions, as nearly as whole layers allow. With a head only the
-        encoder is used, which has as many already."""
+        """Returns the number of layers with which encoder and decoder together come closest to the
+        number of parameters of an encoder with these dimensions. With a head, only the encoder is
+        used, which already has this number."""
         if with_head:
             return {}
         dims = Dimensions(**settings)
@@ -53,7 +53,8 @@ class EncoderDecoder(TransformerBackbone):
         return self.encoder
 
     def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
-        """The decoder's states, from the encoder's of the same document."""
+        """The decoder's states, computed with attention to the encoder's states of the same
+        document."""
         ids, documents = batch.decoder_input_ids, batch.decoder_document_ids
         assert ids is not None and documents is not None
         return self.decoder(
@@ -95,7 +96,7 @@ class EncoderDecoder(TransformerBackbone):
         return write(reader, logits, decoding)
 
     def drop_output_layers(self) -> None:
-        """Keep the encoder alone, as in encoders taken from T5 (Ni et al. 2022): a decoder that was
+        """Keeps only the encoder, as in encoders taken from T5 (Ni et al. 2022): a decoder that was
         pretrained to fill in spans computes no states of the input tokens."""
         self.decoder = nn.Identity()
         super().drop_output_layers()

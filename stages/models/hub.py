@@ -47,19 +47,20 @@ from stages.text.untrusted import examined, refuse_code, refuse_growth
 
 
 class Hub(Backbone):
-    """The states are those of the last layer; of an encoder-decoder, those of the encoder. Text is
-    written by ``generate`` of transformers with our settings, not with the published ones.
+    """A model of the Hugging Face hub. Its states are those of its last layer; in an
+    encoder-decoder, of the encoder's. Text is written by ``generate`` of transformers with our
+    settings, not the published ones.
 
     ``revision`` pins the checkpoint. For a name on the hub it is the full hash of a commit, since a
     branch or a tag can move and the hub does not resolve a shorter hash; for a folder it is the
-    first 12 hex digits of the hash of its content, which DVC does not watch.
+    first 12 hex digits of the hash of its content, since DVC does not watch the folder.
 
     BERT's pooler, a layer on the first token's state, is left out: all models get the same head.
-    An encoder has its language modelling head only while it is pretrained further. One that was
-    published without the head (a sentence encoder) gets that of its family: logits are products
-    with its token embeddings, as in BERT (Devlin et al. 2019, section 3.1), and the layers between
-    states and logits are drawn anew, as transformers does. Documents that are packed in a row are
-    run separately, those of like length together.
+    An encoder has its language modelling head only while it is pretrained further. An encoder that
+    was published without the head (a sentence encoder) gets the head of its family: logits are
+    products with its token embeddings, as in BERT (Devlin et al. 2019, section 3.1), and the layers
+    between states and logits are initialised at random, as transformers does. Documents packed in
+    a row are run separately, in groups of similar length.
     """
 
     is_transformer = True
@@ -71,7 +72,7 @@ class Hub(Backbone):
         if self._folder != Path(path):  # ``check`` has examined a local folder
             num_tokens_of(self._folder)
         self.config = config_of(self._folder)
-        self.config.use_cache = False  # of attention, for text that is written token by token
+        self.config.use_cache = False  # keys and values are cached for generation only
         self.architecture = self.trained_like = architecture_of(self.config)
         self.vocab_size, self._has_decoder = vocab_size, True  # until it is dropped
         self.num_layers = self.config.num_hidden_layers
@@ -93,11 +94,12 @@ class Hub(Backbone):
     def check(cls, *, path: str, revision: str) -> int | None:
         """The tokenizer's number of tokens, or None if it is not known before a download.
 
-        Raises ValueError for a malformed name, or a folder with unusable or other content.
+        Raises ValueError for a malformed name, or a folder whose content is unusable or differs
+        from ``revision``.
         """
         folder = Path(path)
         if folder.parent == paths.CHECKPOINTS:
-            # A stage fetches it, and checks its content.
+            # A stage downloads the checkpoint and checks its content.
             if not folder.is_dir() or content_of(folder) != revision:
                 return None
         elif not folder.is_dir():
@@ -142,7 +144,7 @@ class Hub(Backbone):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yields parameters by their names in transformers, which can read the stored weights."""
+        """Yields parameters by their names in transformers, so that it can read stored weights."""
         return self.model.named_parameters(prefix, recurse, remove_duplicate)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
@@ -163,7 +165,7 @@ class Hub(Backbone):
     def _states(
         self, ids: Int[Tensor, "N L"], mask: Int[Tensor, "N L"], segment_ids: Tensor | None = None
     ) -> Float[Tensor, "N L D"]:
-        """The states of rows of one document each."""
+        """The states of rows that hold one document each."""
         segments = {}
         if segment_ids is not None and getattr(self.config, "type_vocab_size", 0) > 1:
             segments["token_type_ids"] = segment_ids
@@ -172,8 +174,8 @@ class Hub(Backbone):
         ).last_hidden_state
 
     def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
-        """The decoder's states, which attend to the encoder's of the same document; zeros at
-        padding."""
+        """The decoder's states, computed with attention to the encoder's states of the same
+        document; zeros at padding."""
         assert batch.decoder_input_ids is not None and batch.decoder_document_ids is not None
         groups = pairs_of(batch.document_ids, batch.decoder_document_ids)
         states = [
@@ -193,13 +195,13 @@ class Hub(Backbone):
 
     @property
     def compiled_alone(self) -> list[nn.Module]:
-        """The parts that compute states: which documents of packed rows go together is worked out
-        on the host."""
+        """The parts that compute states. The grouping of packed documents is not compiled, since it
+        runs on the host."""
         has_decoder = self.architecture == "encoder_decoder" and self._has_decoder
         return [self._reader, *([self.model.get_decoder()] if has_decoder else [])]
 
     def add_pretraining_layers(self) -> None:
-        """Add the layers that compute an encoder's logits over the vocabulary.
+        """Adds the layers that compute an encoder's logits over the vocabulary.
 
         Raises ValueError for a checkpoint that was published without them and whose family does not
         compute logits from the token embeddings.
@@ -230,7 +232,7 @@ class Hub(Backbone):
         return self.model.get_output_embeddings().bias if is_headless(self.config) else None
 
     def drop_output_layers(self) -> None:
-        """Keep the model without its head; of an encoder-decoder the encoder alone."""
+        """Keeps the model without its head, or only the encoder of an encoder-decoder."""
         self.model = self._reader
         self._has_decoder = False
 
@@ -275,8 +277,8 @@ class Hub(Backbone):
         return next(self.parameters()).device
 
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Returns logits by the family's own code, which may transform states and logits: the whole
-        model is run, with its body replaced by a function that returns these states.
+        """Returns logits from the family's own code, which may transform states and logits: the
+        whole model is run, with its body replaced by a function that returns ``states``.
 
         Raises ValueError for a checkpoint without a language modelling head.
         """
@@ -292,25 +294,25 @@ class Hub(Backbone):
             encoded = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=row)
             inputs = {"encoder_outputs": encoded, "decoder_input_ids": ids}
         base = self.model.base_model
-        # OPT's head reads the decoder within the model without a head.
+        # OPT's head reads the output of the decoder inside the model without a head.
         last = getattr(base, "decoder", base) if both or self.is_causal else base
         with _giving(last, row):
             return self.model(**inputs).logits.reshape(*states.shape[:-1], -1)
 
     def initialise(self, *, generator: torch.Generator) -> None:
-        """Load the published weights. Nothing is random, except for the layers of a language
-        modelling head that the checkpoint was published without.
+        """Loads the published weights. Only the layers of a language modelling head that the
+        checkpoint was published without are random.
 
-        Raises ValueError if they cannot be read, are incomplete, or are not those pinned.
+        Raises ValueError for weights that cannot be read, are incomplete, or are not those pinned.
         """
         self.check(**self._origin)
         self.model = published(self._class, self.config, self._folder, generator=generator)
 
 
 def num_tokens_of(folder: Path) -> int:
-    """Returns the number of the tokenizer's tokens. To see whether the checkpoint can be used, it
-    is loaded once as a whole, in a process of its own with limits of time and memory. A process
-    does so again if a file has changed.
+    """Returns the number of the tokenizer's tokens, after a test that the checkpoint can be used: a
+    separate process, with limits of time and memory, loads all of it. The result is remembered
+    until a file changes.
 
     Raises ValueError for a folder that cannot be used.
     """
@@ -323,7 +325,8 @@ def num_tokens_of(folder: Path) -> int:
 
 @cache
 def _num_tokens_of(folder: Path, files: frozenset[tuple[Path, int, int, int]]) -> int:
-    """``files`` are all files below the folder, each with its inode, time and size."""
+    """Returns ``num_tokens_of(folder)``. ``files``, all files below the folder with inode, time and
+    size, are the key of the cache."""
     return examined(lambda: _examined(folder), folder, read_files(folder))
 
 
@@ -350,7 +353,7 @@ def _examined(folder: Path) -> int:
 
 @contextmanager
 def _giving(module: PublishedModel, states: Float[Tensor, "1 N D"]) -> Iterator[None]:
-    """Make a module of transformers return these states for any input.
+    """Makes a module of transformers return ``states`` for any input.
 
     Raises ValueError if the module was not called, because the model then used other states.
     """

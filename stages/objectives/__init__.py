@@ -1,3 +1,3 @@
-"""Objectives: the losses of pretraining on unlabelled text. A file without a leading underscore is
-an objective.
+"""Objectives: the losses of pretraining on unlabelled text. Each file without a leading underscore
+defines an objective.
 """

@@ -29,9 +29,9 @@ def _rows_at_once(logits: Float[Tensor, "N V"]) -> int:
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """``F.cross_entropy`` with the gradient computed with the loss, a few rows at a time, and
-    kept in the precision of the logits: all rows at once would pass float32 copies of the logits
-    through memory several times. Liger's kernel does the same on a GPU (Hsu et al. 2024)."""
+    """``F.cross_entropy`` that computes the gradient together with the loss, a few rows at a time,
+    and keeps it in the precision of the logits. All rows at once would pass float32 copies of the
+    logits through memory several times. Liger's kernel does the same on a GPU (Hsu et al. 2024)."""
 
     @staticmethod
     def forward(ctx: Any, logits: Float[Tensor, "N V"], labels: Int[Tensor, " N"]) -> Tensor:
@@ -61,8 +61,8 @@ class _CrossEntropy(torch.autograd.Function):
         ctx: Any, *grad_outputs: Float[Tensor, ""]
     ) -> tuple[Tensor, None]:
         (gradient,) = ctx.saved_tensors
-        # In place, since it is large: torch refuses to go backward a second time. In float32, since
-        # the factor would be rounded to the precision of the gradient on a GPU.
+        # In place, since the gradient is large; torch refuses a second backward pass. In float32,
+        # since a GPU would round the factor to the precision of the gradient.
         for part in gradient.split(_rows_at_once(gradient)):
             part.copy_(part.float().mul_(grad_outputs[0]))
         return gradient, None

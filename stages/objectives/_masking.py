@@ -20,11 +20,11 @@ class MaskedObjective(Objective):
     """Some tokens are chosen; a share ``replace_prob`` of them becomes [MASK], ``random_prob`` a
     random token, and the rest stays unchanged; the model predicts the original tokens.
 
-    Exactly round(mask_prob * maskable tokens) are chosen in a row, at least one, and logits are
-    computed only at these, in a fixed capacity of ceil(mask_prob * max_tokens) positions. Special
-    tokens are never chosen.
+    Exactly round(mask_prob * maskable tokens) are chosen in a row, at least one; special tokens are
+    never chosen. Logits are computed only at chosen positions, for which a batch has
+    ceil(mask_prob * max_tokens) places per row.
 
-    Runs that train at other rates are validated at those of BERT.
+    Validation uses BERT's rates, even if a run trains with others.
     """
 
     architectures = ("encoder",)
@@ -81,7 +81,7 @@ class MaskedObjective(Objective):
 
 
 def check_probs(replace_prob: float, random_prob: float) -> None:
-    """Raises ValueError unless both are at least 0 and their sum is at most 1."""
+    """Raises ValueError unless both probabilities are at least 0 and their sum is at most 1."""
     if min(replace_prob, random_prob) < 0 or replace_prob + random_prob > 1:
         raise ValueError(
             f"replace_prob {replace_prob} and random_prob {random_prob} must not be negative and "
@@ -92,7 +92,7 @@ def check_probs(replace_prob: float, random_prob: float) -> None:
 def choose(
     tokens: np.ndarray, mask_prob: float, *, vocabulary: Vocabulary, rng: np.random.Generator
 ) -> np.ndarray:
-    """Returns the positions to predict, in order."""
+    """Returns randomly chosen positions to predict, in order."""
     maskable = np.flatnonzero(vocabulary.is_regular[tokens])
     number = min(max(1, round(mask_prob * len(maskable))), len(maskable))
     return np.sort(rng.choice(maskable, number, replace=False))
@@ -108,11 +108,11 @@ def corrupt(
     vocabulary: Vocabulary,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Returns the tokens; each token at a position in ``chosen`` is masked, replaced or kept.
+    """Returns the tokens with each token at a ``chosen`` position masked, replaced or kept.
 
-    ``fate`` holds a number uniform in [0, 1) for each position: below ``replace_prob`` the token
-    becomes [MASK], in the next ``random_prob`` a random token. Positions with the same number are
-    treated alike.
+    ``fate`` holds a number uniform in [0, 1) for each chosen position: below ``replace_prob`` the
+    token becomes [MASK], below ``replace_prob + random_prob`` a random token. Positions with equal
+    numbers are treated alike.
     """
     corrupted, regular_ids = tokens.copy(), vocabulary.regular_ids
     assert vocabulary.mask_id is not None

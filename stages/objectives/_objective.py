@@ -13,7 +13,7 @@ from stages.text.batch import Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
-PROMPT_TOKENS = 12  # at most, <bos> among them
+PROMPT_TOKENS = 12  # most tokens of a prompt, including <bos>
 Terms = dict[str, tuple[float, Tensor]]  # {term: (its weight, its loss summed over targets)}
 
 
@@ -21,18 +21,18 @@ class Objective(ABC):
     """Turns rows of packed documents into a batch and a batch into a loss.
 
     ``model.backbone`` is pretrained and kept; ``model.head`` holds weights that only the objective
-    needs, and is dropped in the end.
+    needs, and is dropped at the end.
 
     A loss is a sum over targets; the training loop divides it by ``batch.num_targets`` of the whole
     step, so that the size of a micro-batch changes nothing.
     """
 
-    architectures: ClassVar[tuple[str, ...]] = ()  # those it supports; all if it lists none
+    architectures: ClassVar[tuple[str, ...]] = ()  # supported ones; empty means all
     trains: ClassVar[bool] = True
     has_teacher: ClassVar[bool] = False  # the run's parent is a teacher, not the initial weights
     has_prefix: ClassVar[bool] = False  # a decoder attends to its prefix bidirectionally
     draws_text: ClassVar[bool] = False  # samples of text are drawn at random, not greedily
-    compares_documents: bool = False  # each row comes with another one, ``Row.other``
+    compares_documents: bool = False  # each row comes with another row, ``Row.other``
 
     def __init__(self, vocabulary: Vocabulary, max_tokens: int) -> None:
         self.vocabulary = vocabulary
@@ -50,33 +50,35 @@ class Objective(ABC):
         return nn.Identity()
 
     def learn_from(self, teacher: Backbone, student: Backbone) -> None:
-        """Keep the teacher, frozen, and initialise the student from it.
+        """Keeps the frozen teacher and initialises the student from it.
 
-        Raises ValueError if the two are incompatible; checking calls it on models without storage.
+        Raises ValueError if the two are incompatible. The checks of a study call this method on
+        models without storage.
         """
         raise AssertionError("only an objective that has_teacher learns from one")
 
     @abstractmethod
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        """A batch of rows; ``rngs[i]`` draws what is random about row i. Rows of different lengths,
-        and labels of their tokens, are padded by ``pad``: on a GPU they are wider."""
+        """A batch of rows; everything random about row i is drawn from ``rngs[i]``. ``pad`` pads
+        rows of different lengths and their labels; it makes them wider on a GPU."""
 
     @abstractmethod
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         """The terms of the loss."""
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray | None:
-        """The input for a sample of generated text, from the beginning of a document; None if the
-        objective has no samples. An objective that ``draws_text`` also gets an empty document."""
+        """The input for a sample of generated text, made from the beginning of a document; None if
+        there is no sample. An objective that ``draws_text`` also gets an empty document."""
         return None
 
     def for_validation(self) -> "Objective":
-        """The objective for validation, by which runs with different settings are compared."""
+        """The objective for validation. Subclasses with settings of their own return one with fixed
+        settings, so that runs can be compared."""
         return self
 
 
 def first_words(passage: Row, vocabulary: Vocabulary) -> np.ndarray:
-    """Returns the whole words within the first PROMPT_TOKENS tokens: the prompt of a decoder."""
+    """Returns the whole words among the first PROMPT_TOKENS tokens: the prompt of a decoder."""
     begins = np.flatnonzero(vocabulary.starts_word[passage.tokens[: PROMPT_TOKENS + 1]])
     return passage.tokens[: begins[-1] if len(begins) > 1 else PROMPT_TOKENS]
 

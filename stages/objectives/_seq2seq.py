@@ -1,4 +1,4 @@
-"""What a decoder is trained on: the targets of each document, shifted by one."""
+"""Batches for encoder-decoders, whose decoder reads the targets of each document shifted by one."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def batch_of(rows: list[list[Pair]], *, term: str, vocabulary: Vocabulary) -> Ba
     """A batch of rows, each with the pairs of its documents in order.
 
     The decoder's inputs are the targets shifted by one, after the vocabulary's start token. Our own
-    start token is <bos>: T5 starts with padding, which would attend to nothing in our masks.
+    start token is <bos>; T5's is padding, which could not attend to a document in our masks.
     """
     inputs, input_documents, decoder_inputs, targets, target_documents = [], [], [], [], []
     for pairs in rows:
@@ -45,6 +45,6 @@ def _shifted(targets: np.ndarray, start_id: int) -> np.ndarray:
 
 
 def written(targets: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """Returns targets that begin with the token that starts generated text, if there is one (BART's
-    <s>)."""
+    """Returns the targets after the token with which all generated text begins, if the vocabulary
+    has one (BART's <s>)."""
     return np.concatenate([np.array(vocabulary.before_target, dtype=np.int64), targets])

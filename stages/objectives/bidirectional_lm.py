@@ -11,17 +11,18 @@ from stages.text.packing import Row
 
 
 class BidirectionalLM(Objective):
-    """Predicts each token from those before it and, with separate layers, from those after it.
+    """Predicts each token from the tokens before it and, with separate layers, from the tokens
+    after it.
 
-    The last token of a document has no next token and the first no previous one: they are not
-    targets. The paper adds the two log-likelihoods; here, as in the authors' code, the loss is
-    their mean, which is in nats per token like a causal model's.
+    A document's first token is no forward target and its last token no backward target, since they
+    have no context. The paper adds the two log-likelihoods; here, as in the authors' code, the loss
+    is their mean, which is in nats per token like a causal model's.
     """
 
     architectures = ("bilstm",)
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        """Labels are the next tokens and, below them, the previous ones: [B, 2, T]."""
+        """Makes a batch whose labels are [B, 2, T]: the next tokens, then the previous tokens."""
         input_ids = torch.from_numpy(np.stack([row.tokens for row in examples]))
         document_ids = torch.from_numpy(np.stack([row.document_ids for row in examples]))
         labels = torch.full((len(examples), 2, input_ids.shape[1]), IGNORE_INDEX)

@@ -12,8 +12,8 @@ from stages.text.packing import Row
 
 
 class Causal(Objective):
-    """Documents end with an end-of-text token, which is predicted like any other; the first token
-    of a document has no context and is not a target."""
+    """Predicts all tokens of a document but the first, which has no context. The end-of-text token
+    at its end is predicted like any other token."""
 
     architectures = ("decoder",)
     draws_text = True

@@ -22,8 +22,8 @@ class Denoising(Objective):
     of the paper's large model (section 5.1).
 
     Each document of a row is corrupted separately. <bos> and <eos> at its ends stay; <bos> is not a
-    target, since the decoder starts from it (the decoder of a published BART starts from <eos> and
-    writes <bos> first, here as well).
+    target, since the decoder starts from it (but a published BART's decoder starts from <eos> and
+    writes <bos> first, also in this project).
     """
 
     architectures = ("encoder_decoder",)
@@ -81,10 +81,10 @@ class Denoising(Objective):
     def corrupt(
         self, tokens: np.ndarray, starts_sentence: np.ndarray, *, rng: np.random.Generator
     ) -> Pair:
-        """(inputs, targets) of one document."""
+        """Returns (inputs, targets) of one document."""
         inside = self.vocabulary.text_of(tokens)
         text, targets = tokens[inside], tokens[inside.start :]
-        if inside.start:  # the row has the beginning of the document
+        if inside.start:  # the row includes the beginning of the document
             targets = written(targets, self.vocabulary)
         if len(text):
             text = self._noisy(text, starts_sentence[inside], rng)
@@ -118,7 +118,7 @@ class Denoising(Objective):
         return {"denoising": (1.0, cross_entropy(logits, batch.labels))}
 
     def for_validation(self) -> "Denoising":
-        """The noise of the paper's large model."""
+        """The objective with the noise of the paper's large model."""
         return Denoising(self.vocabulary, self.max_tokens)
 
 
@@ -162,8 +162,8 @@ def infill(
     mask_id: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Returns the text with random spans, which hold a share ``rate`` of its tokens, each replaced
-    by one mask (section 2.2, "Text Infilling").
+    """Returns the text with random spans replaced by one mask each; together the spans hold a share
+    ``rate`` of the tokens (section 2.2, "Text Infilling").
 
     A span of length 0 inserts a mask. Spans do not overlap; all arrangements of the spans among the
     tokens that stay have equal probability.
@@ -172,16 +172,17 @@ def infill(
     kept = len(text) - lengths.sum()
     is_span = np.zeros(kept + len(lengths), dtype=bool)
     is_span[rng.choice(len(is_span), len(lengths), replace=False)] = True
-    widths = np.ones(len(is_span), dtype=int)  # what each span and each token that stays covers
-    widths[is_span] = rng.permutation(lengths)  # else the last span, which was cut, came last
-    begins = np.minimum(widths.cumsum() - widths, len(text) - 1)  # a last span may be empty
+    widths = np.ones(len(is_span), dtype=int)  # tokens covered by each span and each kept token
+    widths[is_span] = rng.permutation(lengths)  # or the span cut short would always be the last
+    begins = np.minimum(widths.cumsum() - widths, len(text) - 1)  # an empty span may come last
     return np.where(is_span, mask_id, text[begins])
 
 
 def span_lengths(
     num_tokens: int, mean_span_length: float, *, rng: np.random.Generator
 ) -> np.ndarray:
-    """Returns lengths from a Poisson distribution that sum to ``num_tokens``; the last is cut.
+    """Returns span lengths, drawn from a Poisson distribution until they sum to ``num_tokens``; the
+    last is cut to fit.
 
     There are at most ``num_tokens`` lengths: surplus lengths of 0, which insert masks, are left
     out, so that a text never becomes longer than a model's positions.

@@ -25,18 +25,19 @@ FREE = ("num_layers", "dropout", "locality")  # dimensions that no copied weight
 
 
 class Distillation(MaskedObjective):
-    """A weighted sum of three terms (section 2 of the paper; the weights are its code's):
+    """A weighted sum of three terms (section 2 of the paper; the default weights are those of the
+    paper's code):
 
         soft    cross-entropy of the student's distribution against the teacher's, both softened
                 by the temperature, at the masked positions
         mlm     cross-entropy against the original tokens
         cosine  1 - cosine of the final states of student and teacher, at every token
 
-    The teacher gets the same corrupted row. The paper's code by default computes the soft term at
-    every token; here logits are computed only at the masked positions.
+    Teacher and student read the same corrupted row. By default the paper's code computes the soft
+    term at every token; here logits are computed only at the masked positions.
 
-    The student is initialised with every second layer of the teacher, including the first, and its
-    embeddings and norms (section 3); with ``student_init: random`` it is initialised at random.
+    The student is initialised with every second layer of the teacher, including the first, and with
+    the teacher's embeddings and norms (section 3), or at random with ``student_init: random``.
     """
 
     has_teacher = True
@@ -92,7 +93,7 @@ class Distillation(MaskedObjective):
         return replace(batch, num_targets={"soft": masked, "mlm": masked, "cosine": real})
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
-        """The terms whose weight is not 0."""
+        """The terms of the loss whose weight is not 0."""
         assert batch.target_positions is not None and batch.labels is not None
         states = model.backbone(batch)
         with torch.no_grad():
@@ -124,8 +125,9 @@ def soft_cross_entropy(
 ) -> Float[Tensor, ""]:
     """T^2 * sum over the counted positions of - softmax(teacher / T) . log softmax(student / T).
 
-    T^2 keeps the gradients' magnitude whatever T is (Hinton et al. 2015, section 2). It exceeds
-    the Kullback-Leibler divergence by the teacher's entropy, which no student changes.
+    T^2 makes the magnitude of the gradients independent of T (Hinton et al. 2015, section 2). The
+    cross-entropy exceeds the Kullback-Leibler divergence by the teacher's entropy, which does not
+    depend on the student.
     """
     losses = F.cross_entropy(
         student.flatten(0, 1).float() / temperature,
@@ -138,14 +140,14 @@ def soft_cross_entropy(
 def cosine_distance(
     student: Float[Tensor, "B T D"], teacher: Float[Tensor, "B T D"], counted: Bool[Tensor, "B T"]
 ) -> Float[Tensor, ""]:
-    """The sum over the counted tokens of 1 - cosine of the two states."""
+    """The sum, over the counted tokens, of 1 - cosine of the two states."""
     cosines = F.cosine_similarity(student.float(), teacher.float(), dim=-1)
     return ((1 - cosines) * counted).sum()
 
 
 @torch.no_grad()
 def _copy_every_second_layer(teacher: Backbone, student: Backbone) -> None:
-    """The student's block i becomes the teacher's block 2 i; all else becomes the teacher's too."""
+    """Copies the teacher's block 2 i into the student's block i, and all other weights."""
     hint = "make them equal, or student_init random"
     if not isinstance(teacher, TransformerBackbone) or not isinstance(student, type(teacher)):
         raise ValueError(f"student_init copies weights between models of one name; {hint}")

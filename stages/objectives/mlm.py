@@ -1,5 +1,5 @@
 """Masked language modelling: some tokens are hidden, and predicted from those on both sides (BERT;
-Devlin et al. 2019, section 3.1). By itself, or with a task on pairs of texts, BERT's or ALBERT's
+Devlin et al. 2019, section 3.1). Optionally with a task on pairs of texts, BERT's or ALBERT's
 (Lan et al. 2020, section 3.1)."""
 
 from dataclasses import replace
@@ -26,21 +26,21 @@ LEAST_PAIR = 16
 
 
 class MLM(MaskedObjective):
-    """BERT masks 80 % of the chosen tokens, replaces 10 % and keeps 10 %.
+    """Masks 80 % of the chosen tokens, replaces 10 % and keeps 10 % (by default, as in BERT).
 
     With ``next_sentence`` the documents of a row first become pairs of texts, and the state of a
-    pair's <bos> classifies the pair (0 or 1, with equal probability):
+    pair's <bos> classifies the pair as true (0) or altered (1), which are equally probable:
 
-        <bos> A <eos> B <eos>        B continues A (0)
-        nsp   <bos> A <eos> C <eos>  C has as many tokens, of another row's document, 1 (BERT)
-        sop   <bos> B <eos> A <eos>  the texts are swapped, 1 (ALBERT)
+        <bos> A <eos> B <eos>        B continues A: 0
+        nsp   <bos> A <eos> C <eos>  C, as long as B, is text of another row: 1 (BERT)
+        sop   <bos> B <eos> A <eos>  the texts are swapped: 1 (ALBERT)
 
-    The other row is any row of the corpus, so C may by chance come from the same document as A;
-    where that row has no suitable text, the document stays as it is. The loss is the sum of both
-    means. A row keeps its length and documents: the last token of a document's text is replaced by
-    the inner <eos>, and where the row has cut the document, its outermost tokens are replaced by
-    <bos> and <eos>. Unlike in the papers, the texts are not whole sentences, since a row may hold a
-    few words of a document; they are split at the beginning of a word.
+    The other row is any row of the corpus, so C may by chance come from the same document as A; if
+    that row has no suitable text, the document does not become a pair. The loss is the sum of the
+    mean losses of both tasks. A row keeps its length and documents: the inner <eos> takes the place
+    of the last token of a document's text and, if the row has cut the document, <bos> and <eos>
+    replace its outermost tokens. Unlike in the papers, the texts are not whole sentences, since a
+    row may hold only a few words of a document; they are split at the beginning of a word.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class MLM(MaskedObjective):
     def pair(
         self, row: Row, *, rng: np.random.Generator
     ) -> tuple[Row, np.ndarray, np.ndarray, np.ndarray]:
-        """(the row with its documents as pairs, int64 [T] segment ids, the positions of the pairs,
-        their labels); documents too short for a pair stay as they are."""
+        """Returns (the row with its documents as pairs, int64 [T] segment ids, the positions of the
+        pairs, their labels); documents too short for a pair are unchanged."""
         tokens, segment_ids = row.tokens.copy(), np.zeros_like(row.tokens)
         before, between, after = (
             self.vocabulary.before,
@@ -141,9 +141,9 @@ class MLM(MaskedObjective):
     def _texts(
         self, document: np.ndarray, other: Row | None, *, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, int] | None:
-        """(the first text of a pair, the second, the label), or None for no pair.
+        """Returns (first text, second text, label) of a pair, or None if there can be no pair.
 
-        The split is the beginning of a word, in the middle half of the text.
+        The document is split at the beginning of a word, in the middle half of its text.
         """
         text = document[1:-1]  # its last token will make room for the inner <eos>
         words = np.flatnonzero(self.vocabulary.starts_word[text])
@@ -157,7 +157,7 @@ class MLM(MaskedObjective):
             assert other is not None
             whole = document[-1] in self.vocabulary.after
             runs = _Runs(other, self.vocabulary, whole=whole)
-            # Whatever the label will be, the split must allow a false text.
+            # Whatever the label will be, the split must allow an altered pair.
             splits = [at for at in splits if runs.of_length(len(text) - at)]
             if not splits:
                 return None
@@ -168,7 +168,7 @@ class MLM(MaskedObjective):
             return first, possible[rng.integers(len(possible))], 1
         if label:
             # Whole words are swapped. The beginning and the end of a document that the row has cut
-            # may be parts of words, which would reveal the order: they stay.
+            # may be parts of words, which would reveal the order: they stay in place.
             low, high = words[0], words[-1]
             first = np.concatenate([text[:low], text[split:high]])
             second = np.concatenate([text[low:split], text[high:]])
@@ -187,10 +187,11 @@ class MLM(MaskedObjective):
 
 class _Runs:
     """The texts of another row that may replace a true continuation: each begins with a word and
-    ends like the true one.
+    ends like the true continuation.
 
-    The continuation in a ``whole`` document lacks the last token of the document's text; where the
-    row has cut a document, it ends anywhere. A text that ended otherwise would be recognisable.
+    In a ``whole`` document, the true continuation ends one token before the end of the document's
+    text; if the row has cut the document, it ends anywhere. A text with another kind of end would
+    be recognisable.
     """
 
     def __init__(self, row: Row, vocabulary: Vocabulary, *, whole: bool) -> None:

@@ -16,14 +16,14 @@ TERM = "multi_task"
 
 
 class MultiTask(Objective):
-    """Each document is an example of a task from the source ``tasks``: the input, and as its second
-    sentence the target. Only the target is predicted.
+    """Each document is an example of a task from the source ``tasks``: its first sentence is the
+    input and its second the target. Only the target is predicted, in the format of fine-tuning:
 
         encoder-decoder   <bos> text <eos>    <bos> target          -> target <eos>
         decoder           <bos> text <eos> target                   -> target <eos>
 
-    in the format of fine-tuning. Where the end of a row cuts an example, the rest of its target in
-    that row is predicted; the part in the next row is not.
+    If the end of a row cuts the target of an example, only the part in that row is predicted, not
+    the part in the next row.
     """
 
     architectures = ("decoder", "encoder_decoder")
@@ -56,7 +56,7 @@ class MultiTask(Objective):
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
         inputs, targets = pair_of(passage, np.arange(len(passage.tokens)), self.vocabulary)
-        # Long inputs are cut, as by tasks.
+        # Long inputs are cut, as tasks do.
         room = self.max_tokens - 1
         return inputs if len(targets) else np.append(inputs[:room], self.vocabulary.after)
 
@@ -69,8 +69,8 @@ class MultiTask(Objective):
 
 
 def pair_of(row: Row, places: np.ndarray, vocabulary: Vocabulary) -> Pair:
-    """Returns (inputs, targets) of a document, without targets if its beginning or its second
-    sentence is in another row."""
+    """Returns (inputs, targets) of a document; the targets are empty if the document's beginning or
+    second sentence is in another row."""
     assert row.starts_sentence is not None
     tokens = row.tokens[places]
     starts = np.flatnonzero(row.starts_sentence[places])
@@ -81,8 +81,8 @@ def pair_of(row: Row, places: np.ndarray, vocabulary: Vocabulary) -> Pair:
 
 
 def _joined(source: np.ndarray, target: np.ndarray) -> Pair:
-    """(tokens, labels) of a decoder's row: the last token of the source predicts the first of the
-    target."""
+    """Returns (tokens, labels) of an example in a decoder's row: the last token of the source
+    predicts the first of the target."""
     ignored = np.full(max(len(source) - 1, 0), IGNORE_INDEX)
     if not len(target):
         return source, np.full(len(source), IGNORE_INDEX)

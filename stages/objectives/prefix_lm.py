@@ -11,16 +11,16 @@ from stages.text.packing import Row
 
 
 class PrefixLM(Objective):
-    """Each document is split at a random token: attention to the prefix is bidirectional, and each
-    token after it is predicted from the prefix and the tokens before it.
+    """Each document is split at a random token into a prefix, to which attention is bidirectional,
+    and targets, each of which is predicted from the prefix and the targets before.
 
         document   Thank you for inviting me
         visible    Thank you
         targets              for inviting me
 
-    A prefix has 1 to n - 1 of a document's n tokens, uniformly distributed. Its last token predicts
-    the first target, so about half of a document's tokens are predicted, while ``causal`` predicts
-    all but the first.
+    A prefix has 1 to n - 1 of a document's n tokens, uniformly distributed, and its last token
+    predicts the first target. On average half of a document's tokens are predicted; ``causal``
+    predicts all but the first.
     """
 
     architectures = ("decoder",)
@@ -48,7 +48,7 @@ class PrefixLM(Objective):
 
 
 def _split(row: Row, *, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """(bool [T]: whether a token is of a prefix, int64 [T]: the label at it)."""
+    """Returns (bool [T]: whether each token is in a prefix, int64 [T]: the labels) of a row."""
     visible = np.zeros(len(row.tokens), dtype=bool)
     labels = np.full(len(row.tokens), IGNORE_INDEX)
     for document in range(1, int(row.document_ids[-1]) + 1):

@@ -14,8 +14,8 @@ NOISE_DENSITY, MEAN_SPAN_LENGTH = 0.15, 3.0  # the paper's
 
 
 class SpanCorruption(Objective):
-    """Each span of the text is replaced by a sentinel; the decoder writes each sentinel with the
-    span that it replaces, and a final sentinel.
+    """Random spans of the text are replaced by one sentinel each; the decoder writes each sentinel
+    with the span that it replaces, and a final sentinel.
 
         inputs   Thank you <s0> me to your party <s1> week
         targets  <s0> for inviting <s1> last <s2>
@@ -61,7 +61,8 @@ class SpanCorruption(Objective):
     def corrupt(
         self, tokens: np.ndarray, *, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(inputs, targets) of one document; the targets are empty if it is too short for a span.
+        """Returns (inputs, targets) of a document; the targets are empty if it is too short for a
+        span.
 
         <bos> and <eos> stay in the inputs.
         """
@@ -86,8 +87,9 @@ class SpanCorruption(Objective):
         """Returns whether each token is noise, bool [length]: spans of text and of noise alternate,
         beginning with text.
 
-        The number of noise tokens is round(density * length), of spans round(noise / mean). Lengths
-        of noise spans and of text spans are uniformly drawn compositions of the two totals.
+        There are round(length * noise_density) noise tokens, in round(noise tokens /
+        mean_span_length) spans. The lengths of the noise spans, and those of the text spans, are
+        drawn uniformly from all compositions of their total.
         """
         if length < 2:
             return np.zeros(length, dtype=bool)
@@ -99,7 +101,7 @@ class SpanCorruption(Objective):
         return np.repeat(np.arange(2 * num_spans) % 2 == 1, lengths)
 
     def _sentinels_for(self, tokens: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-        """Returns the tokens, in which a sentinel replaces each run of hidden tokens, in order."""
+        """Returns the tokens with each run of hidden tokens replaced by the next sentinel."""
         begins = hidden & ~np.concatenate([[False], hidden[:-1]])
         shown = np.where(
             begins, self.vocabulary.sentinel_ids[np.maximum(begins.cumsum() - 1, 0)], tokens
@@ -112,7 +114,8 @@ class SpanCorruption(Objective):
         return {"span_corruption": (1.0, cross_entropy(logits, batch.labels))}
 
     def for_validation(self) -> "SpanCorruption":
-        """The paper's density and spans, or longer ones where there are too few sentinels."""
+        """The objective with the paper's density and mean span length, or with longer spans if
+        there are too few sentinels."""
         most = len(self.vocabulary.sentinel_ids) - 1
         length = max(MEAN_SPAN_LENGTH, NOISE_DENSITY * self.max_tokens / most)
         return SpanCorruption(self.vocabulary, self.max_tokens, mean_span_length=length)
@@ -123,7 +126,6 @@ def _num_spans(noise: np.ndarray) -> int:
 
 
 def _composition(total: int, parts: int, *, rng: np.random.Generator) -> np.ndarray:
-    """Returns ``parts`` numbers of at least 1 whose sum is ``total``, drawn uniformly from all such
-    sequences."""
+    """Returns a composition of ``total`` into ``parts`` numbers of at least 1, drawn uniformly."""
     cuts = np.sort(rng.choice(np.arange(1, total), parts - 1, replace=False))
     return np.diff(cuts, prepend=0, append=total)

@@ -28,17 +28,17 @@ POSITION_WIDTH = 200  # of the boundary objective's position embedding
 
 
 class SpanMLM(MaskedObjective):
-    """Spans of whole words are chosen, and each span is masked, replaced or kept as a whole; the
-    model predicts the original tokens, each from its own state ("span_mlm") and again from the
-    states just outside its span and its position in the span ("boundary").
+    """Spans of whole words are chosen, and each span is masked, replaced or kept as a whole. The
+    model predicts each original token twice: from its own state ("span_mlm"), and from the states
+    just outside its span and its position in the span ("boundary").
 
     The number of words in a span is geometric, truncated at ``max_span_words``. Spans are drawn
-    until ceil(mask_prob * maskable tokens) of a row are chosen; where the paper's code cuts the
-    last word, we leave out words that do not fit. Two spans never touch, so that a boundary is
-    never masked, and a word whose neighbour in its document lies outside the row is not chosen.
-    The rest of a row's budget shortens its last spans, so that the mean span of short rows is
-    shorter than the distribution's 3.80 words: in rows of 128 tokens 3.4 words where every token is
-    a word, and 3.0 in the default study's documentation; from 4,000 tokens on 3.8.
+    until ceil(mask_prob * maskable tokens) tokens of a row are chosen; words that do not fit are
+    left out, while the paper's code cuts the last word. Two spans never touch, so that a boundary
+    is never masked, and a word whose neighbour in its document lies outside the row is not chosen.
+    The last spans of a row must fit into the rest of this number, so short rows have shorter spans
+    than the distribution's mean of 3.80 words: in rows of 128 tokens 3.4 words if every token is a
+    word, and 3.0 in the default study's documentation; 3.8 in rows of 4,000 tokens or more.
     The spans are the same with and without ``boundary_objective``.
     """
 
@@ -118,7 +118,7 @@ class SpanMLM(MaskedObjective):
         return ("span_mlm", "boundary") if self.boundary_objective else ("span_mlm",)
 
     def choose_spans(self, row: Row, *, rng: np.random.Generator) -> np.ndarray:
-        """Where the spans to predict begin and end, int [number of spans, 2], in order."""
+        """Returns the begin and end of each span to predict, int [number of spans, 2], in order."""
         begins, ends, free = self._words(row)
         left = math.ceil(self.mask_prob * int(self.vocabulary.is_regular[row.tokens].sum()))
         spans: list[tuple[int, int]] = []
@@ -129,7 +129,7 @@ class SpanMLM(MaskedObjective):
             if most == 0:
                 return np.array(sorted(spans), dtype=np.int64).reshape(-1, 2)
             # The length is drawn before the place, so that places do not change its distribution;
-            # where no place is left for so many words, the span is as long as possible.
+            # if no place has room for this many words, the span is as long as possible.
             number = min(1 + rng.choice(len(self.length_probs), p=self.length_probs), most)
             first = int(rng.choice(np.flatnonzero(fits & (free_from >= number))))
             last = first + int(number) - 1
@@ -137,23 +137,23 @@ class SpanMLM(MaskedObjective):
                 last -= 1
             spans.append((int(begins[first]), int(ends[last])))
             left -= int(ends[last] - begins[first])
-            free[first - 1 : last + 2] = False  # also the neighbours, its boundaries
+            free[first - 1 : last + 2] = False  # the span with its boundaries
 
     def _words(self, row: Row) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where the words of a row begin and end, and which may be chosen: whole words with a token
-        of their document on each side.
+        """Returns where the words of a row begin and end, and which of them may be chosen: whole
+        words with a token of their document on each side.
 
-        Special tokens and parts of cut words count as words here, and are never chosen.
+        Special tokens and parts of cut words count as words here, but are never chosen.
         """
         tokens, documents, vocabulary = row.tokens, row.document_ids, self.vocabulary
         starts, regular = vocabulary.starts_word[tokens], vocabulary.is_regular[tokens]
-        # An unknown token is part of a word.
+        # Not the unknown token, which is part of a word.
         alone = np.isin(tokens, (*vocabulary.before, *vocabulary.after))
         new = documents[1:] != documents[:-1]
         begins = np.flatnonzero(np.append(True, starts[1:] | alone[1:] | alone[:-1] | new))
         ends = np.append(begins[1:], len(tokens))
         whole = starts[begins] & np.logical_and.reduceat(regular, begins)
-        ids = np.concatenate([[PADDING], documents, [PADDING]])  # nothing lies outside the row
+        ids = np.concatenate([[PADDING], documents, [PADDING]])  # outside the row is padding
         neighbours = (ids[begins] == documents[begins]) & (ids[ends + 1] == documents[begins])
         return begins, ends, whole & neighbours
 
@@ -175,8 +175,8 @@ class SpanMLM(MaskedObjective):
         return terms
 
     def for_validation(self) -> "SpanMLM":
-        """The paper's spans and rates, and the first term only, which runs with and without the
-        boundary objective share."""
+        """The objective with the paper's spans and rates and without the boundary term, so that
+        runs with and without that term can be compared."""
         return SpanMLM(self.vocabulary, self.max_tokens, boundary_objective=False)
 
 
@@ -186,8 +186,8 @@ class _BoundaryHead(nn.Module):
         h = LayerNorm(GELU(W1 [x_left; x_right; p_i]))    y_i = LayerNorm(GELU(W2 h))
 
     ``p_i`` embeds the position in the span, counted from the left boundary; the paper's code has 20
-    and predicts nothing beyond. The logits are products of ``y_i`` with the input embedding, as in
-    the paper, and have a bias, as in its code.
+    positions and predicts no tokens beyond them. The logits are products of ``y_i`` with the input
+    embedding, as in the paper, and have a bias, as in the paper's code.
     """
 
     def __init__(self, d_model: int, num_positions: int, vocab_size: int) -> None:
@@ -213,7 +213,7 @@ class _BoundaryHead(nn.Module):
 
 
 def _free_from(free: np.ndarray) -> np.ndarray:
-    """The number of consecutive free words from each word on, itself included."""
+    """The number of consecutive free words from each word on, including that word."""
     blocked = np.append(np.flatnonzero(~free), len(free))
     index = np.arange(len(free))
     return blocked[np.searchsorted(blocked, index)] - index

@@ -1,1 +1,1 @@
-"""Optimizers: how the gradients of a step change the weights, one file each."""
+"""Optimizers, one file each: they change the weights by the gradients of a step."""

@@ -1,4 +1,4 @@
-"""The update of AdamW, which other optimizers use for a part of the weights."""
+"""The update of AdamW; other optimizers use it, too, for some of the weights."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,8 +14,8 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8  # defaults of torch and of the paper
 class AdamWUpdate:
     """torch's functional AdamW for ``weights``. Each process updates its part of sharded weights.
 
-    ``torch.optim.AdamW`` computes the same, but loads torch's compiler for it: 1.6 s in every
-    process, of which a study has dozens.
+    ``torch.optim.AdamW`` computes the same update, but loads torch's compiler, which takes 1.6 s in
+    each of the dozens of processes of a study.
     """
 
     def __init__(self, weights: Mapping[str, nn.Parameter], weight_decay: float) -> None:

@@ -21,10 +21,10 @@ class Optimizer(ABC):
     """Whether each process can update its part of a weight (``distributed.strategy: fsdp``)."""
 
     trains_all_weights: ClassVar[bool] = True
-    """Whether it can train any weights; if not, its constructor raises ValueError for a model."""
+    """Whether it can train all models; if not, its constructor raises ValueError for some."""
 
     state: dict[str, dict[str, Tensor]]
-    """What the optimizer remembers of each weight, by the weight's name: checkpoints store it."""
+    """The optimizer's memory of each weight, by the weight's name; checkpoints store it."""
 
     def __init__(self, model: ModelWithHead, weight_decay: float, dtype: torch.dtype) -> None:
         self.model, self.weight_decay, self.dtype = model, weight_decay, dtype

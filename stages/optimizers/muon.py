@@ -28,8 +28,8 @@ class Muon(Optimizer):
     square of Muon's update is ``update_rms`` times the learning rate, that of AdamW's update about
     0.2 times.
 
-    torch.optim.Muon computes the same, but matrix by matrix, which takes a third of a step of a
-    small model on a CPU. Here matrices of one shape are multiplied together.
+    ``torch.optim.Muon`` computes the same update, but matrix by matrix, which takes a third of a
+    step of a small model on a CPU. Here matrices of one shape are multiplied in one batch.
 
     Raises ValueError if no hidden matrix requires a gradient.
     """

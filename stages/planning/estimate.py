@@ -16,14 +16,14 @@ from stages.planning.stored import Stores
 from stages.training.device import resolve, side_by_side
 from stages.training.meter import peak_memory_bytes
 
-# Of 21 stages of the default study every estimate was off by at most 30 % (benchmarks/plan.md).
+# The estimates of 21 stages of the default study were off by at most 30 % (benchmarks/plan.md).
 SPREAD = 1.3
-# On a CPU, training on batches of many lengths leaves freed memory that the allocator keeps, and
-# oneDNN keeps what it has compiled for each length. Measured in trials of models of 1 to 23 million
-# weights that read up to 128 tokens; a token that is written takes as much as four lengths.
+# On a CPU, the allocator keeps memory that batches of many lengths have freed, and oneDNN keeps the
+# code that it has compiled for each length. Measured in trials of models of 1 to 23 million weights
+# that read up to 128 tokens. A token that a model writes takes as much memory as four lengths.
 OF_A_LENGTH_BYTES = 5_500_000
 LENGTHS_OF_A_WRITTEN_TOKEN = 4
-MOST_LENGTHS = 200  # beyond which nothing was measured
+MOST_LENGTHS = 200  # nothing was measured beyond
 SUMMED = ("tokens", "flops", "seconds", "disk_bytes")
 Costs = Sequence[Pretraining | Finetuning]
 
@@ -38,7 +38,7 @@ class Estimate:
     finetune: list[Finetuning]
     others: list[Other]  # pending stages that train nothing
     side_by_side: int  # trials that run at once
-    at_least: list[Finetuning] | None = None  # with a screen: the least; ``finetune`` is the most
+    at_least: list[Finetuning] | None = None  # the least a screen leaves; ``finetune`` is the most
 
     @property
     def pending(self) -> list[Pretraining | Finetuning]:
@@ -46,14 +46,14 @@ class Estimate:
 
 
 def made(params: Params, stages: list[str]) -> Estimate:
-    """Returns the cost of running these stages."""
-    # Measured first: the memory of a process that has imported torch and computed nothing.
+    """Estimates the cost of running ``stages``."""
     on_cpu = resolve(params.compute, threads=1).device == "cpu"
     study = matched(params)
     stores = Stores(study, stages)
     changed = [task for task in study.tasks if f"prepare_task@{task}" in stages]
     runs = pretrainings(study, {name: stores.missing_seeds(name) for name in study.runs})
     trials = finetunings(study, changed=changed, stored=stores.trials())
+    # The memory of this process is read before the calibration, when it has computed little.
     for cost in (*runs, *trials):
         if cost.memory_bytes is not None and on_cpu:
             if isinstance(cost, Finetuning):
@@ -71,8 +71,8 @@ def made(params: Params, stages: list[str]) -> Estimate:
 
 
 def _kept_for_lengths(cost: Finetuning, memory_bytes: int) -> int:
-    """Returns the bytes that batches of many lengths leave in the process of a trial, whose model
-    takes ``memory_bytes``: little without training, unless the model is large."""
+    """Returns the bytes that batches of many lengths leave in the process of a trial whose model
+    takes ``memory_bytes``; at most three times as many if nothing is trained by steps."""
     lengths = (cost.longest_text or 0) + LENGTHS_OF_A_WRITTEN_TOKEN * cost.written
     num_bytes = round(OF_A_LENGTH_BYTES * min(lengths, MOST_LENGTHS))
     return min(num_bytes, 3 * memory_bytes) if cost.num_steps is None else num_bytes
@@ -81,8 +81,8 @@ def _kept_for_lengths(cost: Finetuning, memory_bytes: int) -> int:
 def screened(
     runs: Mapping[str, Run], screen: Screen, finetune: Sequence[Finetuning]
 ) -> tuple[list[Finetuning], list[Finetuning]]:
-    """Returns the fine-tunings of the most expensive runs that the screen may keep, and of the
-    cheapest. Which runs it keeps is known only after the estimates.
+    """Returns two selections of fine-tunings: those of the most expensive runs that the screen may
+    keep, and those of the cheapest. Which runs it will keep is not known yet.
 
     Runs are compared by their times or, where one is unknown, by their operations.
     """
@@ -118,9 +118,9 @@ def as_record(estimate: Estimate) -> Json:
 
 
 def totals(estimate: Estimate) -> dict[str, Json]:
-    """Returns sums over the pending stages of the numbers that are known. ``unknown`` counts the
-    stages and trainings without a time, and ``unknown_sizes`` the trainings without a size. If such
-    a count is not 0, the sums are lower bounds."""
+    """Returns sums over the pending stages of all numbers that are known. ``unknown`` counts the
+    stages and trainings without a time, and ``unknown_sizes`` the trainings without a size. If one
+    of these counts is not 0, the sums are lower bounds."""
     parts: dict[str, Costs] = {"pretrain": estimate.pretrain, "finetune": estimate.finetune}
     counts = Counter(stage.partition("@")[0] for stage in estimate.stages)
     counts["pretrain"] += counts["continue_pretraining"]
@@ -139,8 +139,8 @@ def totals(estimate: Estimate) -> dict[str, Json]:
 
 
 def duration_range(estimate: Estimate) -> tuple[float, float, float] | None:
-    """Returns the seconds of all pending stages, one job at a time, with the least and the most of
-    them; None if no time is known. A screen may leave more or less of fine-tuning."""
+    """Returns the seconds of all pending stages, one job at a time, then a lower and an upper bound
+    of them; None if no time is known. For the lower bound, a screen keeps the cheapest runs."""
     if (seconds := totals(estimate)["all"]["seconds"]) is None:
         return None
     least = seconds
@@ -154,7 +154,7 @@ def duration_range(estimate: Estimate) -> tuple[float, float, float] | None:
 
 
 def num_trainings(estimate: Estimate) -> tuple[int, int]:
-    """Returns the pretrainings and the trials that would run, without those in the stores."""
+    """Returns how many pretrainings and trials would run, without those in the stores."""
     trained = [cost for cost in estimate.pretrain if cost.pending and cost.objective != NONE]
     trials = [cost for cost in estimate.finetune if cost.pending]
     pretrained = sum(cost.num_seeds - cost.num_stored for cost in trained)
@@ -174,19 +174,19 @@ def _total(costs: Costs, num_stages: int) -> Json:
 
 
 def known_sum(costs: Iterable[Pretraining | Finetuning], name: str) -> float | None:
-    """Returns the sum of the known values, or None if none is known."""
+    """Returns the sum of the field ``name`` where it is known, or None if it is known nowhere."""
     known = [value for cost in costs if (value := getattr(cost, name)) is not None]
     return sum(known) if known else None
 
 
 def has_unknown_size(cost: Pretraining | Finetuning) -> bool:
-    """Returns whether the size is unknown, as for a public checkpoint before its download and for
-    trials on rows that are not counted yet."""
+    """Returns whether the size of a training is unknown, as for a public checkpoint before its
+    download and for trials on rows that are not counted yet."""
     return cost.architecture is None or (isinstance(cost, Finetuning) and cost.flops is None)
 
 
 def has_unknown_time(cost: Pretraining | Finetuning) -> bool:
-    """Returns whether the time is unknown. A run without an objective is known to take no time."""
+    """Returns whether the time of a training is unknown. A run without an objective takes none."""
     if isinstance(cost, Pretraining) and cost.flops is None:
         return cost.architecture is None
     return cost.seconds is None

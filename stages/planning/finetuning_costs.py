@@ -42,8 +42,8 @@ _KnownFlops = defaultdict[tuple[str, bool], FlopsByBatch]  # by (forward or step
 
 @dataclass
 class Finetuning:
-    """The cost of all trials of a run, a task and a method. Amounts of work are for the trials that
-    the store lacks. ``flops`` are counted as in trials.csv, without validation and prediction."""
+    """The cost of all trials of one run on one task by one method. Amounts of work leave out stored
+    trials. ``flops`` are counted as in trials.csv, without validation and prediction."""
 
     run: str
     task: str
@@ -52,7 +52,7 @@ class Finetuning:
     num_stored: int = 0  # trials that the store has
     architecture: str | None = None
     d_model: int | None = None
-    shares: list[float] = field(default_factory=list)  # of the work, by group of trials
+    shares: list[float] = field(default_factory=list)  # of the work, one for each group of trials
     text_tokens: float | None = None  # mean of a text, or of a window of it, with padding
     longest_text: int | None = None  # in tokens; the longest window of texts read in windows
     written: float = 0.0  # mean tokens of the text that is written; 0 if none
@@ -77,8 +77,8 @@ def finetunings(
 ) -> list[Finetuning]:
     """Returns the cost of each compatible run, task and method of a study under the matched budget.
 
-    Tasks that are ``changed`` will be prepared again. The lengths of their texts are taken from the
-    rows that are prepared now, and the numbers of rows from params.yaml. Trials that are ``stored``
+    The tasks in ``changed`` will be prepared again: the lengths of their texts are taken from the
+    rows that are prepared now, but the numbers of rows from params.yaml. The trials in ``stored``
     cost nothing.
     """
     backbones = {key: backbone_of(run, study.tokenizers) for key, run in study.runs.items()}
@@ -99,7 +99,7 @@ def finetunings(
             read = texts(key, task, study.finetune.methods[method].text_to_text)
             cost = Finetuning(key, task, method)
             counted = flops[json.dumps([run.model, run.tokenizer, method])]
-            # A method changes its backbone, so each gets one of its own.
+            # A method changes its backbone, so each method gets a new one.
             backbone = backbone_of(run, study.tokenizers) if backbones[key] else None
             _estimate(cost, run, entry.task, study.finetune, backbone, read, stored, counted)
             costs.append(cost)
@@ -107,7 +107,7 @@ def finetunings(
 
 
 def _fits(finetune: Finetune, method: str, task: str, backbone: Backbone | None) -> bool:
-    """Returns whether the method can adapt the run's model to the kind of task."""
+    """Returns whether a method can adapt ``backbone`` to a kind of task."""
     if backbone is None:  # not downloaded, so assumed to fit
         return True
     kind: type[TaskComponent] = TASKS.find(task, where="")
@@ -181,7 +181,7 @@ def _estimate(
 
 @dataclass(frozen=True)
 class _Shape:
-    """The texts of the trials of a task and a method, and what they use of the model."""
+    """The texts of the trials of a task and a method, and the parts of the model that they use."""
 
     texts: Texts
     method: Method
@@ -203,7 +203,7 @@ class _Shape:
         return self.training.batch_examples
 
     def outputs(self, backbone: Backbone) -> Tensor:
-        """Returns what a head or a loss reads of a text: states, or logits over the vocabulary."""
+        """Returns the states of one text, or its logits over the vocabulary if they are used."""
         batch = self.one_text()
         if batch.decoder_input_ids is not None:
             return backbone.logits(batch)
@@ -211,7 +211,7 @@ class _Shape:
         return backbone.unembed(states) if self.uses_logits else states
 
     def one_text(self) -> Batch:
-        """Returns a text, or a window of it, of the mean length."""
+        """Returns a batch with one text, or one window of a text, of the mean length."""
         ids = torch.zeros(1, max(round(self.tokens), 1), dtype=torch.long)
         length = round(self.texts.written)
         written = torch.zeros(1, length, dtype=torch.long) if length else None
@@ -235,9 +235,9 @@ def _adapted(backbone: Backbone, method: Method, *, writes: bool) -> ModelWithHe
 
 
 def _flops(shape: _Shape, model: ModelWithHead, counted: "_KnownFlops") -> tuple[int, int]:
-    """Returns the operations for one text with all its windows: of a forward pass, and of a forward
-    and backward pass for the weights that train in the end. The head's, which are few, are left
-    out."""
+    """Returns the operations for one text with all its windows: first of a forward pass, then of a
+    training step, with a backward pass for all weights that are ever trained. The few operations of
+    the head are left out."""
     batch = [shape.one_text()]
 
     def flops(of: str, loss: Callable[[], Tensor]) -> int:
@@ -261,11 +261,11 @@ def _add_work(
     step: int,
     trials: Sequence[TrialKey],
 ) -> None:
-    """Sets the amounts of work in ``cost`` to those of ``trials``."""
+    """Sets the amounts of work in ``cost`` to the work of ``trials``."""
     texts, method, training = shape.texts, shape.method, shape.training
     test = texts.test or 0
     examples = [round(shape.labels[trial.label_budget] * texts.per_row) for trial in trials]
-    if training is not None:  # the most epochs that it can take, as if ``patience`` ended none
+    if training is not None:  # with all epochs, as if ``patience`` ended no training
         tries = len(training.rates) * shape.num_variants
         passes = [max_epochs(training, n) * tries for n in examples]
         seen = sum(n * p for n, p in zip(examples, passes, strict=True))
@@ -281,7 +281,7 @@ def _add_work(
         predicted = sum(rows)
     else:
         # The states of validation and test rows are computed once for all trials of a checkpoint;
-        # from scratch once for each seed, which has a backbone of its own.
+        # in a run from scratch, once for each seed, since each seed has a backbone of its own.
         groups = len({(t.checkpoint, run.from_scratch and t.finetune_seed) for t in trials})
         backbones = groups * shape.num_backbones
         solved = isinstance(method, SolvedMethod)

@@ -1,4 +1,4 @@
-"""The last report, which may be of another study than that of params.yaml."""
+"""The last report, which may be about another study than the one in params.yaml."""
 
 from stages.core import paths
 from stages.evaluation.precision import narrowing
@@ -7,13 +7,14 @@ from stages.planning.tables import duration
 
 
 def reported_study() -> str | None:
-    """Returns the study of the last report, or None without one."""
+    """Returns the study of the last report, or None if there is no report."""
     return next((trial["study"] for trial in read_texts(paths.REPORTS / "trials.csv")), None)
 
 
 def narrower_intervals(study: str) -> list[str]:
-    """Returns what would narrow the intervals of the last report and what it cost there. Empty
-    without a report of this study, and if every contrast with a verdict is significant."""
+    """Returns, in a list, a sentence on what would narrow the intervals of the last report and what
+    that would cost. The list is empty if the last report is not about ``study`` or if every
+    contrast with a verdict is significant."""
     contrasts, costs = (read_texts(paths.REPORTS / f"{n}.csv") for n in ("contrasts", "costs"))
     columns = {"narrower_rows", "p_holm", "resolved"}
     is_older = not contrasts or not columns <= contrasts[0].keys()

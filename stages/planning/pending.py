@@ -1,18 +1,17 @@
-"""Which stages ``dvc repro`` would run.
+"""The stages that ``dvc repro`` would run.
 
-``dvc status`` lists the stages whose command, dependencies or outputs differ from dvc.lock, as the
-files are now; so does ``dvc repro --dry``. Neither looks further: a stage after a changed stage
-counts as unchanged until that has run. So all stages that follow from a changed stage, by DVC's own
-graph, are added here.
+``dvc status`` and ``dvc repro --dry`` list the stages whose command, dependencies or outputs differ
+from dvc.lock now. To them, a stage after a changed stage is unchanged until the changed stage has
+run. So all stages that follow a changed stage in DVC's own graph are added here.
 
-Two stages are exceptions. Every stage depends on the plan that the root stage writes, and any edit
-of params.yaml or below ``stages/`` runs the root stage, so that every stage would follow. Making
-plans is quick, so they are made here, outside of ``data/``, and compared with the plans that
-dvc.lock records. And a new run or corpus runs ``record_inputs``, from which pretraining follows
-only if another stage changes what the run reads.
+Two stages are exceptions, since most stages after them would not run. Any edit of params.yaml or
+below ``stages/`` runs the root stage, which writes the plan of every stage. Making plans is quick,
+so they are made here, outside of ``data/``, and only stages whose plan differs from the one in
+dvc.lock are added. And a new run or corpus runs ``record_inputs``, but the pretraining of a run is
+only added if the inputs of this run change.
 
 The result is the most that would run. If a stage writes the same outputs as before, DVC runs
-nothing that follows from it, and what DVC's run cache has is not computed again.
+nothing that follows from it, and DVC takes from its run cache what it has computed before.
 """
 
 import hashlib
@@ -35,7 +34,7 @@ def pending(params: Params) -> dict[str, list[str]]:
     """Returns the stages that would run, in the order in which ``dvc repro`` runs them, each with
     the pending stages that it depends on; empty if all is up to date.
 
-    Raises ValueError if DVC cannot tell.
+    Raises ValueError if DVC fails.
     """
     from networkx import dfs_postorder_nodes
 
@@ -83,13 +82,13 @@ def _repository() -> Iterator[Any]:
 
 
 def _is_changed(entries: list[Any], written: set[str]) -> bool:
-    """Returns whether the status of a stage lists more than files that the root stage writes."""
+    """Returns whether the status of a stage lists more than changed files of the root stage."""
 
     def counts(path: str) -> bool:
         return not any(path == out or path.startswith(f"{out}/") for out in written)
 
     for entry in entries:
-        if not isinstance(entry, Mapping):  # of the stage itself: its command
+        if not isinstance(entry, Mapping):  # a change of the stage itself, such as of its command
             return True
         if any(counts(path) for changed in entry.values() for path in changed):
             return True
@@ -97,8 +96,8 @@ def _is_changed(entries: list[Any], written: set[str]) -> bool:
 
 
 def _has_other_inputs(stage: Any, read: Mapping[str, list[str]], waiting: Collection[Any]) -> bool:
-    """Returns whether ``record_inputs`` will record other inputs for the run of a stage than it has
-    recorded. What the root stage writes for runs without a tokenizer never changes."""
+    """Returns whether ``record_inputs`` will change its record of the inputs that a stage's run
+    reads. The file that the root stage writes for runs without a tokenizer never changes."""
     written = {out.def_path for b in waiting if b.addressing != ROOT for out in b.outs}
     for path in {dep.def_path for dep in stage.deps} & read.keys():
         recorded = read_json(Path(path)).keys() if Path(path).is_file() else None
@@ -108,7 +107,7 @@ def _has_other_inputs(stage: Any, read: Mapping[str, list[str]], waiting: Collec
 
 
 def _has_another_plan(stage: Any, hashes: Mapping[str, str]) -> bool:
-    """Returns whether a stage was run with another plan than it would be now."""
+    """Returns whether a stage last ran with a different plan from the one that it would get now."""
     return any(
         dep.hash_info is None or dep.hash_info.value != hashes[dep.def_path]
         for dep in stage.deps

@@ -29,7 +29,7 @@ COPIES = 4  # of each trained weight: itself, its gradient, the two moments of A
 @dataclass
 class Pretraining:
     """The cost of pretraining a run at all of its learning rates, for the seeds that its pending
-    stage has to train or, if there are none, for all seeds. None is a number that is unknown (a
+    stage has to train or, if there are none, for all seeds. A number is None if it is unknown (a
     public checkpoint before its download) or does not apply."""
 
     run: str
@@ -52,8 +52,8 @@ class Pretraining:
 
 
 def pretrainings(study: Params, missing: Mapping[str, Sequence[int]]) -> list[Pretraining]:
-    """Returns the cost of each run of a study under the matched budget; ``missing`` are the seeds
-    that have to be trained."""
+    """Returns the cost of each run of a study under the matched budget; ``missing`` has the seeds
+    that each run still has to train."""
     costs = []
     for key, run in study.runs.items():
         backbone, number = backbone_of(run, study.tokenizers), len(missing[key] or run.seeds)
@@ -106,7 +106,7 @@ def num_weights(model: nn.Module, *, trained_only: bool = False) -> int:
 
 
 def random_batch(objective: Objective, *, rows: int, length: int) -> Batch:
-    """Returns rows of random tokens; each row is one document of sentences of 16 tokens."""
+    """Returns a batch of random tokens; each row is one document of sentences of 16 tokens."""
     ids = objective.vocabulary.regular_ids
     documents = np.ones(length, dtype=np.int64)
     begins = np.arange(length) % 16 == 0

@@ -1,7 +1,7 @@
-"""The time of pending stages on this machine.
+"""The estimated time of pending stages on this machine.
 
-A training takes its operations divided by a speed: the operations per second of earlier trainings
-of its kind or, if there are none, of a short calibration.
+The time of a training is its operations divided by a speed in operations per second, which is that
+of earlier trainings of its kind or, if there are none, of a short calibration.
 """
 
 import heapq
@@ -48,13 +48,13 @@ EARLIER, CALIBRATION = "others of its kind before", "a calibration"
 TRAININGS = ("pretrain", "continue_pretraining", "finetune")
 PRETRAINING = "pretraining"
 MIN_STEPS, MAX_STEPS, SECONDS = 3, 200, 1.0  # of a calibration, after its first step
-# For a method without training.
+# Batches and schedule that calibrate a method without training settings of its own.
 USUAL_EXAMPLES, USUAL_SCHEDULE = 8, Optimisation(lr=1e-4)
-ITERATIONS = 50  # about as many as a probe needs for each C
+ITERATIONS = 50  # of the solver of a probe, about as many as each C needs
 
 
 class Kind(NamedTuple):
-    """Trainings that are about equally fast, in operations per second."""
+    """A kind of training: all trainings of a kind do about as many operations per second."""
 
     work: str  # PRETRAINING, or a method of finetune.methods
     architecture: str | None
@@ -68,7 +68,7 @@ class Kind(NamedTuple):
 
 @dataclass
 class Other:
-    """A pending stage that trains nothing; None is an unknown time."""
+    """A pending stage that trains nothing. Its time is None if unknown."""
 
     stage: str
     seconds: float | None
@@ -82,8 +82,8 @@ def add_times(
     pretrain: Sequence[Pretraining],
     finetune: Sequence[Finetuning],
 ) -> None:
-    """Sets the time of each pending cost of ``runs`` under the matched budget, and the memory of
-    each cost that was measured earlier, as far as they are known."""
+    """Sets the time of each pending cost and the memory of each training that ran before, as far as
+    they are known. ``runs`` have the matched budget."""
     earlier = _Earlier(runs, compute, finetune)
     for cost in (*pretrain, *finetune):
         cost.memory_bytes = earlier.memory.get(_training(cost)) or cost.memory_bytes
@@ -101,15 +101,15 @@ def add_times(
 
 
 def operations(cost: Pretraining | Finetuning) -> int:
-    """Returns the operations of a cost, with those of validation and prediction."""
+    """Returns the operations of a cost, including validation and prediction; unknown ones as 0."""
     is_pretraining = isinstance(cost, Pretraining)
     others = cost.validation_flops if is_pretraining else cost.prediction_flops
     return (cost.flops or 0) + (others or 0)
 
 
 def put_side_by_side(costs: Sequence[Finetuning], at_once: int) -> None:
-    """Scales the times of the trials of one stage, one after the other, to the time of the
-    stage."""
+    """Scales the times of the trials of one stage, estimated for one trial after the other, so that
+    their sum is the time of the stage with ``at_once`` trials side by side."""
     groups = [share * (cost.seconds or 0.0) for cost in costs for share in cost.shares]
     together = makespan(groups, at_once)
     alone = sum(cost.seconds or 0.0 for cost in costs)
@@ -118,8 +118,8 @@ def put_side_by_side(costs: Sequence[Finetuning], at_once: int) -> None:
 
 
 def makespan(seconds: Iterable[float], at_once: int) -> float:
-    """Returns how long trainings of these ``seconds`` take in ``at_once`` processes. Each process
-    takes the next one when it has finished one, the longest first."""
+    """Returns how long trainings of these ``seconds`` take in ``at_once`` processes, if each
+    free process starts the longest training that is left."""
     ends = [0.0] * at_once
     for taken in sorted(seconds, reverse=True):
         heapq.heapreplace(ends, ends[0] + taken)
@@ -130,13 +130,13 @@ def makespan(seconds: Iterable[float], at_once: int) -> float:
 
 
 class _Earlier:
-    """Operations and seconds of earlier trainings by kind, and their memory by training."""
+    """Speeds of earlier trainings by kind, and their peak memory by training."""
 
     def __init__(
         self, runs: Mapping[str, Run], compute: Compute, finetune: Iterable[Finetuning]
     ) -> None:
         self._work = dict[Kind, tuple[float, float]]()
-        self.memory = dict[tuple[str, ...], int]()  # by ``_training``
+        self.memory = dict[tuple[str, ...], int]()  # by the key from ``_training``
         self._read_pretrainings(runs, resolve(compute, threads=compute.threads).device)
         self._read_finetunings(finetune)
 
@@ -152,7 +152,7 @@ class _Earlier:
         for path in sorted((paths.TIMINGS / "pretrain").glob("*/*.json")):
             name, folder = path.parent.name, paths.PRETRAINED / path.parent.name / path.stem
             if not (folder / "metrics.json").is_file() or not (folder / "run.json").is_file():
-                continue  # it is being trained again
+                continue  # the run is being trained again
             timing, account = read_json(path), read_json(folder / "metrics.json")
             if timing["device"] != device or not account["pretrain_flops"]:
                 continue
@@ -163,15 +163,15 @@ class _Earlier:
                 self.memory[(name,)] = max(timing["peak_memory_bytes"], self.memory.get((name,), 0))
 
     def _read_finetunings(self, costs: Iterable[Finetuning]) -> None:
-        """Reads the trials of the runs and methods of ``costs``. Their tables have the operations
-        of training. Prediction is assumed to have taken as many operations as it would take now."""
+        """Reads the earlier trials of each run, task and method in ``costs``. Their tables count
+        only operations of training: prediction is assumed to have taken as many as it would now."""
         for cost in costs:
             timing = paths.TIMINGS / "finetune" / cost.task / f"{cost.run}.csv"
             table = paths.FINETUNED / cost.task / cost.run / "trials.csv"
             if cost.prediction_flops_of_all is None:
                 continue
-            # Only the columns that are used are converted, so that files of earlier versions can be
-            # read, too.
+            # Only the columns that are used are converted, so that files of earlier versions remain
+            # readable.
             times, trials = (
                 [row for row in read_texts(path) if row["method"] == cost.method]
                 for path in (timing, table)
@@ -190,7 +190,7 @@ def _training(cost: Pretraining | Finetuning) -> tuple[str, ...]:
 
 
 def _is_as_large(settings: Json, run: Run) -> bool:
-    """Returns whether an earlier run had the model and the batches that it has now."""
+    """Returns whether the earlier ``settings`` of a run have its present model and batch size."""
     now = run.model_dump()
     return settings["model"] == now["model"] and all(
         settings["training"][name] == now["training"][name]
@@ -202,8 +202,8 @@ def _is_as_large(settings: Json, run: Run) -> bool:
 
 
 class _Speed(NamedTuple):
-    """Operations per second. The operations of solving a probe are not counted, so its time comes
-    on top: ``solving`` is the operations for the labelled texts' states per second of solving."""
+    """A speed in operations per second. The solver of a probe counts no operations: its seconds are
+    the operations for the states of the labelled texts, divided by ``solving``."""
 
     speed: float
     solving: float = math.inf
@@ -212,19 +212,19 @@ class _Speed(NamedTuple):
 class Calibration:
     """Estimates times from a training of about a second for each kind, on random tokens, with the
     study's own training loop and compute settings. A public checkpoint is assumed to be as fast as
-    the study's reference or, if that is public, its first run that is not public."""
+    the study's reference run or, if the reference is public, as the first run that is not."""
 
     def __init__(self, study: Params, finetune: Iterable[Finetuning], *, jobs: int = 1) -> None:
-        self._study, self._jobs = study, jobs  # trainings run at once in as many jobs
+        self._study, self._jobs = study, jobs  # jobs that train at once
         lengths = [cost.text_tokens for cost in finetune if cost.text_tokens]
         self._length = max(round(fmean(lengths)), 1) if lengths else 1
         self._speeds = dict[Kind, _Speed | None]()
         self._progress = tqdm(desc="calibration", unit="kind", disable=None, leave=False)
 
     def seconds(self, cost: Pretraining | Finetuning) -> float | None:
-        """Returns the seconds of a cost, or None if no run can be tried. As many trials are tried
-        at once as the study runs side by side, but the seconds are for one trial after the
-        other."""
+        """Returns the sum of the seconds of a cost's trainings, even if some run at once; their
+        speed is measured with as many at once as the study runs. None if the study has no run to
+        calibrate with."""
         kind = Kind.of(cost)
         if kind not in self._speeds:
             self._speeds[kind] = self._measured(cost)
@@ -254,8 +254,8 @@ class Calibration:
 def in_processes(
     compute: Compute, function: Callable[..., Any], *arguments: object, copies: int
 ) -> list[Any]:
-    """Calls ``function`` in ``copies`` processes at once, in the environment of trainings. On a GPU
-    it runs in this process."""
+    """Calls ``function`` in ``copies`` processes at once and returns the results. On a GPU, calls
+    it once, in this process."""
     if resolve(compute, threads=1).device != "cpu":
         return [function(*arguments)]
     # Forked from a server that has computed nothing: a fork of this process would deadlock on
@@ -337,8 +337,8 @@ def _finetuning_speed(
 def _solving_speed(
     model: ModelWithHead, task: Classification, method: SolvedMethod, batch: Batch, device: Device
 ) -> _Speed:
-    """Returns the speed of computing the states of a batch and of solving at one C, measured the
-    second time that both are done."""
+    """Measures how fast the states of a batch are computed and a probe is solved at one C. Both are
+    done twice; the first time is a warm-up."""
     began = remembered = time.monotonic()
     num_iterations, flops = 1, 0
     for _ in range(2):
@@ -367,7 +367,7 @@ def _model(run: Run, vocab_size: int) -> ModelWithHead:
 
 
 def _speed(steps: Generator[Step, None, None]) -> _Speed:
-    """Returns the operations per second of the steps after the first, until SECONDS are over."""
+    """Measures the operations per second of the steps after the first, for about SECONDS."""
     flops = 0
     with closing(steps):
         next(steps)
@@ -381,7 +381,7 @@ def _speed(steps: Generator[Step, None, None]) -> _Speed:
 
 @dataclass(frozen=True)
 class _Repeated:
-    """Repeats one batch in each step."""
+    """Training data that is the same batch in each step."""
 
     batch: Batch
 
@@ -395,13 +395,13 @@ class _Repeated:
 def other_stages(
     corpora: Mapping[str, Corpus], tasks: Mapping[str, Task], stages: Iterable[str]
 ) -> list[Other]:
-    """Returns the time of each of ``stages`` that trains nothing: the estimate of a slow source,
-    else the time of the stage's last run here, else the mean time of its kind."""
+    """Returns the ``stages`` that train nothing, each with a time: the estimate of its source if
+    that is slow to read, else the time of its last run here, else the mean time of its kind."""
     kinds: dict[str, dict[str, float]] = {}
     for path in sorted(TIMES.glob("*.json")):
         times = kinds.setdefault(path.stem.partition("@")[0], {})
         times[path.stem] = read_json(path)["wall_time_s"]
-    read = set[str]()  # what the sources of earlier stages read
+    read = set[str]()  # names of what earlier stages will have read, to count it once
     entries: dict[str, Mapping[str, Corpus | Task]] = {
         "prepare_corpus": corpora,
         "prepare_task": tasks,

@@ -44,7 +44,7 @@ PACKAGES = Path("requirements.lock")
 
 
 def write_plans(planned: Iterable[tuple[tuple[str, ...], Plan]], folder: Path) -> None:
-    """Writes ``plans`` into ``folder``, as the root stage does into data/plans."""
+    """Writes plans with their keys into ``folder``, under the file names of data/plans."""
     for keys, plan in planned:
         file = folder / path_of(*keys).relative_to(paths.PLANS)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def write_plans(planned: Iterable[tuple[tuple[str, ...], Plan]], folder: Path) -
 
 
 def plans(params: Params) -> Iterator[tuple[tuple[str, ...], Plan]]:
-    """Yields the plan of each stage of dvc.yaml, with the name and the keys of the stage."""
+    """Yields the plan of each stage of dvc.yaml, after the name and the keys of the stage."""
     everything, packages = matched(params), sha256(PACKAGES)
     tasks, corpora = without_texts(params.tasks), without_texts(params.corpora)
     for key, corpus in corpora.items():
@@ -114,8 +114,8 @@ def plans(params: Params) -> Iterator[tuple[tuple[str, ...], Plan]]:
 def _fitted(
     baselines: Mapping[str, Settings], task: str, source: Settings, tasks: Iterable[str]
 ) -> Json:
-    """Returns the fields of a BaselinePlan about the baselines that are fitted to a task. The entry
-    of a baseline that reads files names the file for the task, and is left out if there is none."""
+    """Returns the fields of a BaselinePlan about the baselines that are fitted to a task. A
+    baseline that reads files is entered with its file for the task, or left out without one."""
     entries, files = dict[str, Json](), dict[str, str]()
     for name, entry in baselines.items():
         file_of = files_of(name, entry, tasks)
@@ -131,13 +131,13 @@ def _fitted(
 
 
 def files_of(name: str, entry: Settings, tasks: Iterable[str]) -> dict[str, Path] | None:
-    """Returns the user's file that a baseline reads for each of the ``tasks`` that it is compared
-    on, None if it reads none."""
+    """Returns the user's files that a baseline reads, by task, or None for a baseline that reads no
+    files. Tasks on which the baseline is not compared are left out."""
     return BASELINES.build(entry, where=f"baselines.{name}").files([*tasks])
 
 
 def run_inputs(runs: Mapping[str, Run], checkpoints: Iterable[str]) -> dict[str, RunInputs]:
-    """Returns what each run reads; ``checkpoints`` are the names of packaged checkpoints."""
+    """Returns the inputs of each run; ``checkpoints`` are the names of packaged checkpoints."""
     fetched = {paths.CHECKPOINTS / key: key for key in checkpoints}
     return {
         key: RunInputs(
@@ -150,7 +150,7 @@ def run_inputs(runs: Mapping[str, Run], checkpoints: Iterable[str]) -> dict[str,
 
 
 def pretrain_plan(study: str, run: Run, compute: Compute, distributed: Distributed) -> PretrainPlan:
-    """Returns the plan of a run under the matched budget of the study of this name."""
+    """Returns the plan of pretraining ``run``, which has the matched budget of the study."""
     code = hashes(
         "pretrain",
         f"models/{run.model['name']}",
@@ -161,8 +161,8 @@ def pretrain_plan(study: str, run: Run, compute: Compute, distributed: Distribut
 
 
 def finetune_plan(runs: dict[str, Run], finetune: Finetune, compute: Compute) -> FinetunePlan:
-    """Returns the plan of the fine-tuning on each task of ``runs`` under the matched budget.
-    Checkpoints and examples have the hashes of the code of models and tasks."""
+    """Returns the plan, equal for all tasks, of fine-tuning ``runs`` that have the matched budget.
+    It has no hashes of the code of models and tasks: checkpoints and examples have them."""
     methods = without_texts(finetune.methods)
     adapted = {f"methods/{entry.method['name']}" for entry in methods.values()}
     trainings = (m.of(run).training for m in methods.values() for run in runs)
@@ -175,8 +175,8 @@ def finetune_plan(runs: dict[str, Run], finetune: Finetune, compute: Compute) ->
 def _revisions(
     runs: Mapping[str, Run], tokenizers: Mapping[str, AnyTokenizer], folder: Path
 ) -> dict[str, str]:
-    """Returns the revision of a local folder that each run and tokenizer states, by the setting's
-    path in params.yaml."""
+    """Returns the stated revisions of the runs and tokenizers that are read from ``folder``, by the
+    path of the setting in params.yaml."""
     stated = {f"{run.where(key)}.model": run.model for key, run in runs.items() if run.is_public}
     for key, entry in tokenizers.items():
         if isinstance(entry, PublishedTokenizer):

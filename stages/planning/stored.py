@@ -1,4 +1,4 @@
-"""Checkpoints and trials of pending stages that their stores have."""
+"""Checkpoints and trials that pending stages can take from their stores."""
 
 from collections.abc import Collection
 
@@ -20,16 +20,16 @@ def pretraining_stage(name: str, run: Run) -> str:
 
 
 class Stores:
-    """The contents of both stores for a study under the matched budget, whose ``stages`` are
-    pending."""
+    """The stored checkpoints and trials of a study under the matched budget, for its pending
+    ``stages``."""
 
     def __init__(self, study: Params, stages: Collection[str]) -> None:
         self._study, self._stages = study, stages
         self._device = resolve(study.compute, threads=study.compute.threads)
 
     def missing_seeds(self, name: str) -> list[int]:
-        """Returns the seeds that the stage of a run has to train. All seeds are missing as long as
-        another stage has to make the run's inputs."""
+        """Returns the seeds that the stage of a run has to train: all seeds, as long as another
+        stage has to make the run's inputs."""
         run = self._study.runs[name]
         if pretraining_stage(name, run) not in self._stages:
             return []
@@ -38,8 +38,8 @@ class Stores:
         return checkpoint_store.missing_seeds(self._plan(run), name, self._device)
 
     def trials(self) -> set[TrialKey]:
-        """Returns the trials of pending stages that are stored. Trials whose checkpoint or task has
-        yet to be made, or made again, are left out."""
+        """Returns the stored trials of pending stages, without those whose checkpoint or task has
+        yet to be made or made again."""
         tasks = [
             task
             for task in self._study.tasks
@@ -68,7 +68,7 @@ class Stores:
         return pretrain_plan(study.study, run, study.compute, study.distributed)
 
     def _is_made(self, checkpoint: RunKey) -> bool:
-        """Returns whether data/pretrained has a checkpoint as its stage would write it now."""
+        """Returns whether data/pretrained has the checkpoint that its stage would write now."""
         run, record = self._study.runs[checkpoint.run], paths.pretrained(checkpoint) / "run.json"
         if pretraining_stage(checkpoint.run, run) not in self._stages:
             return True
@@ -78,7 +78,7 @@ class Stores:
         return read_json(record)["fingerprint"] == identity
 
     def _has_inputs(self, run: Run) -> bool:
-        """Returns whether the inputs of a run are as its stage will find them."""
+        """Returns whether the inputs of a run are final: no pending stage will write them again."""
         read = {f"encode_corpus@{run.corpus}-{run.tokenizer}", f"train_tokenizer@{run.tokenizer}"}
         parents = [RunKey(run.parent, seed) for seed in run.seeds if run.parent != NONE]
         return read.isdisjoint(self._stages) and all(map(self._is_made, parents))

@@ -24,7 +24,7 @@ from stages.planning.speed import CALIBRATION
 T = TypeVar("T")
 
 UNKNOWN = "–"
-NOTEWORTHY = 0.01  # of a task's rows that are cut
+NOTEWORTHY = 0.01  # share of cut rows above which a task is listed
 AT_LEAST = "≥ "  # before a sum that leaves unknown numbers out
 PARTS = {
     "pretrain": "pretraining",
@@ -47,7 +47,7 @@ def show(estimate: Estimate, console: Console) -> None:
 
 
 def headline(estimate: Estimate) -> str:
-    """Returns what would run and how long that takes, in one number with its spread."""
+    """Returns a sentence on what would run and how long it takes, with the range of the time."""
     pretrainings, trials = num_trainings(estimate)
     parts = [_counted(len(estimate.stages), "stage")]
     if pretrainings or trials:
@@ -121,8 +121,8 @@ def _show_finetuning(estimate: Estimate, console: Console) -> None:
 
 
 def fine_tuning_by_run(waiting: Sequence[Finetuning]) -> str:
-    """Returns the known time of each run's fine-tuning, the longest first; "" if fewer than two
-    runs have one."""
+    """Returns a sentence with the known time of each run's fine-tuning, the longest first; "" if
+    fewer than two runs have a known time."""
     seconds = defaultdict[str, float](float)
     for cost in waiting:
         seconds[cost.run] += cost.seconds or 0.0
@@ -153,7 +153,7 @@ def _show_totals(estimate: Estimate, console: Console) -> None:
 
 
 def notes(estimate: Estimate) -> Iterator[str]:
-    """Yields what the numbers are based on, and what they leave out."""
+    """Yields notes on what the numbers are based on and what they leave out."""
     if not estimate.stages:
         yield "Nothing to run: every stage is up to date."
         return
@@ -198,7 +198,7 @@ def downloads(estimate: Estimate) -> Iterator[str]:
 
 
 def _screen(estimate: Estimate) -> Iterator[str]:
-    """Yields how much of fine-tuning a screen leaves."""
+    """Yields a note on the most and the fewest trials that a screen may leave."""
     screen, least = estimate.params.finetune.screen, estimate.at_least
     if screen is None or least is None or not any(cost.pending for cost in estimate.finetune):
         return
@@ -249,7 +249,7 @@ def _left_out(estimate: Estimate) -> Iterator[str]:
 
 
 def _stages(stages: list[str]) -> str:
-    """Returns the number of stages of each kind."""
+    """Returns the number of stages of each kind as text."""
     kinds = Counter(stage.partition("@")[0] for stage in stages)
     return ", ".join(f"{n} {kind}" if n > 1 else kind for kind, n in kinds.items())
 

@@ -1,4 +1,4 @@
-"""The number and the lengths of a task's texts, prepared or not."""
+"""The number and the lengths of a task's texts, assumed if the task is not prepared yet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,15 +42,15 @@ class Texts:
     train: int | None  # None is "all", not counted yet
     validation: int | None
     test: int | None
-    sizes: tuple[Size, ...]  # of some examples
+    sizes: tuple[Size, ...]  # of a sample of the examples
     written: float  # mean tokens of the text to write; 0 if none
-    per_row: float  # examples per row: more than 1 where each window has an answer
-    assumed: bool  # nothing is prepared yet: each has the maximum length
+    per_row: float  # examples per row; over 1 where each window is an example
+    assumed: bool  # not prepared yet: all have the maximum length
     rows_cut: float  # share of the rows of these examples
     tokens_cut: float  # share of their tokens
 
     def padded(self, batch_examples: int) -> float:
-        """Returns the mean tokens of an example with padding, in batches of fine-tuning."""
+        """Returns the mean tokens of an example, including padding in batches of this size."""
         lengths = np.array([size.tokens for size in self.sizes])
         bucket = np.arange(len(lengths)) // (BUCKET_BATCHES * batch_examples)
         order = [self.sizes[i] for i in np.lexsort((lengths, bucket))]
@@ -72,8 +72,8 @@ def _padded(part: Sequence[Size]) -> int:
 def texts_of(
     run_key: str, run: Run, task_key: str, task: Task, finetune: Finetune, *, text_to_text: bool
 ) -> Texts:
-    """Returns the texts of the prepared task if it and the tokenizer exist. Else returns texts of
-    the maximum length, in the numbers of params.yaml."""
+    """Returns the texts of the prepared task or, if the task or the tokenizer is not prepared, as
+    many texts as params.yaml sets, all of the maximum length."""
     longest = finetune.max_tokens
     try:
         checkpoint = RunKey(run_key, run.seeds[0])

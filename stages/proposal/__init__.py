@@ -1,1 +1,1 @@
-"""A study for one's own files: what they hold, and what fits the machine and the time."""
+"""Proposes a study of a user's own files that fits the data, the machine and the time."""

@@ -1,4 +1,4 @@
-"""Finds the kind of task in a user's data, and the column of the data for each column of a row.
+"""Finds the kind of task in a user's data, and which column is the text, the label and so on.
 
 Only clear cases are found, such as a text and a column with few values, or lists of words and of
 tags. If two columns may be the text or the label, nothing is guessed: the error lists the columns
@@ -35,21 +35,21 @@ from stages.proposal.roles import (
 from stages.sources._columns import GROUP, NONE, TIME, TIME_FORMAT
 from stages.sources._formats import Record
 
-MOST_RATINGS = 20  # different whole numbers that may be classes
-RATINGS = 4  # fewest different whole numbers that may be a scale
+MOST_RATINGS = 20  # largest number of different whole numbers that may be classes
+RATINGS = 4  # smallest number of different whole numbers that may be a scale
 MOST_JOINED = 1 / 3  # share of values with a separator, above which a cell may have several labels
 SPLITTING = {"split", "splits", "fold", "folds", "subset", "partition", "set", "usage"}
 SPLITTING |= {f"is_{split}" for split in ("train", "dev", "valid", "test")}
 STRUCTURED = {"label", "labels", "entities", "spans", "annotations", "qas", "answers", "ents"}
 PREDICTED = {KINDS[kind].target for kind in KINDS_OF_STUDIES}
 ONE_WORD, ONE_TAG = {"word", "token", "form", "words", "tokens"}, {"tag", "ner", "pos", "bio"}
-SEVERAL = {"labels", "tags", "classes", "categories"}  # of which 1,2 are two
+SEVERAL = {"labels", "tags", "classes", "categories"}  # names of columns where 1,2 means two labels
 
 
 @dataclass
 class Guess:
-    """The kind of rows, the data's ``columns`` by the columns of a row, and further settings: of
-    the source (``settings``) and of the task (``task``)."""
+    """The kind of rows, the names of the data's ``columns`` by their role in a row, and further
+    settings of the source (``settings``) and of the task (``task``)."""
 
     kind: str
     columns: Names
@@ -58,8 +58,8 @@ class Guess:
 
 
 def profile(records: Iterable[Record]) -> dict[str, Column]:
-    """Returns the columns of records by their names. A field of an object is a column with a name
-    such as ``translation.de``."""
+    """Returns the columns of records by their names. A field of an object becomes a column with a
+    name such as ``translation.de``."""
     table = pandas.DataFrame([_flat(record.cells) for record in records], dtype=object)
     return {str(name): Column(str(name), table[name]) for name in table}
 
@@ -188,8 +188,8 @@ def _settings(
 
 
 def _split_column(free: Columns, flags: Flags, place: str) -> str | None:
-    """Returns the column that names splits, or None. Raises ValueError if several columns may do
-    so, or one has the name of such a column and other cells."""
+    """Returns the column that names splits, or None. Raises ValueError if several columns may name
+    splits, or if a column is called like one but has other cells."""
     if flags.split is not None or flags.splits:
         return None if flags.split in (None, NONE) else flags.split
     columns = [c for c in free.values() if "train" in c.splits and len(c.splits) > 1]
@@ -207,7 +207,7 @@ def _split_column(free: Columns, flags: Flags, place: str) -> str | None:
 
 
 def note_times(columns: Columns, settings: Json, notes: list[str]) -> None:
-    """Adds to ``notes`` which column has times, if splits could be drawn by it."""
+    """Adds a note that names a column with times, if splits could be drawn in its order."""
     if settings.keys().isdisjoint({"split", GROUP, TIME}):
         notes += [
             f"{name} has days or times: --time {name} draws the splits in their order, so that "
@@ -220,8 +220,8 @@ def note_times(columns: Columns, settings: Json, notes: list[str]) -> None:
 
 
 def _kind(free: Columns, columns: Columns, flags: Flags, place: str) -> str:
-    """Returns the kind of task that the flags or else the columns show. ``free`` are the columns
-    that no flag names. Raises ValueError if the kind is not clear."""
+    """Returns the kind of task that the flags show or, without such flags, the columns. ``free``
+    are the columns that no flag names. Raises ValueError if the kind is not clear."""
     kinds = {"answers": "span_qa", "choices": "multiple_choice", "tags": "tagging"}
     for role, kind in (kinds | {"labels": "multi_label"}).items():
         if role in flags.columns:
@@ -325,7 +325,7 @@ def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
     return "classification"
 
 
-# What is said ------------------------------------------------------------------------------------
+# Messages ----------------------------------------------------------------------------------------
 
 
 def _unclear(question: str, columns: Columns) -> ValueError:

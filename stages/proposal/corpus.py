@@ -1,4 +1,4 @@
-"""Text that a small model can be pretrained on, besides one's labelled rows."""
+"""Chooses the text that small models are pretrained on."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from stages.text import tokenizer
 
 ENOUGH_WORDS = 400_000  # fewest words of labelled texts to pretrain on
 MOST_WORDS = 3_000_000  # words of a folder after which counting stops
-LATIN = 0.8  # share of letters above which English documentation may help
+LATIN = 0.8  # share of Latin letters from which English documentation may help
 DOCS = ["numpy", "pandas", "scikit-learn", "scipy"]
 DOCS_WORDS = 700_000  # approximate number of words of DOCS
-# Columns of a row that are read as text of a corpus. Contexts of questions would recur.
+# The column of a row that is read as text of a corpus, by kind. Contexts of span_qa would recur.
 TEXT_OF = dict.fromkeys(("classification", "multi_label", "regression", "seq2seq"), "text")
 OF_ANSWERS = {"text_pair", "label", "labels", "tags"} | {
     key for kind in KINDS.values() for key in settings_of(type(kind))
 }
 VOCABULARIES = (4096, 2048, 1024, 512)
-SPARE = 1.1  # a text must fill a vocabulary larger by this factor: sentences of test rows leave it
+SPARE = 1.1  # a text must fill a vocabulary this much larger, since it loses test rows' sentences
 FILLING_WORDS = 200_000  # any text with this many words fills the largest vocabulary
 Algorithm = Literal["unigram", "char"]
 
@@ -34,12 +34,12 @@ class Corpus:
 
     key: str
     source: Json
-    words: int  # at least
+    words: int  # number of words, or a lower bound
     decontaminate_against: Literal["none", "tasks"]
     pretrains: bool
     algorithm: Algorithm
     vocab_size: int
-    why: str  # what it is, for params.yaml
+    why: str  # description of the corpus for params.yaml
 
     @property
     def tokens(self) -> int:
@@ -50,7 +50,8 @@ def choose_corpus(
     examples: Examples, kind: str, text: Path | None, task: str, notes: list[str]
 ) -> Corpus:
     """Returns the user's own text, or the labelled texts if they are enough, else documentation in
-    English. Too few labelled texts in another script than Latin are used for the tokenizer alone.
+    English. Labelled texts in another script than Latin are used for the tokenizer if they are too
+    few to pretrain on.
 
     Raises ValueError for a folder without text.
     """
@@ -104,7 +105,7 @@ def choose_corpus(
 def vocabulary_of(sentences: Iterable[str], *, has_blanks: bool) -> tuple[Algorithm, int]:
     """Returns the algorithm and the size of the largest vocabulary that a text fills, found by
     training tokenizers if the text is small. Without blanks between words, or with too few words,
-    it is a vocabulary of letters, which need not be filled."""
+    the vocabulary is one of letters, which need not be filled."""
     if has_blanks:
         some, words = list[str](), 0
         for sentence in sentences:
@@ -135,7 +136,7 @@ def _fills(sentences: list[str], vocab_size: int) -> bool:
 
 def _labelled_texts(examples: Examples, kind: str) -> Json | None:
     """Returns the task's source as a source of text, or None if its texts cannot be a corpus. The
-    test texts of the task are held out, too."""
+    texts of the task's test rows are held out here, too."""
     settings = {key: value for key, value in examples.source.items() if key not in OF_ANSWERS}
     if kind == "tagging":
         return settings if settings.get("format") == "conll" or "words" not in settings else None

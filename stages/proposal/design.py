@@ -11,22 +11,22 @@ from stages.planning.speed import makespan
 Budget = int | Literal["all"]
 Probed = Literal["none", "published", "all"]
 STEP_TOKENS = 16 * 128  # of pretraining: rows and their length
-WIDTHS = (128, 256)  # of a model; the second if there is time after all else
+WIDTHS = (128, 256)  # of a model; the second if time is left after everything else
 LEAST_STEPS, USUAL_STEPS = 130, 260  # of pretraining
 MOST_EPOCHS = 4  # Muennighoff et al. 2023: four epochs of a corpus are nearly as good as new text
 MOST_SEEDS = 5
 FINETUNING_SEEDS = 3  # where a study has one pretraining seed
-SPLITS_DRAWN = 5  # of few rows; with fewer draws, intervals are wide
+SPLITS_DRAWN = 5  # if rows are few; with fewer draws, intervals are wide
 FEW_LABELS, MANY_LABELS, MOST_LABELS = 100, 1000, 20_000
 FEW_PER_CLASS = 5
-START_S = 4.0  # of a stage's process
-PROBE = 0.25  # of the time of full fine-tuning; a fifth in the default study
+START_S = 4.0  # to start a stage's process
+PROBE = 0.25  # share of the time of full fine-tuning; a fifth in the default study
 FIXED_S = 45.0  # reading, tokenizing and reporting
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """The choices that fit a study to the time."""
+    """The choices that make a study fit into the time allowed."""
 
     architectures: tuple[str, ...]
     pretrains: bool
@@ -35,13 +35,13 @@ class Design:
     budgets: tuple[Budget, ...]
     d_model: int = WIDTHS[0]
     published: bool = False  # whether a published checkpoint is among the candidates
-    probed: Probed = "none"  # runs whose frozen states are compared as well
-    split_per_seed: bool = False  # whether fine-tuning seeds draw the splits, of few rows
+    probed: Probed = "none"  # runs that also have a linear probe of their frozen states
+    split_per_seed: bool = False  # whether each fine-tuning seed draws the splits anew
 
     @property
     def finetuning_seeds(self) -> list[int]:
-        """One seed where there are several pretraining seeds, since these draw labels, heads and
-        orders as well; but not the splits."""
+        """The fine-tuning seeds. One is enough with several pretraining seeds, since these also
+        draw labels, heads and orders; but they do not draw the splits."""
         if self.split_per_seed:
             return [*range(1, SPLITS_DRAWN + 1)]
         return [1] if self.pretraining_seeds > 1 else [*range(1, FINETUNING_SEEDS + 1)]
@@ -53,11 +53,11 @@ class Pace:
 
     step_s: Mapping[str, float]  # of a step of pretraining
     trials_s: Mapping[tuple[str, Budget], float]  # of full fine-tuning at one learning rate
-    jobs: int = 1  # trainings that run side by side
+    jobs: int = 1  # number of trainings that run at once
 
     def seconds(self, design: Design) -> float:
         """Returns the seconds of the whole study."""
-        # Measured at the first width; operations grow with its square, at most.
+        # Seconds are measured at the first width; operations grow at most with its square.
         wider = (design.d_model / WIDTHS[0]) ** 2
         seeds, starts = design.pretraining_seeds, 1 + design.pretrains
         pretrainings, trials = list[float](), list[float]()
@@ -131,11 +131,11 @@ def fitted(
     added to the ``smallest`` one first.
 
     ``published`` is whether there is a published checkpoint, ``can_be_probed`` whether the task can
-    have a linear probe; both are added if the time allows. The checkpoint always comes with a probe
-    of its own, which costs little. If the time does not allow both the
-    checkpoint and pretraining, the checkpoint is kept, since it is more likely to be the best,
-    unless the study ``must_pretrain`` on text that the user gave. With ``keep_budgets`` every study
-    has all label budgets. If even the smallest study takes longer, it is returned.
+    have a linear probe; both are added if the time allows. The checkpoint's own probe, which costs
+    little, is always added with it. If there is time for the checkpoint or for pretraining but not
+    for both, the checkpoint is preferred, since it is more likely to be the best, unless the study
+    ``must_pretrain`` on text that the user gave. With ``keep_budgets`` every study has all label
+    budgets. If even the smallest study takes longer, it is returned.
     """
     design = replace(smallest, budgets=tuple(budgets)) if keep_budgets else smallest
     pretrains = smallest.pretrains

@@ -1,4 +1,4 @@
-"""Reads the labelled rows as the pipeline will read them, and counts what they hold."""
+"""Reads the labelled rows as the pipeline will read them, and counts words, repeats and letters."""
 
 import re
 import unicodedata
@@ -25,27 +25,27 @@ from stages.proposal.files import files_of
 from stages.proposal.flags import WORDS, Flags
 from stages.sources._source import SOURCES, Labelled
 
-TOKENS_PER_WORD = 1.5  # of a vocabulary of some thousand pieces
+TOKENS_PER_WORD = 1.5  # for a vocabulary of some thousand pieces
 SPACELESS = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}  # scripts
-LETTERS = 20_000  # of the texts, from which the script is seen
-LENGTHS = (32, 64, 128, 256)  # of which one is max_tokens: longer texts cost minutes
+LETTERS = 20_000  # number of letters of the texts that show the script
+LENGTHS = (32, 64, 128, 256)  # choices for max_tokens; longer texts cost minutes
 MOST_CUT = 0.05  # largest share of texts that are longer than max_tokens
 SPAN_TAG = r"[BI][-_:./\u2013].+|.+[-_:./\u2013][BI]"
 WRITTEN_OUT = r"(?i)(begin|start|inside|outside)([-_:.].+)?$"
-SEVERAL_TAGS = r"[BIES][-_:].+[|,;+/][BIELSU][-_:]|\([A-Za-z]\w+(\*|\))"  # nested; CoNLL-2012
+SEVERAL_TAGS = r"[BIES][-_:].+[|,;+/][BIELSU][-_:]|\([A-Za-z]\w+(\*|\))"  # nested spans; CoNLL-2012
 MANY_OUTSIDE = 1 / 3  # share of words outside of spans, if there are spans
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examples:
-    """The rows of each split, without inputs of a later split."""
+    """The rows of each split, except rows whose input a later split has too, with counts."""
 
     kind: Kind
-    source: Json  # settings
+    source: Json  # settings of the source
     by_split: dict[Split, list[Labelled]]
     num_read: int  # rows of all splits, removed rows included
     removed: dict[str, int]  # rows of a split whose input a later split has
-    repeated: int  # rows of train whose input train has already
+    repeated: int  # rows of train that repeat the input of an earlier one
     contradicting: int  # repeated rows with another answer
     tokens: np.ndarray  # approximate length of each input of train
     words: int  # total of all inputs of train
@@ -67,8 +67,8 @@ class Examples:
         return float((self.tokens > max_tokens).mean())
 
     def fitting_tokens(self) -> int:
-        """Returns the smallest of LENGTHS that cuts at most MOST_CUT of the texts, else the
-        largest."""
+        """Returns the smallest of LENGTHS that cuts at most MOST_CUT of the texts, or the
+        largest if none does."""
         return next((n for n in LENGTHS if self.share_cut(n) <= MOST_CUT), LENGTHS[-1])
 
 
@@ -77,8 +77,8 @@ def _most(scripts: Counter[str]) -> str:
 
 
 def with_columns(source: Json, guess: Guess) -> Json:
-    """Returns the settings of the source with the guessed columns and settings that differ from the
-    defaults."""
+    """Returns the settings of the source, with the guessed columns and settings added where these
+    differ from the defaults."""
     form = source.get("format") or files_of(source)[0].format
     defaults = {"words": "FORM", "tags": "UPOS"} if form == "conllu" else {}
     kind = KINDS[guess.kind]
@@ -139,7 +139,7 @@ def _labelled(source: Json, kind: Kind) -> list[Labelled]:
 
 
 def _repeated(train: list[Labelled], kind: Kind) -> tuple[int, int]:
-    """Returns how many rows have the input of an earlier row, and how many of these rows have
+    """Returns how many rows repeat the input of an earlier row, and how many of these have
     another answer."""
     answers: dict[str, set[str]] = defaultdict(set)
     repeated = contradicting = 0
@@ -152,10 +152,10 @@ def _repeated(train: list[Labelled], kind: Kind) -> tuple[int, int]:
 
 
 def tag_settings(tagged: dict[str, list[str]], flags: Flags, file: str) -> tuple[Json, Json, str]:
-    """Returns the settings of the source and of the task for tags, and why they are so. ``tagged``
-    has the tags of sentences by their places.
+    """Returns the settings of the source and of the task for tags, and a phrase that explains them.
+    ``tagged`` has each sentence's tags by the sentence's place.
 
-    Raises ValueError, which begins with ``file`` or a place, if the tags can be read in two ways.
+    Raises ValueError, which begins with ``file`` or a place, if it is unclear how to read the tags.
     """
     sentences = [*tagged.values()]
     counts = Counter(tag for tags in sentences for tag in tags)

@@ -1,4 +1,5 @@
-"""Recognises files of annotation tools that hold more than rows, and says how to convert them."""
+"""Recognises files of annotation tools and other programs that are not read as they are, and says
+how to convert them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ PRODIGY = (
     "Prodigy; keep the accepted rows: jq -c 'select(.answer == \"accept\") | {text, label}' FILE > "
     "NEW ({text, labels: .accept} of choices; `prodigy data-to-spacy` of spans)"
 )
-# Keys of an object that show the tool. The first key must hold a list or an object.
+# Keys of an object that reveal the tool. The first key must hold a list or an object.
 EXPORTS: dict[tuple[str, ...], str] = {
     **{(key, "data"): LABEL_STUDIO for key in ("annotations", "completions", "predictions")},
     ("fields", "responses"): ARGILLA,
@@ -33,7 +34,8 @@ WORD_AND_TAG = (
     "words written word{0}tag; "
     "sed -E 's/ *$/\\n/; s/ +/\\n/g' FILE | sed 's|\\(.*\\){0}|\\1\\t|' > NEW.conll"
 )
-# What a file is, by a pattern of its first line, if it is no table, no JSON and no words with tags.
+# Descriptions of files that hold neither a table, JSON nor words with tags, by a pattern of their
+# first line.
 LINES = {
     r"__label__[^\s,]+ +[^\s,]": "a file of fastText, which this command converts: "
     rf"sed -E ':a; s/^(__label__[^ ]+) +__label__/\1,/; ta; s/^__label__([^ ]+) +/\1\t/' {NAMED}",
@@ -55,14 +57,14 @@ def refuse_lines(files: Sequence[Path]) -> None:
     """Raises ValueError for a text file whose first line has a form that is not read."""
     for file in files:
         first = ""
-        with suppress(ValueError, OSError):  # which the source raises with its place
+        with suppress(ValueError, OSError):  # the source raises these errors, with their place
             first = next((line for line in text_lines(file) if line.strip()), "")
         if what := next((what for form, what in LINES.items() if re.match(form, first)), None):
             raise ValueError(f"{file}: this is {what}")
 
 
 def refuse_exports(rows: Sequence[Mapping[str, Any]], place: str) -> None:
-    """Raises ValueError, which begins with ``place``, if the rows have a tool's own form."""
+    """Raises ValueError, which begins with ``place``, if the rows are an export of a tool."""
     labels = (structured(row.get(name)) for row in rows for name in ("label", "labels", "entities"))
     first = next((items[0] for items in labels if isinstance(items, list) and items), None)
     keys = rows[0].keys()

@@ -22,8 +22,8 @@ MOST_COMPARED = {"train": 20_000, "test": 2_000}  # rows that are searched for n
 
 
 def facts(examples: Examples, max_tokens: int, *, given: set[str]) -> Iterator[str]:
-    """Yields sentences about the rows; ``given`` are the splits that have files, or ``split`` if a
-    column names them."""
+    """Yields sentences about the rows; ``given`` are the splits that have files, or "split" if a
+    column names the splits."""
     counted = ", ".join(f"{examples.num[split]:,} {split}" for split in SPLITS)
     group = examples.source.get(GROUP)
     how = f"drawn by a hash of {group or 'the input'}, 80/10/10"
@@ -96,8 +96,8 @@ def _lengths(examples: Examples, max_tokens: int) -> Iterator[str]:
 
 
 def _swallowed(examples: Examples) -> Iterator[str]:
-    """Yields a sentence about texts of many lines if most texts have one line. A quotation mark
-    that does not close includes all rows up to the next mark in its text."""
+    """Yields a sentence about texts of many lines if most texts have one line. An unclosed
+    quotation mark makes all rows up to the next mark part of its text."""
     if examples.kind.lists:
         return
     rows = [example for split in SPLITS for example in examples.by_split[split]]

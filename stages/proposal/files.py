@@ -24,21 +24,21 @@ from stages.sources._source import SOURCES
 from stages.sources.files import PARALLEL, Files
 
 LABELLED_FORMATS = tuple(form for form in FORMATS if form != "txt")
-FIRST = 10  # files of a folder that are shown, or looked at
+FIRST = 10  # number of files of a folder that are shown, or looked at
 LOOKED_AT = 500  # rows that indicate the delimiter and the header
 MOST_CHARACTERS = 2**24  # of these rows
 LONG_WORDS, LONG_LETTERS = 8, 60  # a longer cell is not the name of a column
-LEAST_SENTENCES, LONG_SENTENCE = 3, 60  # number; words
+LEAST_SENTENCES, LONG_SENTENCE = 3, 60  # fewest sentences, and most words of one on average
 WORDS_PER_TOKEN = 1.5  # the cells of a table of texts have more words on average
 TAG = r"[BIESLUMWO]([-_:].+)?|0"
-SENTENCES = 50  # of a conll file, to see which of its columns hold only a sign
+SENTENCES = 50  # of a conll file that show which columns hold only a placeholder
 
 
 def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
     """Returns the settings of the source, without its columns.
 
     Raises ValueError for missing and empty files, and if the names or the contents of files do not
-    show their split, format, delimiter or header. The message names the flag that states it.
+    show their split, format, delimiter or header. The message names the flag to use.
     """
     if not path.exists():
         raise ValueError(f"{path}: no such file or folder")
@@ -125,7 +125,7 @@ def _folder(folder: Path, flags: Flags, notes: list[str]) -> Json:
 
 
 def _parallel_stems(folder: Path, files: list[Path]) -> Json:
-    """Returns the stem of the files of each split in a folder with train.en, train.de, val.en."""
+    """Returns the stem of each split's parallel files: ``train`` for train.en and train.de."""
     endings: dict[str, set[str]] = defaultdict(set)
     for file in files:
         name = file.relative_to(folder).as_posix().removesuffix(".gz")
@@ -144,7 +144,7 @@ def _one(names: list[str]) -> str | list[str]:
 
 
 def _form(file: SourceFile, flags: Flags, notes: list[str]) -> Json:
-    """Returns the settings for a delimiter and names of columns that are not the usual ones."""
+    """Returns the settings for a delimiter or names of columns that differ from the usual ones."""
     settings: Json = {}
     if file.format in ("csv", "tsv"):
         usual: Delimiter = "tab" if file.format == "tsv" else "comma"
@@ -174,8 +174,8 @@ def _form(file: SourceFile, flags: Flags, notes: list[str]) -> Json:
 
 
 def _conll_columns(file: SourceFile, notes: list[str]) -> list[str]:
-    """Returns the names of a file's columns. The two that hold more than a sign are the words and
-    the tags. Raises ValueError if not exactly two do."""
+    """Returns the names of a conll file's columns. The two that hold more than a placeholder are
+    the words and the tags. Raises ValueError if not exactly two hold more."""
     lines = read(file.path, "conll", columns=None, unit="paragraph", languages=[])
     records = [record.cells for record in islice(lines, SENTENCES)]
     if not records:
@@ -201,20 +201,20 @@ def _conll_columns(file: SourceFile, notes: list[str]) -> list[str]:
 
 
 def _delimiter(file: SourceFile, usual: Delimiter) -> Delimiter:
-    """Returns the usual delimiter, unless exactly one delimiter gives every row the same number of
-    cells, more than one."""
+    """Returns the only delimiter that gives every row the same number of cells, at least two, or
+    the usual one if no delimiter or several do so."""
     tables = {sign: [row for row in _rows(file, sign) if row] for sign in DELIMITERS}
     even = [d for d, rows in tables.items() if rows and len({*map(len, rows)}) == 1 < len(rows[0])]
     return even[0] if len(even) == 1 else usual
 
 
 def _rows(file: SourceFile, delimiter: Delimiter) -> list[list[str]]:
-    """Returns the first rows of a table; an empty line has no cells. A first line such as
+    """Returns the first rows of a table; an empty line is a row without cells. A first line such as
     ``sep=;`` overrides ``delimiter``."""
     sign, texts = sep_line(text_lines(file.path))
     quoting = csv.QUOTE_NONE if file.format == "tsv" else csv.QUOTE_MINIMAL
     rows: list[list[str]] = []
-    with suppress(csv.Error):  # which the source raises with its place
+    with suppress(csv.Error):  # the source raises these errors, with their place
         lines = _beginning(texts)
         rows.extend(csv.reader(lines, delimiter=sign or DELIMITERS[delimiter], quoting=quoting))
     return rows
@@ -231,7 +231,7 @@ def _beginning(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _why_other_format(file: SourceFile, rows: list[list[str]]) -> str:
-    """Returns why the file may have another format than its name says; empty if it has not."""
+    """Returns why the file may have another format than its name says, or an empty text."""
     cells = [cell.strip() for row in rows for cell in row]
     quoted = [cell[1:-1] for cell in cells if len(cell) > 1 and cell[0] == cell[-1] == '"']
     is_quoted = len(rows[0]) > 1 and all(cell[:1] == cell[-1:] == '"' for cell in rows[0])
@@ -249,7 +249,7 @@ def _why_other_format(file: SourceFile, rows: list[list[str]]) -> str:
 
 
 def _why_no_header(header: list[str], rows: list[list[str]]) -> str:
-    """Returns why the first row may not be a header; empty if it looks like a header."""
+    """Returns why the first row may not be a header, or an empty text if it looks like one."""
     if header == [str(i) for i in range(len(header))]:  # as pandas numbers columns
         return ""
     if header[:1] and header[0].lstrip()[:1] in ("[", "{"):
@@ -266,7 +266,7 @@ def _why_no_header(header: list[str], rows: list[list[str]]) -> str:
             return f"the first line does not name column {place + 1}"
         if name.strip() and not math.isnan(number_of(name)):
             return f"the first line has a number ({name!r})"
-        is_label = has_text and name.strip().lower() in LABELS  # y, above y and n
+        is_label = has_text and name.strip().lower() in LABELS  # such as y above cells of y and n
         if name.strip() in cells and not is_label:
             return f"{name!r} of the first line is also in a row below"
     return ""

@@ -1,4 +1,4 @@
-"""The flags of the command line about a user's files."""
+"""The command-line flags that describe a user's files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from stages.kinds._tags import Scheme
 from stages.kinds.regression import Decimal
 from stages.sources._formats import Delimiter, Format
 
-WORDS = "words"  # the tag scheme of tags of single words
+WORDS = "words"  # the tag scheme for tags of single words
 KINDS_OF_STUDIES = (
     "classification",
     "multi_label",
@@ -23,18 +23,18 @@ KINDS_OF_STUDIES = (
 
 
 def roles_of(kind: Kind) -> tuple[str, ...]:
-    """Returns the columns of a row of the kind."""
+    """Returns the columns that a row of the kind may have."""
     return (*kind.inputs, *kind.optional, kind.target)
 
 
-# Roles that several columns may have together.
+# Roles that several columns of the data may fill together.
 GATHERED = {role for kind in KINDS_OF_STUDIES for role in KINDS[kind].gathered}
 ROLES = tuple(dict.fromkeys(role for kind in KINDS_OF_STUDIES for role in roles_of(KINDS[kind])))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flags:
-    """The flags that say how files are read. Settings without a flag are found in the files."""
+    """The flags that say how files are read. What no flag states is found from the files."""
 
     task: str | None = None  # a kind of rows
     columns: Mapping[str, str | list[str]] = field(default_factory=dict)  # of the data, by role
@@ -46,17 +46,17 @@ class Flags:
     tag_names: list[str] | None = None  # of tags that are numbers
     no_label: list[str] | None = None  # signs that mean no label
     label_case: LabelCase | None = None
-    min_rows: int = 1  # of a class
+    min_rows: int = 1  # of a class; rarer classes are left out
     decimal: Decimal | None = None
-    split: str | None = None  # the column that names splits, or none
-    group: str | None = None  # the column whose equal values are drawn into one split
+    split: str | None = None  # the column that names splits, or "none"
+    group: str | None = None  # the column whose equal values stay in one split
     time: str | None = None  # the column in whose order splits are drawn
-    time_format: str | None = None  # of its cells
-    split_seed: int = 0  # another makes another draw of the splits
+    time_format: str | None = None  # of the cells of ``time``
+    split_seed: int = 0  # another seed draws other splits
     first_choice: Literal["0", "1", "A"] | None = None
-    splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files of the folder
+    splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files in the folder
     max_tokens: int | None = None
-    published: bool | None = False  # whether it must be a candidate; None: if it can be fetched
+    published: bool | None = False  # True: one is required; None: one is added if it can be fetched
     budgets: list[int | Literal["all"]] = field(default_factory=list)
 
 

@@ -1,4 +1,4 @@
-"""Signs between the labels of a cell."""
+"""Finds the sign that separates the labels in a cell."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from stages.kinds._column import TEXT_WORDS
 
 SEPARATORS = ("|", ";", ",")  # between the labels of a cell; the last is the source's default
-# Signs that always separate labels: line breaks, tabs, and those in <a><b> (Stack Overflow) and in
-# paths.
+# Signs that always separate labels: line breaks, tabs, and the signs between tags (<a><b> of Stack
+# Overflow) and between the parts of a path.
 ALWAYS = ("\n", "\t", "><", ">>", "->", ">")
-# Signs that separate labels (a#b of doccano), but not where commas may: C#, Java; std::map, set.
+# Signs that separate labels (a#b of doccano) unless commas may do so (C#, Java; std::map, set).
 UNLESS_COMMAS = ("::", "#")
 # Other signs that may separate labels in a cell. A sign does so if at least this share of the parts
 # recurs in several cells; otherwise it belongs to a name.
@@ -20,14 +20,14 @@ JOINTS = dict.fromkeys(ALWAYS, 0.0) | JOINTS | dict.fromkeys(UNLESS_COMMAS, 0.0)
 
 def separator_of(values: Sequence[str], joint: str | None) -> str | None:
     """Returns the sign between the labels of a cell, or None: the first of SEPARATORS that occurs,
-    else the ``joint`` of ``joint_of``. A comma in a path, as in ``Music > Pop, Rock``, belongs to a
-    name."""
+    otherwise ``joint``, the result of ``joint_of``. A comma in a path, as in ``Music > Pop, Rock``,
+    belongs to a name."""
     usual = next((sign for sign in SEPARATORS if any(sign in value for value in values)), None)
     return joint if usual is None or (usual == "," and joint in ALWAYS) else usual
 
 
 def joint_of(values: Sequence[str]) -> str | None:
-    """Returns a sign between labels that is none of SEPARATORS, such as / of joy/fear, or None.
+    """Returns a sign between labels other than SEPARATORS, such as the / in joy/fear, or None.
 
     A sign separates labels if all labels of one cell also occur alone in other cells, or if labels
     recur in several combinations and in no fixed order, unlike ``very good`` and ``Home/Garden``.

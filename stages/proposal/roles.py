@@ -1,4 +1,4 @@
-"""The columns of the data that a row of each kind is read from, as far as they are clear."""
+"""Finds the columns of the data from which rows of each kind are read, as far as they are clear."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,11 +18,11 @@ LISTS_OF_CHOICES = {"choices", "options", "endings", "candidates", "alternatives
 CHOICES = r"(choice|option|ending|answer|solution|sol|opt|candidate|alternative)s?[_ ]?([a-z]|\d)"
 
 Columns = Mapping[str, Column]
-Names = dict[str, str | list[str]]  # of columns of the data, by the column of a row
+Names = dict[str, str | list[str]]  # of the data's columns, by their role in a row
 
 
 def clear_columns(kind: Kind, free: Columns) -> Names:
-    """Returns the columns of a row of the kind that are clear among the ``free`` ones."""
+    """Returns the ``free`` columns whose role in a row of the kind is clear."""
     others = dict(span_qa=questions, multiple_choice=_choices, tagging=tags, seq2seq=_texts)
     return others[kind.name](free) if kind.name in others else _labelled(free, kind)
 
@@ -35,7 +35,7 @@ def targets_of(free: Columns) -> list[Column]:
     numbers = [column for column in others if column.are_numbers and column.distinct > 1]
     named = [column for column in others if column.is_named_label and column in labels + numbers]
     if not named and len(labels) > 1 and all(column.is_hot for column in labels):
-        # also if all or no rows have the label
+        # including columns of a label that all rows or no rows have
         return [column for column in others if column.is_hot]
     return named or labels or numbers
 
@@ -70,8 +70,8 @@ def _texts(free: Columns) -> Names:
 
 
 def questions(free: Columns) -> Names:
-    """Returns the columns of a question, its context and the answers, which may be two: an answer's
-    text and start, as a csv file of SQuAD has them."""
+    """Returns the columns of a question, its context and the answers. The answers may be two
+    columns, an answer's text and start, as in a csv file of SQuAD."""
     texts = [column for column in free.values() if column.is_text]
     names = (
         _sole("question", with_words(texts, {"question", "query"}))
@@ -101,7 +101,7 @@ def _choices(free: Columns) -> Names:
 
 
 def choices_of(free: Columns) -> list[str] | str:
-    """Returns columns such as choice1 and choice2, or one column with lists of choices."""
+    """Returns the columns such as choice1 and choice2, or else one column with lists of choices."""
     several = [c.name for c in free.values() if re.fullmatch(CHOICES, c.name.lower())]
     lists = [c for c in with_words(free.values(), LISTS_OF_CHOICES) if c.are_lists]
     lists = [c.name for c in lists if c.distinct > 1]
@@ -109,7 +109,7 @@ def choices_of(free: Columns) -> list[str] | str:
 
 
 def tags(free: Columns) -> Names:
-    """Returns the columns with lists of words and with lists of as many tags."""
+    """Returns the column with lists of words and the column with one tag for each word."""
     lists = [column for column in free.values() if column.are_lists]
     words = with_words(lists, WORDS)
     if len(words) != 1:

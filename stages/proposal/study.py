@@ -1,4 +1,4 @@
-"""A study as the text of params.yaml, in its short form."""
+"""Writes a study as the text of params.yaml, in its short form."""
 
 import sys
 from collections.abc import Mapping
@@ -30,18 +30,18 @@ BASELINES = {
 ARCHITECTURES = {"seq2seq": ("encoder_decoder", "decoder")}
 USUAL_ARCHITECTURES = ("encoder", "decoder")
 PROBED = BASELINES.keys() - {"seq2seq"}
-# A probe is solved for each word and tag, in more steps the more tags there are: 21 tags of tweets,
-# most of them rare, took nine times as long as full fine-tuning; 3 take a fifth of it.
+# A probe of tags takes longer the more tags there are: with 21 tags of tweets, most of them rare,
+# it took nine times as long as full fine-tuning; with 3 tags, a fifth of the time.
 MOST_TAGS_PROBED = 5
 OBJECTIVES: dict[str, Json | str] = {
     "encoder": {"name": "mlm", "mask_prob": 0.3},
     "decoder": "causal",
     "encoder_decoder": "denoising",
 }
-PRETRAINING_LR, FINETUNING_LR = 9e-3, 1e-3  # at the first width
+PRETRAINING_LR, FINETUNING_LR = 9e-3, 1e-3  # for a model of the first width
 FINETUNING_STEPS = 150  # at least: few labels need more epochs
-# Full fine-tuning of a published checkpoint. With four epochs of 1,000 labels its validation score
-# is 4.3 points lower on names in tweets, and as high on questions and on tweets in two classes.
+# Full fine-tuning of a published checkpoint. With only four epochs of 1,000 labels, its validation
+# score is 4.3 points lower on names in tweets, and as high on questions and tweets in two classes.
 PUBLISHED = {"lr": 2e-4, "num_epochs": 8, "min_steps": 100}
 COMMENTS = {
     "samples": "label budgets draw from train",
@@ -57,7 +57,7 @@ COMMENTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """The content of params.yaml."""
+    """The choices from which params.yaml is written."""
 
     name: str  # of the study and of its task
     kind: str
@@ -68,7 +68,7 @@ class Study:
     corpus: Corpus
     design: Design
     max_tokens: int
-    num_tags: int = 0  # of words, if they are tagged
+    num_tags: int = 0  # different tags of words, if the task is tagging
     published: Candidate | None = None  # in the study if the design has time for it
 
     @property
@@ -81,7 +81,7 @@ def architectures_of(kind: str) -> tuple[str, ...]:
 
 
 def written(study: Study, comments: list[str]) -> str:
-    """Returns the text of the file, with ``comments`` at its head."""
+    """Returns the text of params.yaml, with ``comments`` at its head."""
     yaml, text = YAML(), StringIO()
     yaml.width = WIDTH
     yaml.indent(mapping=2, sequence=4, offset=2)
@@ -155,7 +155,7 @@ def _published(study: Study) -> Candidate | None:
 
 
 def _runs(study: Study) -> Json:
-    """Returns each architecture pretrained and from scratch, then the published checkpoint."""
+    """Returns the runs: each architecture pretrained and from scratch, then the checkpoint."""
     design, runs = study.design, Json()
     for architecture in design.architectures:
         sizes = {"d_model": design.d_model, "num_layers": 4, "num_heads": 4}
@@ -195,12 +195,12 @@ def _methods(study: Study) -> Json:
 
 
 def _short(component: Json) -> Json | str:
-    """Returns a component without settings as its name."""
+    """Returns a component, or only its name if it has no settings."""
     return component["name"] if component.keys() == {"name"} else component
 
 
 def _comments(study: Study) -> dict[str, str]:
-    """Returns the comments at the ends of lines, by the path of the setting."""
+    """Returns the comments at the ends of lines, by the paths of the settings."""
     comments = dict(COMMENTS)
     corpus = f"corpora.{study.corpus.key}.decontaminate_against"
     if study.corpus.decontaminate_against == "tasks":

@@ -1,1 +1,1 @@
-"""The report of a study: findings in words and tables, figures and pages. It computes nothing."""
+"""The report of a study: the results of stages/findings as words, tables, figures and pages."""

@@ -1,8 +1,8 @@
-"""Numbers, scores and intervals as files, tables, sentences and figures show them.
+"""Formats of numbers, scores and intervals in files, tables, sentences and figures.
 
-An interval that covers more than the share ``MOST`` of a metric's scale, once it is ``cut`` there,
-says next to nothing, and sentences say so. Files of numbers have the ends as the t distribution
-gives them, except scores.csv.
+Intervals are cut off at the ends of the metric's scale; files of numbers, except scores.csv, keep
+the ends of the t distribution. Sentences say that an interval "says next to nothing" if it covers
+more than the share ``MOST`` of the scale after the cut.
 """
 
 from stages.evaluation.metrics import Ends, cut, limits, scale_of
@@ -32,7 +32,7 @@ def three_digits(value: float | None) -> float | str:
 
 
 def compact(value: float | None) -> str:
-    """``2.55M``: three significant digits and an SI prefix."""
+    """Returns a number with three significant digits and an SI prefix: ``2.55M``."""
     if value is None:
         return UNKNOWN
     power = 0
@@ -50,7 +50,7 @@ def percent(share: float) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """``0.8 s``, ``61 s``, ``12 min``, ``3.4 h``."""
+    """Returns a time in seconds as ``0.8 s``, ``61 s``, ``12 min`` or ``3.4 h``."""
     if value is None:
         return UNKNOWN
     if value < 99.5:
@@ -59,7 +59,7 @@ def seconds(value: float | None) -> str:
 
 
 def about(value: float) -> str:
-    """An estimated time in seconds with two digits: ``6.8 min``."""
+    """Returns an estimated time, given in seconds, with two digits: ``6.8 min``."""
     if value < 99.5:
         return seconds(value)
     number, unit = (value / 60, "min") if value < 5940 else (value / 3600, "h")
@@ -67,30 +67,30 @@ def about(value: float) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """A time in seconds as ``4.2 ms``, or as ``seconds`` shows it from 0.1 s."""
+    """Returns a time in seconds as ``4.2 ms`` or, from 0.1 s on, as ``seconds`` does."""
     return f"{1000 * value:.2g} ms" if value < 0.0995 else seconds(value)
 
 
 def memory(value: float | None) -> str:
-    """Bytes as ``400 MiB`` or ``3.0 GiB``."""
+    """Returns a number of bytes as ``400 MiB`` or ``3.0 GiB``."""
     if value is None:
         return UNKNOWN
     return f"{value / 2**20:.0f} MiB" if value < 2**30 else f"{value / 2**30:.1f} GiB"
 
 
 def energy(joules: float | None) -> str:
-    """Joules as ``0.12 mWh``, ``0.034 Wh``, ``12 kWh``."""
+    """Returns an energy in joules as ``0.12 mWh``, ``0.034 Wh`` or ``12 kWh``."""
     return UNKNOWN if joules is None else _measure(joules / 3600, "Wh")
 
 
 def grams(value: float | None) -> str:
-    """``0.12 mg``, ``0.05 g``, ``1.2 kg``."""
+    """Returns a mass in grams as ``0.12 mg``, ``0.05 g`` or ``1.2 kg``."""
     return UNKNOWN if value is None else _measure(value, "g")
 
 
 def _measure(value: float, unit: str) -> str:
-    """With thousandths of the unit only where it would begin with four zeros: one column, one
-    unit."""
+    """Returns a value with its unit. Thousandths (``mg``) are used only for values that would begin
+    with four zeros, so that a column has one unit as far as possible."""
     if value and value < 0.00095:
         return f"{1000 * value:.2g} m{unit}"
     return f"{value:.2g} {unit}" if value < 99.5 else f"{value / 1000:.2g} k{unit}"
@@ -107,26 +107,26 @@ SPELLING = {
 
 
 def metric_name(metric: str) -> str:
-    """``rouge_l`` as papers write it: ROUGE L."""
+    """Returns the name of a metric as papers write it: ROUGE L for ``rouge_l``."""
     return " ".join(SPELLING.get(word, word) for word in metric.split("_"))
 
 
 def shown(value: float, metric: str) -> str:
-    """A score in the unit of its metric; 0 has no sign."""
+    """Returns a score in the unit of its metric; a rounded 0 has no sign."""
     text = scale_of(metric).shown(value)
     return text.replace("-", MINUS) if float(text) else text.removeprefix("-")
 
 
 def ends(found: Interval, metric: str, *, difference: bool = False) -> Ends | None:
     """Returns the ends of an interval, cut off at the ends of the metric's scale; None if it has no
-    ends. ``difference``: the interval is of a difference of two scores, not of a mean."""
+    ends. ``difference``: it is the interval of a difference of two scores, not of a mean."""
     if found.low is None or found.high is None:
         return None
     return cut(found.low, found.high, metric, difference=difference)
 
 
 def interval(found: Interval, metric: str) -> str:
-    """The interval of a mean score: ``52.2 to 59.7``; "" if there is none."""
+    """Returns the interval of a mean score: ``52.2 to 59.7``; "" if there is none."""
     if (sides := ends(found, metric)) is None:
         return ""
     low, high = (shown(end, metric) for end in sides)
@@ -134,7 +134,7 @@ def interval(found: Interval, metric: str) -> str:
 
 
 def interval_of_difference(found: Interval, metric: str) -> str:
-    """Returns ``+0.7 to +6.1``; "" if there is no interval."""
+    """Returns the interval of a difference: ``+0.7 to +6.1``; "" if there is none."""
     if (sides := ends(found, metric, difference=True)) is None:
         return ""
     low, high = sides
@@ -149,7 +149,7 @@ def with_unit(value: float, metric: str) -> str:
 
 
 def difference_with_interval(effect: Interval, metric: str) -> str:
-    """``+3.4 (+0.7 to +6.1)``; the number alone if there is no interval."""
+    """Returns a difference as ``+3.4 (+0.7 to +6.1)``, or without an interval as ``+3.4``."""
     return scale_of(metric).signed(effect.value) + in_parentheses(
         interval_of_difference(effect, metric)
     )

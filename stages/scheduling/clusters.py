@@ -43,7 +43,7 @@ def local(num_workers: int) -> Iterator[Client]:
     scheduler = {"cls": Scheduler, "options": options}
     with _settings(), ExitStack() as stack:
         # Only this process handles Ctrl-C, and it ends the others, which inherit the blocked
-        # signal. The tracker must run before, since it would unblock the signal when it starts.
+        # signal. The tracker is started first, since it unblocks the signal when it starts.
         resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
@@ -97,7 +97,7 @@ def batch(system: str, num_workers: int) -> Iterator[Client]:
 
 @contextmanager
 def running(address: str) -> Iterator[Client]:
-    """Yields a client of the workers of a running scheduler, which must share this folder.
+    """Yields a client of a running scheduler, whose workers must share this folder.
 
     Raises ValueError if the scheduler does not answer.
     """

@@ -12,7 +12,7 @@ from stages.core import paths
 from stages.core.artifacts import read_json, replacing, write_json
 
 LOCK = Path("dvc.lock")
-NOTE = paths.SCRATCH / "dvc_lock_order.json"  # the order for a call that runs or was killed
+NOTE = paths.SCRATCH / "dvc_lock_order.json"  # the order that a running or killed call should leave
 ENTRY = re.compile(r"^  (?=[^ ])", re.MULTILINE)
 
 
@@ -23,9 +23,9 @@ def entries() -> list[str]:
 
 @contextmanager
 def of_one_run(stages: Sequence[str]) -> Iterator[None]:
-    """Puts the entries, when the context ends, in the order that one `dvc repro` of ``stages`` in
-    their order would leave: earlier entries first, then the new ones. After calls that were killed,
-    the earlier entries are the entries before the first of these calls."""
+    """Orders the entries, when the context ends, as one ``dvc repro`` would: earlier entries first,
+    then the new ones in the order of ``stages``. If calls were killed, the earlier entries are
+    those from before the first killed call."""
     before = read_json(NOTE)["order"] if NOTE.exists() else entries()
     order = [*before, *(stage for stage in stages if stage not in before)]
     with replacing(NOTE) as path:

@@ -77,8 +77,9 @@ class Screen:
         return f"{place}  {_clock(result.seconds)}  {result.unit}{status}{left}"
 
     def _left(self) -> str:
-        """The time left, for a log, which has no bar: as if all units took as long as those that
-        have ended. The first units are short, so no time is given before a third has ended."""
+        """Returns the estimated time left, for a log, which has no bar: as if all units took as
+        long as the ended ones. Since the first units are short, the text is empty until a third of
+        the units have ended."""
         waiting = len(self._units) - len(self._shown)
         if waiting > 2 * len(self._shown):
             return ""

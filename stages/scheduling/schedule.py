@@ -14,7 +14,7 @@ from stages.scheduling.unit import Result, Status, Unit
 LOOK_EVERY_S = 1.0
 MAX_ATTEMPTS = 3  # runs of a unit that something kills
 LINES_OF_LOG = 12
-_attempts = count(1)  # a key names a computation, so another attempt needs another key
+_attempts = count(1)  # part of Dask's keys: another attempt needs other keys
 
 
 def complete(
@@ -24,8 +24,8 @@ def complete(
     *,
     mend: Callable[[], None],
 ) -> None:
-    """Runs units. If something kills a unit, ``mend`` removes what the kill left, and the units
-    that ``left`` returns are run.
+    """Runs units. If something kills units, the units that ``left`` returns are run next. After
+    each attempt ``mend`` removes what a kill left behind.
 
     Raises ValueError if units fail, because they would fail again, or are killed MAX_ATTEMPTS
     times.

@@ -1,5 +1,4 @@
-"""A unit of work for a worker. Every worker loads the imports of this module, so torch is not one
-of them."""
+"""A unit of work for a worker. Every worker imports this module, so it does not import torch."""
 
 from dataclasses import dataclass
 from enum import StrEnum

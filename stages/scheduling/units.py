@@ -31,7 +31,7 @@ def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
     trials = [*_trials(study.runs, study.tasks, study.finetune, pending, stores)]
     for stage, part in (*seeds, *trials):
         needs[stage].append(part.name)
-    later = set[str]()  # the stages that fine-tune, and the stages that follow from them
+    later = set[str]()  # the stages that fine-tune, and the stages that need them
     for stage, others in pending.items():
         if stage.startswith("finetune@") or not later.isdisjoint(others):
             later.add(stage)
@@ -64,8 +64,8 @@ def _trials(
     pending: Collection[str],
     stores: Stores,
 ) -> Iterator[tuple[str, Unit]]:
-    """Yields the trials that the store lacks, with the stage that takes their results: the longest
-    groups first, so that all workers end at about the same time.
+    """Yields each group of trials that the store lacks, with the stage that takes its results. The
+    longest come first, so that all workers end at about the same time.
 
     If the study screens runs, only trials of runs from scratch are yielded: the stage itself
     chooses the other runs once all estimates are known.

@@ -1,3 +1,3 @@
-"""Sources: where text and labelled rows come from. A file without a leading underscore is a
-source; add one and name it in params.yaml.
+"""Sources: where text and labelled rows come from. Each file without a leading underscore
+is a source; to add one, add a file and name it in params.yaml.
 """

@@ -1,4 +1,4 @@
-"""Labelled examples from documentation: the markup of its authors is the label.
+"""Labelled examples from documentation, with the markup of its authors as labels.
 
 Each annotation is a function from the prose of files to ``Annotated`` rows with unique keys.
 """
@@ -21,7 +21,7 @@ class File(NamedTuple):
 
 
 class Annotated(NamedTuple):
-    """A row; ``original`` has the inputs as they are in the file, if words of them are masked."""
+    """A row; if the annotation masks words, ``original`` has the inputs without masks."""
 
     key: str
     row: Row
@@ -123,8 +123,8 @@ def words(text: str) -> list[tuple[int, int]]:
 
 
 def tagged(sentence: Sentence) -> Row | None:
-    """Returns words and BIO tags, or None if a span cuts a word or if there are too few or too many
-    words or too many of them in spans."""
+    """Returns a sentence's words and BIO tags, or None if a span cuts a word, if there are too few
+    or too many words, or if too many of them are in spans."""
     places = words(sentence.text)
     if not 5 <= len(places) <= 40:
         return None

@@ -18,7 +18,7 @@ Cells = Mapping[str, Any]  # the cells of a record, by the names of its columns
 
 
 class _Text(Kind):
-    """A document of a corpus: a row without an answer."""
+    """The kind of the documents of a corpus: rows without an answer."""
 
     inputs = ("text",)
     target = ""
@@ -33,18 +33,20 @@ TEXT, WORDS = _Text(), _Words()
 
 
 class Columns:
-    """The settings that map data to rows: the column of the data for each column of a row
-    (``translation.de`` is ``de`` in the objects of the column ``translation``), how cells are read
-    (``tag_scheme``), whether a row that lacks a cell is refused or left out (``empty_cells``), and
-    how splits are drawn: by the hash of the input or of a column (``group``), of which
-    ``split_seed`` makes another draw, or in the order of a column (``time``).
+    """The settings that map data to rows.
 
-    Every method raises ValueError that begins with ``place``, the file and the line.
+    They name the data's column for each column of a row (``translation.de`` is ``de`` in the
+    objects of the column ``translation``) and say how cells are read (``tag_scheme``), whether a
+    row with an empty cell is refused or left out (``empty_cells``), and how splits are drawn: by a
+    hash of the input or of the column ``group``, which depends on ``split_seed``, or in the order
+    of the column ``time``.
+
+    ``place`` is the file and the line of a record; messages of ValueError begin with it.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Makes the object picklable: the name of its class, ``SCHEMA``, is ``Columns``, by which
-        pickle would find the base class instead."""
+        """Makes the object picklable. Its class, ``SCHEMA``, also has the name ``Columns``, under
+        which pickle would find the base class."""
         return _of_settings, (vars(self),)
 
     def name_of(self, column: str) -> str:
@@ -52,7 +54,7 @@ class Columns:
         return getattr(self, column)
 
     def renamed(self, names: Mapping[str, str]) -> "Columns":
-        """Returns the settings with other columns of the data."""
+        """Returns a copy of the settings that reads other columns of the data."""
         changed: Any = self
         return replace(changed, **names)
 
@@ -97,7 +99,7 @@ class Columns:
     def group_of(self, cells: Cells, place: str) -> str | None:
         """Returns the value of a record in the column ``group``, or None if no column is named.
 
-        Raises EmptyCellError, since a row without a group may belong to any.
+        Raises EmptyCellError for an empty cell, since its row may belong to any group.
         """
         name = self.name_of(GROUP)
         return None if name == NONE else text_of(cell(cells, name, place), f"{place}: {name}")
@@ -105,7 +107,7 @@ class Columns:
     def time_of(self, cells: Cells, place: str) -> Time | None:
         """Returns the time of a record, or None if no column ``time`` is named.
 
-        Raises EmptyCellError, since a row without a time may belong to any split.
+        Raises EmptyCellError for an empty cell, since its row may belong to any split.
         """
         name = self.name_of(TIME)
         if name == NONE:
@@ -117,8 +119,8 @@ class Columns:
         return getattr(self, SPLIT_SEED)
 
     def check_draw(self, given: Collection[Split]) -> None:
-        """Raises ValueError if the settings of how splits are drawn contradict each other or the
-        splits that are ``given``."""
+        """Raises ValueError if the settings for drawing splits contradict each other or the splits
+        that the data has (``given``)."""
         by_hash = [GROUP] if self.name_of(GROUP) != NONE else []
         by_hash += [SPLIT_SEED] if self.split_seed else []
         is_timed = self.name_of(TIME) != NONE
@@ -149,9 +151,9 @@ class Columns:
 
 
 def _fields() -> list[tuple[str, Any, Any]]:
-    """Returns every kind's columns and settings for reading cells, with their defaults,
-    ``empty_cells``, and how splits are drawn. A required column has its own name; an optional one
-    is not read."""
+    """Returns the fields of ``SCHEMA``: every kind's columns and settings for reading cells,
+    ``empty_cells``, and the settings for drawing splits. By default a required column is read from
+    the data's column of its name, and an optional one is not read."""
     columns = {column: column for kind in KINDS.values() for column in (*kind.inputs, kind.target)}
     columns |= {column: NONE for kind in KINDS.values() for column in kind.optional}
     gathered = {column for kind in KINDS.values() for column in kind.gathered}
@@ -181,8 +183,8 @@ def _of_settings(settings: Mapping[str, Any]) -> Columns:
 
 
 def draws_test(settings: Mapping[str, Any]) -> bool:
-    """Whether a source that reads records draws its test rows by a hash. A column ``split`` is
-    taken to name them."""
+    """Whether a source that reads records draws its test rows by a hash. It does not if there is a
+    column ``split``, which is assumed to mark test rows."""
     return all(settings.get(key, NONE) == NONE for key in ("test", "split", TIME))
 
 
@@ -193,7 +195,7 @@ class MissingColumnError(ValueError):
 def cell(cells: Cells, name: str, place: str) -> Any:
     """Returns the value in a column, or in a field of the column's objects (``column.field``).
 
-    Raises MissingColumnError.
+    Raises MissingColumnError if the record has no such column or field.
     """
     value: Any = cells
     for key in [name] if name in cells else name.split("."):

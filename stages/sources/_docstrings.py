@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 _DOCUMENTING = re.compile(r"add_?(new)?doc(str)?")  # numpy's add_newdoc, torch's add_docstr
-_SHORTEST = 15  # characters; a shorter string is a name
+_SHORTEST = 15  # characters; a shorter argument of such a call is a name
 
 
 def docstrings(source: bytes) -> list[str]:
@@ -22,8 +22,8 @@ def docstrings(source: bytes) -> list[str]:
 
 
 def _documentation(body: list[ast.stmt], *, attributes: bool) -> Iterator[str]:
-    """Yields the strings in a body. With ``attributes`` every string that is a statement counts,
-    otherwise only the first."""
+    """Yields the documentation strings in a body. With ``attributes`` every string that is a
+    statement counts, otherwise only one that is the first statement."""
     for position, node in enumerate(body):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):
@@ -37,7 +37,7 @@ def _documentation(body: list[ast.stmt], *, attributes: bool) -> Iterator[str]:
                 yield from _documentation(node.body, attributes=isinstance(node, ast.ClassDef))
             case ast.If() | ast.For() | ast.While() | ast.Try() | ast.With():
                 for block in ("body", "orelse", "finalbody"):
-                    # Strings in blocks are no docstrings; definitions are.
+                    # Strings in blocks are no docstrings, but definitions may have docstrings.
                     yield from _documentation(
                         [n for n in getattr(node, block, []) if not _is_string(n)],
                         attributes=False,
@@ -65,8 +65,8 @@ def _strings(nodes: list[ast.expr]) -> Iterator[str]:
 
 
 def _string(node: ast.expr) -> str:
-    """Returns the text of ``"..."``, ``"..." + "..."`` and ``"...".format(...)``, else an empty
-    text."""
+    """Returns the text of ``"..."``, ``"..." + "..."`` and ``"...".format(...)``, or an empty text
+    for other code."""
     match node:
         case ast.Constant(value=str(text)):
             return text

@@ -42,7 +42,7 @@ class SourceFile:
     name: str  # the file's name in ids of documents
     format: str
     split: Split
-    given: frozenset[Split]  # splits that have their own files
+    given: frozenset[Split]  # splits that the data has; the others are drawn
     columns: Columns
     names: tuple[str, ...] | None
     unit: Unit
@@ -91,8 +91,8 @@ class SourceFile:
         return list(self.documents())
 
     def _of_lines(self, first: int, lines: list[bytes]) -> list[Document]:
-        """Parses documents from ``lines`` and frees each line once it is read, since one may be a
-        whole book."""
+        """Parses documents from ``lines`` and frees each line once it is read, since a line may be
+        a whole book."""
         lines.reverse()
         parsed = records(
             (lines.pop() for _ in range(len(lines))),
@@ -165,8 +165,8 @@ class SourceFile:
         return drawn_from_train(self.split_of(record), key, self.given, self.columns.split_seed)
 
     def split_of(self, record: Record) -> Split:
-        """Returns the split that the file or its ``split_column`` states, before splits are
-        drawn."""
+        """Returns the split of a record by its file or by the ``split_column``, before splits are
+        drawn from train."""
         if self.split_column is None:
             return self.split
         place = f"{self.path} {record.place}"

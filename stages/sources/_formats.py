@@ -39,7 +39,7 @@ CONLLU = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEP
 _DOCUMENT_MARK = "-DOCSTART-"  # CoNLL-2003's mark of the beginning of a document
 _ROWS = 2**10  # rows of parquet to read at once; a row may be a whole book
 _BUFFER_BYTES = 2**20
-MOST_ROW = 2**26  # characters of a row of a table; the csv module needs some times as many bytes
+MOST_ROW = 2**26  # characters of a row of a table; the csv module needs several times as many bytes
 _MOST_DEPTH = 100  # of JSON
 
 
@@ -53,14 +53,14 @@ class Record(NamedTuple):
 
 
 def format_of(file: Path) -> str:
-    """Returns the suffix of the name, ``csv`` for ``a.csv`` and ``a.csv.gz``. It may be no valid
-    format."""
+    """Returns the suffix of the name, ``csv`` for ``a.csv`` and ``a.csv.gz``, whether or not it is
+    a valid format."""
     return (file.with_suffix("") if file.suffix == ".gz" else file).suffix[1:].lower()
 
 
 def sides(stem: Path, languages: list[str]) -> list[Path]:
-    """Returns the files of parallel text: ``train.en`` and ``train.de`` for ``train``, or the same
-    with ``.gz``. Raises ValueError if one is missing."""
+    """Returns the files of parallel text: ``train.en`` and ``train.de`` for ``train``, or
+    ``train.en.gz``. Raises ValueError if one is missing."""
     files = []
     for language in languages:
         plain = Path(f"{stem}.{language}")
@@ -209,7 +209,7 @@ def _table(
 
     Excel's first line ``sep=;`` gives the delimiter if the setting does not. A row that repeats
     the header, as in joined files, is left out, and so are rows of empty cells at the end, as
-    spreadsheets write them. Cells beyond the columns may be empty.
+    spreadsheets write them. A row may have more cells than columns if these are empty.
     """
     csv.field_size_limit(MOST_ROW)
     raw: list[str] = []  # the lines of the row
@@ -256,8 +256,8 @@ def _table(
 
 
 def _of_row(texts: Iterable[str], raw: list[str]) -> Iterator[str]:
-    """Yields the lines and adds them to those of the row, ``raw``, which is emptied after each row.
-    Raises csv.Error for a row of more than ``MOST_ROW`` characters."""
+    """Yields the lines and adds them to ``raw``, which the caller empties after each row. Raises
+    csv.Error for a row of more than ``MOST_ROW`` characters."""
     size = 0
     for text in texts:
         size = len(text) + (size if raw else 0)
@@ -314,7 +314,7 @@ def _parquet(file: Path) -> Iterator[Record]:
 
 
 def _plain(cell: Any) -> Any:
-    """Returns decimals as numbers and bytes as text."""
+    """Returns a cell of parquet, a decimal as float and bytes as text if they are UTF-8."""
     if isinstance(cell, bytes):
         try:
             return cell.decode()
@@ -327,8 +327,8 @@ def _plain(cell: Any) -> Any:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> Json:
-    """Returns a JSON object. Raises KeyError for a key that it has twice, of which Python would
-    keep the last value."""
+    """Returns the JSON object of these pairs. Raises KeyError for a repeated key, of which Python
+    would keep the last value."""
     cells = dict(pairs)
     if len(cells) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -342,8 +342,8 @@ _JSON = json.JSONDecoder(object_pairs_hook=_without_repeats)
 
 
 def _decoded(text: str, place: str) -> Any:
-    """Returns the value of a JSON text. Raises Fault for a value that is nested too deeply, since
-    what checks and shows it recurs, and for a number that Python does not read."""
+    """Returns the value of a JSON text. Raises Fault for a value that is nested too deeply for the
+    recursive functions that check and show it, and for a number that is too long for Python."""
     deep = Fault(place, f"is nested more than {_MOST_DEPTH} deep; make it flatter")
     try:
         value = _JSON.decode(text)
@@ -379,7 +379,7 @@ def _json_lines(lines: Lines) -> Iterator[Record]:
 
 
 def _json(lines: Lines) -> Iterator[Record]:
-    """Yields the records of a json file: the objects of one list (placed by their number, since
+    """Yields the records of a json file: the objects of one list (errors give their number, since
     their lines are unknown), the objects of lines as in jsonl, or the questions of a file in
     SQuAD's form, which may also be a list of SQuAD's articles or contexts."""
     numbered = [*lines]

@@ -49,7 +49,7 @@ def prose(docstring: str) -> Prose:
         if paragraph.type and paragraph_sentences:
             description = " ".join(s.text for s in paragraph_sentences[:2])
             parameters.append(Parameter(_bare(_inline(paragraph.type)), description))
-        opens = not prose_sentences and paragraph.section == "body"  # after a signature, too
+        opens = not prose_sentences and paragraph.section == "body"  # also after a signature
         if opens and paragraph_sentences and _bare(text).startswith(paragraph_sentences[0].text):
             paragraph_sentences[0] = paragraph_sentences[0]._replace(section="summary")
         prose_sentences += paragraph_sentences
@@ -168,7 +168,7 @@ class _Reader:
     """Reads lines in order into paragraphs.
 
     ``style`` decides where the current section ends: a numpy section ends where the next begins, a
-    section of Google or Sphinx where the text is no deeper than the heading (``margin``).
+    section of Google or Sphinx at a line indented like its heading (``margin``) or less.
     """
 
     def __init__(self, lines: list[str]) -> None:
@@ -207,8 +207,8 @@ class _Reader:
             self.indent = indent
 
     def _read_text(self, line: str, indent: int, *, deeper: bool) -> None:
-        """Reads a line of text. ``deeper`` is whether the next line is indented more, as a
-        description below a name is."""
+        """Reads a line of text. ``deeper`` says whether the next line is indented more, like a
+        description below a name."""
         listed = self.section in ("params", "returns", "raises") or self.title == "attributes"
         if (listed or deeper) and self.item < 0 and (match := _TYPED.match(line)):
             if not listed and not self.style:  # Hugging Face's entries without a heading
@@ -220,7 +220,7 @@ class _Reader:
             and indent == self.margin
             and ((match := _NUMPY.match(line)) or deeper)
         ):
-            after = (match and match[1]) or ""  # the colon: a type, or the description itself
+            after = (match and match[1]) or ""  # a type or a description
             if deeper and len(after.split()) <= 8:
                 self._begin(None, type=after if self.section == "params" else "")
             else:
@@ -260,7 +260,7 @@ class _Reader:
 
 # Pass 3: inline markup, sentences ------------------------------------------------------------
 
-# Private characters mark code in the text while it is read.
+# Private characters: a blank in code, and markup for which a sentence is dropped.
 _SPACE, _POISON = "\ue002", "\ue003"
 _EDGE = re.compile(f"[{BEGIN}{END}]")
 _CODE_ROLES = frozenset(

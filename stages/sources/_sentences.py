@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-# Private characters around inline code, set by a reader of markup: a sentence may begin or end with
-# them.
+# Private characters that a reader of markup puts around inline code. A sentence may begin or end
+# with them.
 BEGIN, END = "\ue000", "\ue001"
 
 _BOUNDARY = re.compile(

@@ -28,11 +28,11 @@ class Document(NamedTuple):
 class Labelled(NamedTuple):
     """An example; its row has the columns of its kind.
 
-    If the source changed inputs (words that would reveal the answer are masked), ``original`` has
-    them unchanged: a model that has read the source may know them. No model sees ``original``.
+    If the source changed inputs (to mask words that would reveal the answer), ``original`` has the
+    unchanged inputs, which a model pretrained on the source may know. No task shows it to a model.
 
-    Examples of one ``group`` (a user, a document) are to be in one split. ``time`` is set if splits
-    are drawn by it.
+    Examples of one ``group`` (a user, a document) belong in one split. ``time`` is set if splits
+    are drawn by time.
     """
 
     id: str
@@ -82,8 +82,8 @@ class Source(ABC):
 
     def corpus_faults(self, tasks: Mapping[str, Kind], *, decontaminated: bool) -> Iterator[str]:
         """Yields the faults of the source as a corpus of a study with these ``tasks`` (by their
-        names in params.yaml); ``decontaminated`` if the study removes the test texts of tasks from
-        it.
+        names in params.yaml); ``decontaminated`` says whether the study removes the test texts of
+        tasks from the corpus.
 
         Each fault begins with its path below the corpus: ``source.tasks: ...``. Most sources work
         in any study.
@@ -95,7 +95,7 @@ class Source(ABC):
 
     def parts(self) -> Iterator[Part]:
         """Yields the documents in parts, in the order of ``documents``. A source whose texts may be
-        large overrides this, so that no document is read in advance."""
+        large overrides this, so that the process that receives a part makes its documents."""
         for group in grouped(self.documents(), _size):
             yield Part(sum(map(_size, group)), partial(list, group))
 
@@ -107,8 +107,8 @@ class Source(ABC):
         return {}
 
     def reading_s(self, read: set[str]) -> float:
-        """Returns the approximate seconds to read for the first time what is neither stored nor in
-        ``read``, and adds it to ``read``. Most sources store nothing."""
+        """Estimates the seconds of reading everything that is neither stored from an earlier run
+        nor in ``read``, and adds its names to ``read``. Most sources store nothing."""
         return 0.0
 
 
@@ -119,9 +119,9 @@ def check_split(item: Document | Labelled) -> None:
 
 
 def split_of(key: str | Iterable[str], seed: int = 0) -> Split:
-    """Returns train for 80 %, validation for 10 % and test for 10 % of keys. The split is a hash of
-    ``key`` alone, which may come in pieces: adding or removing other data changes no split. Another
-    ``seed`` is another draw."""
+    """Returns train for 80 %, validation for 10 % and test for 10 % of keys. The split depends only
+    on a hash of ``seed`` and ``key``, which may come in pieces: adding or removing other data
+    changes no split."""
     digest = hashlib.blake2b(f"{seed}\0".encode() if seed else b"", digest_size=8)
     for piece in [key] if isinstance(key, str) else key:
         digest.update(piece.encode())
@@ -141,7 +141,7 @@ def drawn_from_train(
 
 
 def folded_pieces(text: str) -> Iterator[str]:
-    """Yields what ``Kind.same_input`` makes of a document of any length, in pieces."""
+    """Yields the key of a text (``Kind.same_input``) in pieces, for a text of any length."""
     return map(str.casefold, one_spaced(text))
 
 

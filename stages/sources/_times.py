@@ -111,7 +111,7 @@ def cuts_of(times: Iterable[tuple[Time, str]], column: str) -> Cuts:
 
 
 def _number(text: str) -> float | None:
-    """Returns the number that a text spells, or None. A float reads 1_000 and inf as well."""
+    """Returns the number that a text spells, or None. ``float`` alone would read 1_000 and inf."""
     try:
         number = float(text)
     except ValueError:

@@ -47,8 +47,8 @@ class Files(Source):
     of objects or has SQuAD's form, for which ``unanswerable`` decides whether questions without an
     answer are kept.
 
-    ``format: parallel`` reads translations: ``train: train, text: en, target: de`` are the files
-    ``train.en`` and ``train.de``, line by line.
+    ``format: parallel`` reads translations: ``train: train, text: en, target: de`` reads the files
+    ``train.en`` and ``train.de`` line by line.
 
     Raises ValueError with the file and the line for a missing file or column, an empty text or
     label, and bytes that are not UTF-8.
@@ -117,7 +117,7 @@ class Files(Source):
 
     def check(self, kind: Kind | None) -> None:
         """Reads each file up to its first document or example, or to its first time if splits are
-        drawn by time. Of a document that is a whole file it reads the first paragraph."""
+        drawn by time. If a file is one document, only its first paragraph is read."""
         for file in self.each_file():
             if file.unit == "file":
                 file = replace(file, unit="paragraph")
@@ -139,14 +139,14 @@ class Files(Source):
             yield from file.examples(kind)
 
     def each_file(self) -> Iterator[SourceFile]:
-        """Yields the files with the settings for reading them and the splits that are given."""
+        """Yields the files with the settings for reading them and the splits that the data has."""
         given = frozenset(self.splits or self._splits_of_column)
         self._read.check_draw(given)
         return (replace(file, given=given) for file in self._files())
 
     def _with_cuts(self, kind: Kind | None) -> Iterator[SourceFile]:
-        """Yields the files with the cuts between splits if they are drawn by time, for which the
-        times of all rows are read first."""
+        """Yields the files. If splits are drawn by time, each has the cuts between them, for which
+        the times of all rows are read first."""
         column = self._read.name_of(TIME)
         if column == NONE:
             return self.each_file()
@@ -180,7 +180,7 @@ class Files(Source):
             raise ValueError(f"split: no row of {self.split_column} is of train")
         return splits
 
-    # Which files, in which format, of which split --------------------------------------------
+    # The files with their formats and splits -------------------------------------------------
 
     def _name_files(self, split: Split, names: list[str]) -> None:
         for name in names:
@@ -227,8 +227,8 @@ class Files(Source):
         return file.name if file == self.root else file.relative_to(self.root).as_posix()
 
     def _columns(self, file: Path) -> Columns:
-        """Returns the settings for a file. Columns at their defaults get the defaults of the file's
-        format."""
+        """Returns the settings for a file. A column left at its default name gets the default name
+        for the file's format."""
         of_format = {
             column: name
             for column, name in _WORDS_AND_TAGS.get(self._format(file), {}).items()

@@ -31,7 +31,7 @@ from stages.sources._times import Cuts, cuts_of
 CARD = "README.md"
 SECOND_CARD = ".huggingface.yaml"  # its settings would replace those of the card
 SUFFIXES = ("parquet", "csv", "tsv", "jsonl", "json", "txt")
-READERS = ("csv", "json", "parquet", "text")  # of the library; others may follow links in files
+READERS = ("csv", "json", "parquet", "text")  # the library's; others may follow links in files
 DATA = [f"*.{suffix}{packed}" for suffix in SUFFIXES for packed in ("", ".gz")]
 REACHED_WITHIN_S = 5.0
 
@@ -139,8 +139,8 @@ class Hub(Source):
         return self._cuts[kind]
 
     def _rows(self, split: Split, kind: Kind) -> Iterator[tuple[int, Json, str, Json]]:
-        """Yields the number, the cells, the place and the row of the kind of each record that the
-        settings do not leave out."""
+        """Yields the number, the cells, the place and the row of each record, except for records
+        that the settings leave out."""
         name = self.splits[split]
         if name not in self._loaded:
             raise ValueError(
@@ -163,7 +163,7 @@ class Hub(Source):
         import datasets  # the import takes seconds
 
         datasets.disable_progress_bars()
-        # The library logs errors and raises them, too.
+        # The library raises the errors that it logs.
         datasets.logging.set_verbosity(datasets.logging.CRITICAL)
         configs = _configs(folder)
         chosen = self._chosen(configs)
@@ -179,7 +179,7 @@ class Hub(Source):
                 raise ValueError(f"its files must be one of {', '.join(SUFFIXES)}")
             tables = builder.as_streaming_dataset()
             return {name: _with_stored_media(table) for name, table in tables.items()}
-        except Exception as error:  # readers of data raise many kinds
+        except Exception as error:  # readers of data raise many kinds of errors
             raise ValueError(f"{self._key}: {self.title} cannot be read: {_line(error)}") from None
 
     def _folder(self) -> Path:
@@ -234,8 +234,7 @@ class Hub(Source):
         except Exception:  # the cache has no such dataset, or only a part
             pass
         try:
-            # A single request first, since the download would try for half a minute without a
-            # network.
+            # One request first, since without a network the download would try for half a minute.
             HfApi().dataset_info(self.dataset, revision=self.revision, timeout=REACHED_WITHIN_S)
             return Path(snapshot_download(self.dataset, **request))
         except Exception as error:  # a network fails in many ways
@@ -249,13 +248,13 @@ class Hub(Source):
 
     @property
     def _key(self) -> str:
-        """The setting that a fault of the data belongs to."""
+        """The setting to name in an error about the data."""
         return "path" if self.dataset == NONE else "dataset"
 
 
 def _with_stored_media(table: Any) -> Any:
-    """Returns the table with pictures, sounds and other media as they are stored. To decode them,
-    the library would read the files and ask for the addresses that the rows name."""
+    """Returns the table without decoding of pictures, sounds and other media. To decode them, the
+    library would open the files and request the addresses that the rows name."""
     from datasets import Features
 
     if table.features is None:
@@ -330,7 +329,7 @@ def _configs(folder: Path) -> dict[str, Json]:
             for key in ("data_files", "data_dir")
             for name in _paths(config.get(key) or [])
         ]
-    except Exception as error:  # YAML and its readers raise many kinds
+    except Exception as error:  # YAML and its readers raise many kinds of errors
         reason = _line(error).removeprefix(f"{card}: ")
         raise ValueError(f"{card}: no card of a dataset: {reason}") from None
     for name in named:
@@ -372,8 +371,8 @@ def _paths(files: Any) -> list[str]:
 
 
 def _named(cells: Settings, features: Settings | None, columns: list[str], place: str) -> Json:
-    """Returns ``cells`` with the names of classes in place of their numbers, in these columns or
-    in the objects that these columns are fields of."""
+    """Returns ``cells`` with the names of classes in place of their numbers, in ``columns`` or, if
+    these are fields of objects (``column.field``), in the objects."""
     used = {column if column in cells else column.split(".")[0] for column in columns}
     named = {
         column: _by_name(cells[column], (features or {}).get(column), f"{place}: {column}")
@@ -385,7 +384,7 @@ def _named(cells: Settings, features: Settings | None, columns: list[str], place
 def _by_name(value: Any, feature: Any, place: str) -> Any:
     """Returns ``value`` with the names of classes in place of the dataset's numbers.
 
-    Raises ValueError for a number that is no class: -1 marks hidden labels.
+    Raises ValueError for a number that is no class, such as -1 for hidden labels.
     """
     names = getattr(feature, "names", None)
     if names is not None and type(value) is int:
@@ -410,7 +409,7 @@ def _guarded(rows: Iterator[Any], place: str) -> Iterator[Any]:
             row = next(rows)
         except StopIteration:
             return
-        except Exception as error:  # readers of data raise many kinds
+        except Exception as error:  # readers of data raise many kinds of errors
             raise ValueError(f"{place} cannot be read: {_line(error)}") from None
         yield row
 

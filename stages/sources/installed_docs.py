@@ -33,15 +33,15 @@ from stages.sources._source import Document, Labelled, Source, split_of
 
 PARSERS = (_docstrings, _prose, _sentences)
 PARSED = paths.SCRATCH / "installed_docs"
-# Tests, copies of other distributions, and numpy's distutils, which newer Pythons do not have.
+# Tests, copies of other distributions, and numpy's distutils, which is missing on newer Pythons.
 _SKIPPED = {
     *("test", "tests", "testing", "_testing", "conftest", "site-packages", "dist-packages"),
     *("_vendor", "vendor", "_vendored", "third_party", "externals", "extern", "distutils"),
 }
 _GENERATED = b"file was automatically generated"  # a copy of another file of the package
 _SAMPLED = 60  # files that are timed to estimate the time for all
-_LONGEST_S = 300.0  # that parsing may take
-_FEW = 100  # fewer files are parsed faster than processes start
+_LONGEST_S = 300.0  # longest wait for another stage that parses
+_FEW = 100  # so few files are parsed faster than processes start
 _WORKERS = 2 if (count := os.cpu_count()) is None else min(8, count)
 T = TypeVar("T")
 Where = tuple[str, str]  # path relative to the package's folder, path on this machine
@@ -50,16 +50,16 @@ Where = tuple[str, str]  # path relative to the package's folder, path on this m
 class InstalledDocs(Source):
     """Docstrings of installed distributions.
 
-    They are read from source files with ``ast``; nothing is imported. So the same versions of
-    packages have the same docstrings with every Python and on every machine. The standard library
+    They are read from source files with ``ast``; nothing is imported. So a version of a package
+    has the same docstrings with every Python and on every machine. The standard library
     is left out, because it differs between versions of Python. A document is a source file; its
     split is a hash of its path within the package, so it does not depend on the other packages. A
-    repeated sentence is kept once, in its first place in test, then in validation, then in train
-    files.
+    repeated sentence is kept once, where it is found first if test files are searched before
+    validation and train files.
 
     ``annotation`` decides what becomes a labelled example; see ``_annotations.py``. A repeated
     input is kept once in each split; classes larger than the (lower) median class of their split
-    are cut to its size.
+    are cut to the median size.
 
     ``path`` is the lock file that decides which versions are installed. Raises ValueError for a
     package that is not installed.
@@ -124,8 +124,8 @@ class InstalledDocs(Source):
         return iter(distinct if self.annotation == "code_spans" else _balanced(distinct))
 
     def reading_s(self, read: set[str]) -> float:
-        """Estimates the seconds from a sample of the files, which it parses. A file is drawn in
-        proportion to its size."""
+        """Estimates the seconds by parsing a sample of the files, which are drawn in proportion to
+        their sizes."""
         files = []
         for package in self.packages:
             path, package_files = _kept(package, self._versions[package])
@@ -163,7 +163,8 @@ def _is_new(key: T, seen: set[T]) -> bool:
 
 
 def _balanced(examples: Iterable[Labelled]) -> Iterator[Labelled]:
-    """Cuts classes to the size of the (lower) median class of their split, by a hash of the id."""
+    """Cuts classes to the size of the (lower) median class of their split. A hash of the id decides
+    which examples are kept."""
     groups: dict[tuple[str, str], list[Labelled]] = defaultdict(list)
     for example in examples:
         groups[example.split, example.row["label"]].append(example)
@@ -214,8 +215,8 @@ def _kept(package: str, version: str) -> tuple[Path, list[Where]]:
     """Returns the file in which the prose of a package is stored, and the files that it is read
     from.
 
-    The name contains everything that the content depends on, so the next stage that reads the same
-    package only loads the file. The folder can be deleted at any time.
+    The stored file's name has a hash of everything that its content depends on, so the next stage
+    that reads the package only loads the file. The folder can be deleted at any time.
     """
     files = _source_files(package)
     if not files:
@@ -248,8 +249,8 @@ def _file_of(line: str, package: str) -> File:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Waits while another stage parses, which uses all cores, to read what it has parsed. After
-    ``_LONGEST_S`` both parse: they would write the same."""
+    """Waits while another stage parses on all cores, so that its results can be read instead. After
+    ``_LONGEST_S`` both stages parse, which is harmless: they write the same content."""
     PARSED.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(PARSED.with_suffix(".lock"))
     try:

@@ -20,21 +20,20 @@ class Tasks(Source):
     """The train and the validation rows of ``tasks``, each a document of two sentences: the text to
     read and the text to write.
 
-    A row is left out if its input is in the test or validation rows of another task; a validation
-    document is left out if its input is in the test rows of another task.
+    A train row is left out if its input is in the validation or test rows of another task, and a
+    validation row if its input is in the test rows of another task.
 
-    A task's share of the documents is proportional to the number of its rows, of which no more than
-    ``limit`` count, to the power of 1 / ``temperature`` (Raffel et al. 2020, section 3.5.2: at 1
-    the mixture is proportional; higher values make it more equal). There are as many documents as
-    rows: the rows of a small task are repeated, and some of a large task are left out. Each
-    validation row is one document.
+    A task's share of the documents is proportional to min(rows, ``limit``) ** (1 / ``temperature``)
+    (Raffel et al. 2020, section 3.5.2: at 1 the mixture is proportional; higher values make it more
+    equal). There are as many documents as rows: the rows of a small task are repeated, and some of
+    a large task are left out. Each validation row is one document.
 
     All of a task's train rows are mixed, whatever the label budgets are. So a comparison with other
     runs is fair only at the label budget ``all``.
 
     Without ``answers`` a document is the text of a train row, without its label (task-adaptive
-    pretraining; Gururangan et al. 2020, section 4). No validation row of a task is read: the
-    documents for validation are a tenth of the train rows, drawn by their texts.
+    pretraining; Gururangan et al. 2020, section 4). No validation row becomes a document: the
+    documents for validation are a tenth of the train rows, drawn by a hash of the text.
     """
 
     running_text = False  # one sentence is read, the other is written
@@ -111,7 +110,7 @@ class Tasks(Source):
         self, key_of: Mapping[str, Callable[[Row], str]]
     ) -> tuple[dict[tuple[str, Split], list[Row]], dict[str, int]]:
         """Returns the rows of each task and split that a model may learn from, and the number of
-        train rows of each task that it may not. Rows with equal keys belong in one split."""
+        each task's train rows that are left out. Rows with equal keys belong in one split."""
         all_rows = {
             (task, split): read_jsonl(self.folder / task / "examples" / f"{split}.jsonl")
             for task in self.tasks
@@ -130,7 +129,7 @@ class Tasks(Source):
         return allowed, dict(zip(self.tasks, removed, strict=True))
 
     def mixed(self, rows: dict[str, int]) -> dict[str, int]:
-        """Returns the number of documents of each task, from its number of rows.
+        """Returns the number of documents of each task, given its number of ``rows``.
 
         Raises ValueError for a task without rows.
         """
@@ -147,8 +146,8 @@ class Tasks(Source):
 
 
 def _split_of_text(key: str) -> Split:
-    """Returns the split of a train row's text: a tenth is for validation. A source may have drawn
-    the row's own split from the same key, so the key is salted."""
+    """Returns the split of a train row's text: validation for a tenth of the texts, else train. The
+    key is salted, since the source may have drawn the row's own split from the key."""
     return "validation" if split_of(f"text {key}") == "validation" else "train"
 
 

@@ -16,13 +16,13 @@ from stages.tasks._task import Example, Task, example_of, window_starts
 from stages.text.batch import Batch, pad
 from stages.text.tokenizer import TaskTokenizer, Wrapped, longest_first
 
-MOST_WINDOWS = 16  # of a text: all are in memory at once in training
+MOST_WINDOWS = 16  # of a text; in training all are in memory at once
 ABSENT = -1  # marks absent windows of texts with fewer windows than others
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The settings of a task that predicts from one state of a text, as ``PooledTask`` says."""
+    """The settings of a ``PooledTask``, which describes them."""
 
     pooling: Literal["auto", "mean", "first", "last"] = "auto"
     dropout: float = 0.1
@@ -42,14 +42,14 @@ class PooledTask(Task):
     are equally good, the mean is kept.
 
     If a pair is too long, the longer text is cut first. ``long_texts: cut`` reads the beginning of
-    a text that is cut, and ``head_tail`` reads half of the tokens at its beginning and half at its
-    end (Sun et al. 2019, section 5.3.1, who read 128 and 382 tokens of 512).
+    a text that is too long. ``head_tail`` reads as many tokens, half of them at its beginning and
+    half at its end (Sun et al. 2019, section 5.3.1, who read 128 and 382 tokens of 512).
 
     ``long_texts: windows`` reads all of a text in windows, each of which shares half of its tokens
     with the next one. The logits of a text are the mean of the logits of its windows, in training
     as in prediction, so a text has one label and one loss. Of a pair, the longer text is read in
-    windows, each with as much of the shorter text as ``cut`` reads. Of a text with more than
-    ``MOST_WINDOWS`` windows only this number is read, at even distances.
+    windows, each with as much of the shorter text as ``cut`` reads. If a text has more than
+    ``MOST_WINDOWS`` windows, only this number of them is read, at even distances.
     """
 
     num_outputs = 1
@@ -122,7 +122,7 @@ class PooledTask(Task):
         shares = _shares(texts, wrapped)
         longest = max(range(len(texts)), key=lambda i: (len(texts[i]), i))
         room, length = shares[longest], len(texts[longest])
-        # Half a window, rounded down, so that even every second window would leave no gap.
+        # The stride is half a window, rounded down: every second window alone would leave no gap.
         starts = _few(window_starts(length, room, overlap=room - max(room // 2, 1)))
         parts = [each[:share] for each, share in zip(texts, shares, strict=True)]
         is_read, windows = np.zeros(length, dtype=bool), list[Example]()
@@ -165,8 +165,8 @@ class PooledTask(Task):
         return _headed(model, model.backbone(batch), batch)
 
     def outputs(self, model: ModelWithHead, batch: Batch) -> Float[Tensor, " R"]:
-        """Returns the outputs of a head with one output. They are float32 at any precision, since
-        bfloat16 would make different numbers equal, and float64 if the states are."""
+        """Returns the output for each text of a head with one output, in float64 if the states are,
+        else in float32, since bfloat16 would make different numbers equal."""
         states = at_least_float32(model.backbone(batch))
         with torch.autocast(states.device.type, enabled=False):
             return _headed(model, states, batch).squeeze(-1)
@@ -213,15 +213,15 @@ def _shares(texts: Sequence[Sequence[int]], wrapped: Wrapped) -> list[int]:
 
 
 def _few(starts: Sequence[int]) -> Sequence[int]:
-    """Returns MOST_WINDOWS starts at even distances, the first and the last among them, or all
-    if there are no more."""
+    """Returns MOST_WINDOWS of the starts at even distances, with the first and the last, or all if
+    there are fewer."""
     if len(starts) <= MOST_WINDOWS:
         return starts
     return [starts[i * (len(starts) - 1) // (MOST_WINDOWS - 1)] for i in range(MOST_WINDOWS)]
 
 
 def head_and_tail(ids: Sequence[int], length: int) -> list[int]:
-    """Returns ``length`` of a text's ids, which are no fewer: half of them from its beginning and
-    half from its end, and the odd one from its beginning."""
+    """Returns ``length`` ids of a text that has at least as many: half of them from its beginning
+    and half from its end, an odd one from its beginning."""
     tail = length // 2
     return [*ids[: length - tail], *ids[len(ids) - tail :]]

@@ -27,16 +27,16 @@ class Example:
 
     id: str  # id of the example's row
     tokens: np.ndarray  # int64 [T]
-    labels: np.ndarray  # int64: one for the text, one per token, or the tokens to write
+    labels: np.ndarray  # int64 (float32 for numbers): of the text or its tokens, or tokens to write
     pair_start: int | None = None  # start of the second text of a pair
-    word_positions: np.ndarray | None = None  # int64: the position of each word that is not cut
+    word_positions: np.ndarray | None = None  # int64: where each uncut word is predicted
     num_words: int = 0
     offsets: np.ndarray | None = None  # int64 [T, 2]: the (begin, end) of each token's characters
     window: int = 0  # number of the example among the examples of its row, from 0
     num_cut: int = 0  # number of the row's tokens that are in no example
-    num_repeated: int = 0  # tokens that several windows share, and marks of further windows
+    num_repeated: int = 0  # tokens that windows repeat, special tokens included
     weights: np.ndarray | None = None  # float64: of the labels in the loss; None: all 1
-    # The windows of a text that is read in several but has one label; ``tokens`` joins theirs.
+    # The windows of a text that has one label for all of them; ``tokens`` are their tokens, joined.
     windows: "tuple[Example, ...]" = ()
 
     @property
@@ -50,8 +50,8 @@ class Example:
 
 
 class Predicted(NamedTuple):
-    """A prediction, the probability of each label if the task has any, and the margin if a
-    threshold decides between the prediction and another one."""
+    """A prediction, the probability of each label (if the task has any), and the margin (if a
+    threshold decides between the prediction and ``otherwise``)."""
 
     prediction: Any
     scores: dict[str, float] | None = None
@@ -64,7 +64,7 @@ class Predicted(NamedTuple):
         return None if self.scores is None else self.scores.get(self.prediction)
 
     def at(self, threshold: float) -> Any:
-        """Returns the prediction, or the other one if its margin is below the threshold."""
+        """Returns the prediction, or ``otherwise`` if the margin is below the threshold."""
         is_below = self.margin is not None and self.margin < threshold
         return self.otherwise if is_below else self.prediction
 
@@ -107,31 +107,31 @@ class Task(ABC):
 
     @classmethod  # noqa: B027 (most states have read what is labelled)
     def check_read(cls, *, is_causal: bool, **settings: Any) -> None:
-        """Raises ValueError for settings that read a state that has not read what is labelled.
-        States have read earlier tokens only (``is_causal``) or all."""
+        """Raises ValueError for settings that predict a label from a state that has not read the
+        labelled text. A state has read all tokens or, if ``is_causal``, no later ones."""
 
     @classmethod
     def values(cls, setting: str, value: Any, backbone: Backbone) -> Sequence[Any]:
-        """Returns the values that ``value`` of a setting in ``tried`` means for this model: itself,
-        or the values of ``auto``."""
+        """Returns the values that trials of this model try if a setting in ``tried`` is ``value``:
+        several for ``auto``, else ``value`` alone."""
         return [value]
 
     def read_by(self, backbone: Backbone, *, has_prefix: bool) -> None:
-        """Sets what depends on the model whose states are read. It is called before ``encode``."""
+        """Sets the attributes that depend on model and prefix. It is called before ``encode``."""
         self.has_prefix = has_prefix
         self.is_causal = backbone.is_causal and not (has_prefix and not self.scores_text)
         self.read_at = self.states_read(backbone)
 
     def states_read(self, backbone: Backbone) -> str:
-        """Returns ``read_at`` for this model, in a few words."""
+        """Returns the text of ``read_at`` for this model, a few words."""
         return "one state of the text"
 
     def take_facts(self, record: Settings) -> None:  # noqa: B027 (most tasks need none)
-        """Takes the facts of ``Kind.facts`` from ``record`` (``task.json``)."""
+        """Sets attributes from the facts in ``record``, the ``task.json`` (``Kind.facts``)."""
 
     @abstractmethod
     def head(self, backbone: Backbone) -> nn.Module:
-        """Returns a head for the states of ``backbone``, whose weights are not drawn yet.
+        """Returns a head for the states of ``backbone``. The caller initialises its weights.
 
         Raises the errors of ``check_read``.
         """
@@ -145,8 +145,8 @@ class Task(ABC):
         """
 
     def weighted(self, examples: list[Example]) -> list[Example]:
-        """Returns the examples that a trial learns from, with the weights of their labels in the
-        loss. Those of validation rows have no weights, so that losses on validation compare."""
+        """Returns a trial's training examples with the weights of their labels in the loss.
+        Validation examples have no weights, so that validation losses are comparable."""
         return examples
 
     @abstractmethod
@@ -175,7 +175,7 @@ class Task(ABC):
         return None
 
     def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
-        """Returns one padded row per example; nothing about a labelled example is random."""
+        """Returns one padded row per example; nothing is random, so ``rngs`` are not used."""
         ones = [np.ones(len(example.tokens)) for example in examples]
         segments = [
             np.arange(len(e.tokens)) >= (len(e.tokens) if e.pair_start is None else e.pair_start)
@@ -194,7 +194,8 @@ class Task(ABC):
         )
 
     def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> Wrapped:
-        """Returns a text, or a pair, with its special tokens, cut to ``max_tokens``, longest first.
+        """Returns a text, or a pair, with its special tokens, cut to ``max_tokens``. Of a pair, the
+        longer text is cut first.
 
         Raises ValueError if there is no room for a token of each text.
         """
@@ -204,18 +205,18 @@ class Task(ABC):
             raise ValueError(f"finetune.max_tokens: {self.max_tokens} {error}") from None
 
     def longest_as_text(self, longest_class: int) -> int:
-        """Returns the largest number of tokens of an answer that is written as text. The longest
-        class has ``longest_class`` tokens, 0 if answers are free text."""
+        """Returns the largest number of tokens of an answer that is written as text.
+        ``longest_class`` is that of the longest class, 0 if answers are free text."""
         return longest_class or self.max_tokens
 
     @abstractmethod
     def targets(self, examples: list[Example]) -> Json:
-        """Returns the fields of the batch that hold what to predict. Labels of tokens are padded by
-        ``pad``, as the tokens are: on a GPU rows are wider than their longest text."""
+        """Returns the fields of the batch that hold the targets. Labels of tokens must be padded by
+        ``pad``, like the tokens, since rows may be wider than their longest text on a GPU."""
 
 
 def example_of(id: str, wrapped: Wrapped, labels: np.ndarray, *, window: int = 0) -> Example:
-    """Returns the example that reads a text or a pair of texts as it is wrapped."""
+    """Returns the example of a text or a pair that is ``wrapped`` in its special tokens."""
     return Example(
         id,
         np.array(wrapped.ids),
@@ -233,10 +234,9 @@ def window_starts(length: int, room: int, overlap: int) -> range:
 
 
 def balanced(examples: Sequence[Example]) -> list[Example]:
-    """Returns the examples with the weight n / (K count) for each label: n labels are of K classes,
-    and ``count`` of them are of the label's class. So every class that occurs has the same total
-    weight, and the mean weight is 1 (scikit-learn's ``class_weight="balanced"``). A class that does
-    not occur, as may be with few labels, has no weight and does not count in K."""
+    """Returns the examples with the weight n / (K count) for each label, where ``count`` of the n
+    labels are of the label's class and K is the number of classes that occur. So these classes have
+    the same total weight, and the mean weight is 1 (scikit-learn's ``class_weight="balanced"``)."""
     labels = np.concatenate([example.labels for example in examples])
     counted = labels[labels != IGNORE_INDEX]
     if not len(counted):  # all labelled words lie beyond max_tokens
@@ -249,8 +249,8 @@ def balanced(examples: Sequence[Example]) -> list[Example]:
 
 
 def label_weights(examples: Sequence[Example], *, width: int = 1) -> Float[Tensor, "B T"] | None:
-    """Returns the weights of the labels, of which an example has at most ``width``, padded with 0;
-    None if the examples have none."""
+    """Returns the weights of the labels, padded with 0 to ``width`` for each example, or None if
+    the examples have no weights."""
     weights = [torch.from_numpy(e.weights).float() for e in examples if e.weights is not None]
     padded = [F.pad(each, (0, width - len(each))) for each in weights]
     return torch.stack(padded) if padded else None

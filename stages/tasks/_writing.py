@@ -18,13 +18,13 @@ from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
 
 
 class Writing(Task):
-    """The target is predicted token by token, from the text and the target's earlier tokens.
+    """Predicts the target token by token, from the text and the target's earlier tokens.
 
         encoder-decoder   <bos> text <eos>    <bos> target          -> target <eos>
         decoder           <bos> text <eos> target                   -> target <eos>
 
-    The tokenizer defines what begins and ends a text. There is no head: the vocabulary's logits are
-    those of pretraining.
+    The tokenizer defines the tokens that begin and end a text. There is no head: the logits of the
+    vocabulary are those of pretraining.
 
     Up to ``max_target_tokens`` of a target are learnt and written, <eos> included. A longer target
     is cut and has no <eos>, since it does not end there. A text that is too long is cut at its end.

@@ -21,27 +21,27 @@ EVEN = 0.5  # the usual threshold of two classes: the more probable one is predi
 
 
 class Classification(PooledTask):
-    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or the tokenizer's own special
-    tokens; one state predicts a label.
+    """Reads ``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or the tokenizer's own special
+    tokens, and predicts a label from one state.
 
-    ``pooling`` decides which states are tried, and ``long_texts`` what is read of a text that is
-    too long (``PooledTask``). If a pair is too long, the longer text is cut first.
+    ``pooling`` decides which states are tried, and ``long_texts`` which part of a too long
+    text is read (``PooledTask``). If a pair is too long, the longer text is cut first.
 
     ``verbalisers`` are ``label=words``: the words for a label in a prompt or in a written answer. A
     label without a verbaliser is its own text, with blanks for underscores.
 
     ``positive`` is the label whose F1 is ``metric: positive_f1`` (MRPC: ``equivalent``).
 
-    ``class_weights: balanced`` weights the training loss of a label by n / (K count) of the n
-    training labels of K classes that the trial sees. A class that a small label budget misses has
-    no weight and is not learnt, as without weights. The validation loss is not weighted.
+    ``class_weights: balanced`` weights the training loss of a label by n / (K count): the trial
+    has n training labels of K classes, ``count`` of them of the label's class. A class that a small
+    label budget misses is not learnt, as without weights. The validation loss is not weighted.
 
-    ``threshold: validation`` is for two labels: each trial chooses the probability of the second
-    label from which it is predicted, so that the metric on validation is best
-    (``trials/validation.py``). With 0.5 the more probable label is predicted.
+    ``threshold: validation`` is for two labels: each trial chooses the probability from which the
+    second label is predicted, for the best metric on validation (``trials/validation.py``). With
+    0.5 the more probable label is predicted.
 
-    These settings have no effect where answers are written as text or prompted for, nor has
-    ``long_texts``.
+    ``class_weights``, ``threshold`` and the settings of ``PooledTask`` have no effect where answers
+    are written as text or prompted for.
     """
 
     kind = LabelledText()

@@ -23,12 +23,12 @@ class LanguageModelling(Task):
 
     The prediction of a row is the number of bits of its text. ``bits_per_byte`` and
     ``word_perplexity`` divide it by the text's bytes and words, so they do not depend on the
-    tokenizer. A text follows the token that begins texts, or else the token that ends them; the end
-    of the text itself is not predicted.
+    tokenizer. The first token of a text is predicted from the token that begins texts or, if the
+    tokenizer has none, the token that ends them. The end of the text is not predicted.
 
     A text of more than ``max_tokens`` tokens is read in windows, each half a window after the one
-    before. Each token is predicted once, and from at least half a window of earlier tokens if there
-    are that many. Padding and windows do not change the sum.
+    before. Each token is predicted once, and from at least half a window of earlier tokens if the
+    text has so many. The bits of all windows are added up; padding has none.
 
     Raises ValueError for a text with characters that the tokenizer does not know, because the
     unknown token would not encode them and so would take too few bits.
@@ -50,7 +50,7 @@ class LanguageModelling(Task):
         return "every token"
 
     def head(self, backbone: Backbone) -> nn.Module:
-        """Returns no layer, since a backbone has the logits of the vocabulary itself."""
+        """Returns a head without weights, since a backbone itself has the vocabulary's logits."""
         return nn.Identity()
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:

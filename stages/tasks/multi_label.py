@@ -19,15 +19,15 @@ from stages.text.batch import IGNORE_INDEX, Batch
 
 
 class MultiLabel(PooledTask):
-    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or the tokenizer's own special
-    tokens; one state predicts the probability of each label independently (transformers'
+    """Reads ``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or the tokenizer's own special
+    tokens, and predicts the probability of each label independently from one state (transformers'
     ``multi_label_classification``).
 
     The loss is the mean binary cross-entropy over texts and labels. Every label with a probability
     above ``threshold`` is predicted; there may be none.
 
-    ``verbalisers`` are ``label=words``, as in classification. As text, the words of the labels are
-    separated by commas.
+    ``verbalisers`` are ``label=words``, as in classification. In text output, the words of the labels are
+    joined by commas.
     """
 
     kind = TextWithLabels()
@@ -90,5 +90,5 @@ class MultiLabel(PooledTask):
         return predictions
 
     def longest_as_text(self, longest_class: int) -> int:
-        """Returns room for every label and a comma after each."""
+        """Returns enough tokens for every label with a comma after it."""
         return 2 * longest_class * len(self.labels)

@@ -23,9 +23,9 @@ ABSENT = -1  # marks absent choices of rows with fewer choices than others
 
 
 class MultipleChoice(PooledTask):
-    """``<bos> text <eos> choice <eos>``, or the tokenizer's own special tokens; one state gives one
-    logit for each choice, with a softmax over the choices of a row (BERT on SWAG; Devlin et al.
-    2019, section 4.4). A question about the text follows the text.
+    """Reads ``<bos> text <eos> choice <eos>`` for each choice, or the tokenizer's own special
+    tokens. One state gives the choice's logit; the softmax is over the choices of a row (BERT on
+    SWAG; Devlin et al. 2019, section 4.4). A question about the text follows the text.
 
     The choices of a row are always in one batch, so ``batch_examples`` counts rows.
     """

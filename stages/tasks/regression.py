@@ -19,8 +19,8 @@ LONGEST_NUMBER = 12  # largest number of tokens of a number as text
 
 
 class Regression(PooledTask):
-    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or the tokenizer's own special
-    tokens; one state predicts a number (BERT on STS-B; Devlin et al. 2019, appendix B.1).
+    """Reads ``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or the tokenizer's own special
+    tokens, and predicts a number from one state (BERT on STS-B; Devlin et al. 2019, appendix B.1).
 
     The loss is the mean squared error of the target, standardised by the mean and the standard
     deviation of the train rows; predictions are in the target's units.

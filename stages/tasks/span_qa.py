@@ -23,22 +23,22 @@ WEIGHTS = {"start_end": {"start": 0.5, "end": 0.5}, "span": {"span": 1.0}}
 
 
 class SpanQA(Task):
-    """``<bos> question <eos> context <eos>``, or the tokenizer's own special tokens; predicts the
-    first and the last token of the answer (BERT; Devlin et al. 2019, sections 4.2 and 4.3).
+    """Reads ``<bos> question <eos> context <eos>``, or the tokenizer's own special tokens; predicts
+    the first and the last token of the answer (BERT; Devlin et al. 2019, sections 4.2 and 4.3).
 
     A context that is too long is read in windows, and neighbouring windows share ``stride`` tokens.
     A window without the whole answer is trained to have no answer. If there are several right
     answers, the first with at most ``max_answer_tokens`` tokens is trained. ``head: start_end``
     scores the two ends independently, ``head: span`` scores each span by a hidden layer of
-    ``d_span``.
+    ``d_span`` units.
 
-    In a causal model the state of a span's last token has read the question and the span, and the
-    state of its first token has not read what follows. Only their sum has read the whole span.
+    In a causal model the state of a span's last token has read the question and the whole span, but
+    the state of its first token has not read what follows.
 
-    A span's score is the difference to the score of no answer in its window, since a window's
-    softmax does not fix the level of its logits. The best span of all windows is the prediction
-    (Alberti et al. 2019). With ``no_answer``, nothing is predicted if that score is below a
-    threshold, which each trial chooses on its validation rows (``trials/validation.py``).
+    A span's score is its logit minus the logit of no answer in its window, since a softmax leaves
+    the level of a window's logits open. The best span of all windows is the prediction (Alberti et
+    al. 2019). With ``no_answer``, nothing is predicted if the best score is below a threshold,
+    which each trial chooses on its validation rows (``trials/validation.py``).
 
     Raises ValueError for lengths that leave no room for the context.
     """
@@ -93,8 +93,8 @@ class SpanQA(Task):
         return parts[self.head_name]
 
     def head(self, backbone: Backbone) -> StartEndHead | SpanHead:
-        # The score of no answer is read at BERT's first token; in a decoder at the last token, the
-        # only one that has read the question.
+        # The score of no answer is read at the first token, as in BERT; in a decoder at the last
+        # token, the only one that has read the whole input.
         no_answer = "last" if backbone.is_causal else "first"
         settings: Any = {"dropout": self.dropout, "no_answer": no_answer}
         if self.head_name == "start_end":
@@ -103,7 +103,7 @@ class SpanQA(Task):
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
         questions = self.tokenizer.encode([row["question"] for row in rows])
-        contexts = list(dict.fromkeys(row["context"] for row in rows))  # each has many questions
+        contexts = list(dict.fromkeys(row["context"] for row in rows))  # some have many questions
         encoded = self.tokenizer.encode_with_offsets(contexts)
         encoded_by_context = dict(zip(contexts, encoded, strict=True))
         return [
@@ -218,7 +218,7 @@ class SpanQA(Task):
 
 
 def covering(offsets: np.ndarray, begin: int, end: int) -> range:
-    """Returns the tokens from the first to the last one with a character in ``begin`` to
+    """Returns the range of tokens that have characters from ``begin`` up to, but without,
     ``end``."""
     touched = (offsets[:, 0] < end) & (offsets[:, 1] > begin) & (offsets[:, 0] < offsets[:, 1])
     touching = np.flatnonzero(touched).tolist()

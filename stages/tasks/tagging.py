@@ -17,17 +17,17 @@ from stages.text.batch import IGNORE_INDEX, Batch, pad
 
 
 class Tagging(Task):
-    """``<bos> words <eos>``, or the tokenizer's own special tokens; a word's label is predicted at
-    one of its subwords.
+    """Reads ``<bos> words <eos>``, or the tokenizer's own special tokens, and predicts a word's
+    label at one of its subwords.
 
     ``label_subwords: auto`` is the first subword (BERT; Devlin et al. 2019, section 5.3), but the
-    last in a causal model, whose state at the first has not read the rest of the word. ``first``
+    last one in a causal model, where the first state has not read the rest of the word. ``first``
     and ``last`` override it; ``all`` trains on all subwords and predicts where ``auto`` does. A
     word whose subword is cut off at ``max_tokens`` has no label and is predicted as ``O``.
 
-    ``class_weights: balanced`` weights the training loss of a tag by n / (K count) of the n
-    training tags of K kinds that the trial sees. A kind that a small label budget misses has no
-    weight and is not learnt, as without weights. The validation loss is not weighted.
+    ``class_weights: balanced`` weights the training loss of a tag by n / (K count): the trial has n
+    training tags, K of them different, and the tag occurs ``count`` times. A tag that a small label
+    budget misses is not learnt, as without weights. The validation loss is not weighted.
     """
 
     kind = TaggedWords()

@@ -31,7 +31,7 @@ from torch import Tensor
 IGNORE_INDEX = -100  # a label that counts in no loss and no metric
 PADDING = 0  # the document id of padding
 WIDTH = 64  # widths of rows are multiples of it within ``in_few_widths``
-ABSENT = -1  # a place of no label
+ABSENT = -1  # pads ``label_places``
 _longest = ContextVar[int]("longest", default=0)  # 0: outside of ``in_few_widths``
 
 
@@ -48,7 +48,7 @@ class Batch:
     num_targets: dict[str, int]  # divisor of each term of the loss
     labels: Int[Tensor, "..."] | None = None
     label_weights: Float[Tensor, "..."] | None = None  # of the labels in the loss; None: all 1
-    # Rows and columns of labels that count, where logits are computed for these alone.
+    # Rows and columns of the labels that count; set if logits are computed for these alone.
     label_places: Int[Tensor, "*S 2 K"] | None = None
     values: Float[Tensor, " B"] | None = None  # numbers to predict; NaN where unknown
     choices: Int[Tensor, "R C"] | None = None  # batch rows of a task row's choices; -1: none
@@ -65,19 +65,19 @@ class Batch:
     # Where documents start, as ``document_starts`` returns it; only of a batch on a GPU.
     document_starts: Int[Tensor, " N"] | None = None
     decoder_document_starts: Int[Tensor, " E"] | None = None
-    prefix_starts: Int[Tensor, " F"] | None = None  # the same with each visible prefix apart
-    host_document_ids: Int[Tensor, "B T"] | None = None  # of a batch on a GPU, on the host
+    prefix_starts: Int[Tensor, " F"] | None = None  # with each visible prefix apart
+    host_document_ids: Int[Tensor, "B T"] | None = None  # of a batch on a GPU: on the host
 
     @property
     def readable_document_ids(self) -> Int[Tensor, "B T"]:
-        """The document ids where they are read without waiting for a GPU."""
+        """The document ids in memory of the host, to read them without waiting for a GPU."""
         return self.document_ids if self.host_document_ids is None else self.host_document_ids
 
     def to(self, device: torch.device) -> "Batch":
         """Returns the batch on ``device``, or itself if it is already there. A process has one
-        device of a kind. On a GPU with flash kernels the batch also has the starts of its
-        documents, which are counted here because the host would wait for a GPU to count them; and
-        its label places are padded to a power of two."""
+        device of a kind. On a GPU the label places are padded to a power of two. With flash kernels
+        the batch also gets the starts of its documents, which are found here because the host would
+        have to wait for a GPU to find them."""
         if self.input_ids.device.type == device.type:
             return self
         tensors = {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
@@ -95,9 +95,8 @@ class Batch:
         return replace(self, **(moved | {"host_document_ids": on_host}))
 
     def declare_changing_sizes(self) -> None:
-        """Tells torch's compiler which sizes differ from batch to batch. Code that is compiled for
-        one number of documents would be compiled again, for half a minute, at the first batch with
-        another one."""
+        """Tells torch's compiler which sizes differ from batch to batch. Otherwise it would compile
+        again, for half a minute, at the first batch with another number of documents."""
         starts = (self.document_starts, self.decoder_document_starts, self.prefix_starts)
         for changing in (*starts, self.label_places):
             if changing is not None:
@@ -112,8 +111,8 @@ def _has_flash_kernels() -> bool:
 
 
 def starts_of(batch: Batch) -> dict[str, Any]:
-    """Returns the starts of documents that a batch has on a GPU, tensors by field. Those that are
-    unknown are left out."""
+    """Returns the starts of documents that a batch has on a GPU, as tensors by field. Unknown
+    starts are left out."""
     sides = {
         "document_starts": batch.document_ids,
         "decoder_document_starts": batch.decoder_document_ids,
@@ -125,7 +124,7 @@ def starts_of(batch: Batch) -> dict[str, Any]:
 
 def _with_prefixes_apart(batch: Batch) -> Int[Tensor, "B T"] | None:
     """Returns document ids in which the visible prefix of a document has an id of its own; None if
-    the batch has no ``visible``, or if visible tokens do not begin a document."""
+    the batch has no ``visible``, or if some visible tokens do not begin a document."""
     ids, visible = batch.document_ids, batch.visible
     if visible is None:
         return None
@@ -134,8 +133,8 @@ def _with_prefixes_apart(batch: Batch) -> Int[Tensor, "B T"] | None:
 
 
 def document_starts(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, " N"] | None:
-    """Returns where documents start in the concatenation of all rows, and then the number of all
-    tokens, as int32. The padding of a row counts as a document. The number of all tokens is
+    """Returns the positions where documents start in the concatenation of all rows, followed by the
+    number of all tokens, as int32. The padding of a row counts as a document. The last number is
     repeated until N is a power of two, so that batches have few different shapes.
 
     Returns None if a document is not contiguous in its row.
@@ -154,7 +153,7 @@ def document_starts(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, " N"] | Non
 
 
 def _power_of_two(number: int) -> int:
-    """Returns the smallest power of two that is not below ``number``."""
+    """Returns the smallest power of two that is at least ``number``."""
     return 1 << max(number - 1, 0).bit_length()
 
 
@@ -177,8 +176,8 @@ def in_few_widths(longest: int) -> Iterator[None]:
 
 def pad(rows: list[np.ndarray], value: int, *, length: int | None = None) -> Int[Tensor, "B T"]:
     """Stacks rows of integers into one tensor, padded at the right with ``value`` to ``length`` or,
-    without one, to the longest row (see ``in_few_widths``), but at least to one column: on a GPU no
-    place of a tensor without columns can be looked up, and flash kernels refuse it."""
+    without one, to the longest row (see ``in_few_widths``), but at least to one column: on a GPU a
+    tensor without columns cannot be indexed, and flash kernels refuse it."""
     width = length if length is not None else max(1, *map(len, rows))
     if length is None and (longest := _longest.get()):
         width = max(width, min(-(-width // WIDTH) * WIDTH, longest))

@@ -1,4 +1,4 @@
-"""Encodes the documents of a corpus on all cores and writes them as they come."""
+"""Encodes the documents of a corpus on all cores and writes each as soon as it is ready."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -37,10 +37,9 @@ def encode_stored(
 ) -> Extent:
     """Encodes stored documents in ``document_order`` and writes them to ``folder``.
 
-    The files hold what ``encode`` returns, up to ``max_tokens`` in all: the document that reaches
-    ``max_tokens`` is cut there. Neither the text nor the tokens are held in memory. Without
-    ``running`` the sentences of a document are no running text, and each sentence is encoded as if
-    it were alone.
+    The files hold the arrays that ``encode`` would return, up to ``max_tokens``: the document that
+    reaches this number is cut there. Neither the text nor the tokens are held in memory.
+    Without ``running`` each sentence is encoded alone and not as a part of running text.
 
     Raises ValueError for a document without a sentence.
     """

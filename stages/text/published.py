@@ -19,21 +19,21 @@ from stages.text.tokenizer import TaskTokenizer, without_blanks
 from stages.text.untrusted import refuse_code, refuse_settings
 
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
-# Of the names that a tokenizer's settings may give these files, transformers reads those that the
-# tokenizer's class does not declare, unless they are given as None.
+# A tokenizer's settings may name other files as these. Where the tokenizer's class does not declare
+# them, transformers reads the named files unless None is given.
 UNNAMED = {"vocab_file": None, "merges_file": None}
 SENTINEL = re.compile(r"<extra_id_(\d+)>")  # as T5 and its successors name sentinels
-PANIC = "PanicException"  # of a library in Rust; no Exception
+PANIC = "PanicException"  # raised by a library in Rust; not an Exception
 
-logging.set_verbosity_error()  # about unused heads and about the lengths of texts
+logging.set_verbosity_error()  # no warnings about unused heads and lengths of texts
 logging.disable_progress_bar()
-# There are few texts, and trials run in forked processes, in which threads do not survive.
+# Threads gain little on few texts, and do not survive in the forked processes of trials.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class PublishedTokenizer(TaskTokenizer):
     """The tokenizer of a public checkpoint. If it adds no special tokens, a text ends with its
-    end-of-text token (GPT-2; Radford et al. 2018)."""
+    end-of-text token (GPT-2; Radford et al. 2019)."""
 
     def __init__(self, folder: Path) -> None:
         """Raises ValueError if the tokenizer cannot be read or does not mark where words begin."""
@@ -78,7 +78,7 @@ class PublishedTokenizer(TaskTokenizer):
         return before, between or after, after
 
     def _blank_before_words(self) -> str:
-        """Returns what to put before a word so that it is encoded as it is after another word.
+        """Returns the text to put before a word so that it is encoded as in mid-sentence.
 
         It is a blank where the token of a word includes the blank before it, as in all byte-level
         tokenizers and in Gemma's, and "" where no token does (WordPiece) or where the tokenizer
@@ -128,7 +128,8 @@ class PublishedTokenizer(TaskTokenizer):
         return self._run(self._texts, texts, **settings, **how)
 
     def _run(self, work: Callable[..., Any], *args: object, **how: Any) -> Any:
-        """Returns ``work(...)`` of the published tokenizer; raises ValueError where it fails."""
+        """Returns the result of ``work``, a call of the published tokenizer; raises ValueError if
+        the call fails."""
         try:
             return work(*args, **how)
         except BaseException as error:  # a pattern may take too many steps for a text
@@ -149,7 +150,7 @@ class PublishedTokenizer(TaskTokenizer):
         return [json.loads(part.__getstate__()) for part in parts if part is not None]
 
     def longest_form(self, text: str) -> int:
-        """Returns the most characters or tokens that a text has while it is encoded."""
+        """Returns the most characters or tokens that a text has at any stage of its encoding."""
         backend, size = self._texts.backend_tokenizer, len(self.encode([text])[0])
         if backend.normalizer:
             text = self._run(backend.normalizer.normalize_str, text)
@@ -160,8 +161,8 @@ class PublishedTokenizer(TaskTokenizer):
 
 
 def config_of(folder: Path) -> Any:
-    """Returns the model's configuration; raises ValueError if transformers cannot read it, or as
-    ``refuse_code`` does."""
+    """Returns the model's configuration; raises ValueError if transformers cannot read it, and the
+    errors of ``refuse_code`` and ``refuse_settings``."""
     refuse_code(folder)
     try:
         config = AutoConfig.from_pretrained(folder, **LOCAL)

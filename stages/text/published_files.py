@@ -68,7 +68,7 @@ def refuse_unpinned(path: str, revision: str) -> None:
 
 
 def refuse_other_content(folder: Path, revision: str) -> None:
-    """Raises ValueError if the content of a local folder is not the pinned one."""
+    """Raises ValueError if the content of a local folder does not have the pinned hash."""
     if revision != (content := content_of(folder)):
         raise ValueError(f"revision: the folder's content is {content!r}, not {revision!r}")
 
@@ -78,7 +78,7 @@ def files_in(folder: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def read_files(folder: Path, patterns: Iterable[str] = (*WEIGHTS, *VOCABULARY)) -> list[Path]:
-    """Returns the files that are read, by default all of them.
+    """Returns the files of a folder that match ``patterns``, by default all that are ever read.
 
     Raises ValueError for a file that is no regular file of the folder, or is too large. The folder
     of a commit in the hub's cache may also link to files in the rest of the repository's cache.
@@ -86,7 +86,7 @@ def read_files(folder: Path, patterns: Iterable[str] = (*WEIGHTS, *VOCABULARY)) 
     root = (folder.parents[1] if folder.parent.name == "snapshots" else folder).resolve()
     files = files_in(folder, patterns)
     for file in files:
-        target = Path(os.path.realpath(file))  # also if links form a circle
+        target = Path(os.path.realpath(file))  # does not fail if links form a circle
         if not target.is_relative_to(root):
             raise ValueError(
                 f"path: {file} is a link to {target}, outside of the checkpoint's folder; copy the "

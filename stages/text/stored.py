@@ -15,8 +15,8 @@ _BLOCK_BYTES = 2**24
 class StoredDocuments:
     """The positions of the documents in a ``.jsonl`` file, and their sentences by number.
 
-    A document takes 8 bytes of memory. (``datasets`` would memory-map such a file, too, but only a
-    copy in Arrow's format.)
+    A document takes 8 bytes of memory. (``datasets`` can memory-map only a copy of the file in
+    Arrow's format.)
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,7 +27,7 @@ class StoredDocuments:
         return len(self._bounds) - 1
 
     def parts(self, numbers: np.ndarray) -> Iterator[np.ndarray]:
-        """Cuts ``numbers``, in their order, into parts of about ``PART_BYTES`` bytes of text."""
+        """Yields ``numbers`` in order, in parts of about ``PART_BYTES`` bytes of text."""
         for block in np.array_split(numbers, max(1, len(numbers) // 2**16)):
             ends = np.cumsum(self._bounds[block + 1] - self._bounds[block])
             begin = 0
@@ -38,11 +38,11 @@ class StoredDocuments:
                 begin = end
 
     def size(self, numbers: np.ndarray) -> int:
-        """Returns the bytes of these documents."""
+        """Returns the size in bytes of the documents with these numbers."""
         return int(np.sum(self._bounds[numbers + 1] - self._bounds[numbers]))
 
     def sentences(self, numbers: Sequence[int] | np.ndarray) -> Iterator[list[str]]:
-        """Yields the sentences of each of these documents."""
+        """Yields the sentences of each document with these numbers."""
         file = os.open(self.path, os.O_RDONLY)
         try:
             for number in numbers:

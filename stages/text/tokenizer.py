@@ -37,7 +37,7 @@ class Vocabulary:
     between: tuple[int, ...] = (EOS_ID,)
     after: tuple[int, ...] = (EOS_ID,)
     before_target: tuple[int, ...] = ()
-    starts_word: Any  # bool [V]: whether an id begins a word; set by tokenizers alone
+    starts_word: Any  # bool [V]: whether an id begins a word; only tokenizers set it
 
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
@@ -54,8 +54,8 @@ class Vocabulary:
         return mask
 
     def text_of(self, document: np.ndarray) -> slice:
-        """Returns the slice of a document without the special tokens at its ends, which a row may
-        have cut off."""
+        """Returns the slice of a document that leaves out special tokens at its ends; a row may
+        have cut these off already."""
         begin, end = 0, len(document)
         while begin < end and document[begin] in self.before:
             begin += 1
@@ -122,8 +122,8 @@ class TaskTokenizer(Vocabulary, ABC):
     def wrap_within(
         self, max_tokens: int, text: Sequence[int], pair: Sequence[int] | None = None
     ) -> "Wrapped":
-        """Returns at most ``max_tokens`` ids with their special tokens. The longer text is cut
-        first; special tokens are never cut.
+        """Returns a text or a pair with its special tokens, in at most ``max_tokens`` ids. The
+        longer text is cut first; special tokens are never cut.
 
         Raises ValueError if there is no room for a token of each text.
         """
@@ -154,8 +154,8 @@ class Wrapped(NamedTuple):
 def longest_first(lengths: Sequence[int], room: int) -> list[int]:
     """Returns the number of tokens to keep of each text, at most ``room`` in all.
 
-    The longest text is cut until another text is as long (``longest_first`` of the tokenizers
-    library, which supports two texts).
+    The longest text is cut until another text is as long, then both are cut alike, and so on
+    (``longest_first`` of the tokenizers library, which supports two texts).
 
     Raises ValueError if there is no room for a token of each text.
     """
@@ -215,7 +215,7 @@ def without_blanks(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[
 
 def _whole_characters(offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Gives all pieces of one character (its bytes, the letters of a ligature) the span of the
-    whole character. sentencepiece gives the span to the last piece and an empty one to the
+    whole character. sentencepiece gives the span to the last piece and an empty span to the
     others."""
     widened: list[tuple[int, int]] = []
     following = -1, -1
@@ -226,8 +226,8 @@ def _whole_characters(offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int
 
 
 def _within_limit(sentence: str) -> Iterator[str]:
-    """Yields a sentence in pieces that sentencepiece reads, cut at blanks where it has some. The
-    limit is not raised, because it is stored in the model: all models would change."""
+    """Yields a sentence in pieces that are short enough for sentencepiece, cut at blanks where it
+    has some. Its limit is not raised, because models store it: all models would change."""
     begin = 0
     while len(sentence) - begin > MOST_LETTERS and len(sentence[begin:].encode()) > MOST_BYTES:
         end = begin + MOST_LETTERS
@@ -241,7 +241,7 @@ def _within_limit(sentence: str) -> Iterator[str]:
 def train(
     sentences: Iterable[str], path: Path, *, algorithm: str, vocab_size: int, threads: int
 ) -> None:
-    """Trains on sentences, of any length, and writes the model to ``path``.
+    """Trains a tokenizer on sentences of any length and writes the model to ``path``.
 
     Raises ValueError if the text cannot fill ``vocab_size`` or is too varied for it.
     """

@@ -1,5 +1,5 @@
-"""What a public checkpoint may not do: name code or other files, have numbers that no model has,
-make long texts of short ones, or take any time and memory."""
+"""Checks that a public checkpoint does not name code or other files, have numbers that no model
+has, make long texts of short ones, or take unlimited time and memory."""
 
 import math
 import re
@@ -21,22 +21,22 @@ NAMING_CODE = {
     *("auto_map", "custom_pipelines", "custom_generate", "trust_remote_code"),
     *("use_kernels", "kernel_config", "fusion_config", "quantization_config"),
     *("distributed_config", "transformers_weights"),
-    "attribute_map",  # by which any other setting would be one of these
+    "attribute_map",  # with which any other setting could stand for one of these
 }
-# Settings that choose an implementation of a layer: the name of a kernel on the hub is native code.
+# Settings that choose an implementation of a layer; a kernel on the hub would be native code.
 IMPLEMENTATIONS = ("attn_implementation", "experts_implementation")
 OF_TORCH = (None, "eager", "sdpa")
 # Settings that name a file to read in place of one that the pinned hash covers.
 NAMING_FILES = {"configuration_files", "fast_tokenizer_files", "gguf_file"}
 AS_FILE = ("vocab", "merges")  # the content itself, or else the name of a file
-NOT_NEGATIVE = re.compile(r"^(num|n)_|layers$|initializer")  # counts, and spreads of a draw
+NOT_NEGATIVE = re.compile(r"^(num|n)_|layers$|initializer")  # counts, spreads of weights
 UNLIMITED = ("time_step_limit",)  # settings that are infinite in published checkpoints (Mamba 2)
 # The limits of a check: a constant, plus an amount for each byte of the checkpoint's files.
 CHECKED_WITHIN_S, BYTES_PER_S = 30.0, 2**25
 CHECKED_WITHIN_BYTES, MEMORY_PER_BYTE = 2**32, 4
-MOST_GROWTH = 64  # tokens or characters that a tokenizer makes of a character; bytes are 4
+MOST_GROWTH = 64  # tokens or characters that a tokenizer makes of one character; bytes are up to 4
 TOGETHER = 64  # characters or tokens that are probed at once
-NUM_PROBED = 2**17  # the characters of all living languages, and emoji
+NUM_PROBED = 2**17  # code points: the characters of all living languages, and emoji
 SLOW = ("An ordinary sentence of a data set, with 12 numbers (and marks).", "a" * TOGETHER + "!")
 MAYBE_EMPTY = re.compile(r"[*?|^$]|\\[bBAzZGK]|\{0|\{,|\(\)|^$")  # may match no character
 TOKENS_MAP = "special_tokens_map.json"  # its settings replace even the names of files
@@ -77,8 +77,8 @@ def _refuse_names(file: Path, key: str) -> None:
 
 
 def _values(node: object, key: str | None = None) -> Iterator[tuple[str | None, object]]:
-    """Yields a value with its key in a mapping, or None if it has none, and all values at any depth
-    of it with theirs."""
+    """Yields (key, value) of a node and of all values at any depth inside it. The key is None for a
+    value that is in no mapping."""
     yield key, node
     for name, value in node.items() if isinstance(node, dict) else ():
         yield from _values(value, str(name))
@@ -87,7 +87,7 @@ def _values(node: object, key: str | None = None) -> Iterator[tuple[str | None, 
 
 
 def _settings(node: object) -> Iterator[tuple[str, object]]:
-    """Yields the keys of all mappings at any depth, with their values."""
+    """Yields the (key, value) pairs of all mappings at any depth."""
     return ((key, value) for key, value in _values(node) if key is not None)
 
 
@@ -100,8 +100,8 @@ def refuse_settings(config: PreTrainedConfig, folder: Path) -> None:
 
 
 def _refuse_attributes(part: PreTrainedConfig, folder: Path) -> None:
-    """Raises ValueError for a configuration that names code by whatever setting, or in which a
-    setting hides a function."""
+    """Raises ValueError for a configuration that names code in any setting, or in which a setting
+    hides a method."""
     for name, value in vars(part).items():
         is_other = name.strip("_").removesuffix("_internal") in IMPLEMENTATIONS
         hides = callable(getattr(type(part), name, None))
@@ -111,8 +111,8 @@ def _refuse_attributes(part: PreTrainedConfig, folder: Path) -> None:
 
 
 def _refuse_number(name: str, value: object, folder: Path) -> None:
-    """Raises ValueError for a setting with a number that no model has, which would be an error or
-    NaN only in training."""
+    """Raises ValueError for a setting with a number that no model has; otherwise it would cause an
+    error or NaN only in training."""
     for number in value if isinstance(value, list | tuple) else [value]:
         if not isinstance(number, int | float):
             continue
@@ -128,7 +128,7 @@ def _refuse_number(name: str, value: object, folder: Path) -> None:
 
 
 def _parts(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:
-    """Yields a configuration and those that it is made of."""
+    """Yields a configuration and all configurations inside it."""
     yield config
     for value in vars(config).values():
         for item in value if isinstance(value, list) else [value]:
@@ -137,8 +137,8 @@ def _parts(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:
 
 
 def refuse_growth(tokenizer: "PublishedTokenizer", folder: Path) -> None:
-    """Raises ValueError if a short text becomes a long one, which a few rules can do. Tokens and
-    characters are read as texts, which may take any time and memory."""
+    """Raises ValueError if the tokenizer makes a long text of a short one, as a few rules can do.
+    Texts, characters and tokens are tried out, which may take any time and memory."""
     rules = [value for _, value in _values(tokenizer.rules())]
     if (growth := math.prod(map(_growth, rules))) > MOST_GROWTH:
         _refuse_growth(folder, "a character", growth)
@@ -166,7 +166,7 @@ def _refuse_growth(folder: Path, of: str, size: float) -> None:
 
 
 def _growth(rule: object) -> float:
-    """Returns by how much at most a rule that replaces text makes it longer; else 1."""
+    """Returns the largest factor by which a rule lengthens text; 1 if the rule replaces none."""
     if not isinstance(rule, dict) or rule.get("type") != "Replace":
         return 1.0
     (kind, pattern), size = *rule["pattern"].items(), len(rule["content"])
@@ -176,8 +176,8 @@ def _growth(rule: object) -> float:
 
 
 def examined(work: Callable[[], T], folder: Path, files: Iterable[Path]) -> T:
-    """Returns ``work()`` on the files of a folder, done in a process of its own with limits of time
-    and memory.
+    """Returns the result of ``work``, which reads ``files`` of a folder, from a process of its own
+    with limits of time and memory.
 
     Raises ValueError for a folder that cannot be used.
     """

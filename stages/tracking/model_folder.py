@@ -23,8 +23,8 @@ EXAMPLE_ROWS = 2
 
 
 def files_of(cell: CellKey) -> list[Path]:
-    """Returns the files that predicting with a cell needs: first the record or the weights of its
-    kept trial with the lowest seeds, then the other files. Empty if a file is missing."""
+    """Returns the files that prediction with a cell needs: first the cell's kept trial with the
+    lowest seeds (a record or weights), then the other files. Empty if a file is missing."""
     is_baseline = cell.method == CLASSICAL
     if is_baseline:
         folder = paths.BASELINES / cell.task / _kept.KEPT
@@ -83,7 +83,7 @@ def write_model(
         code_paths=[str(STAGES)],
         input_example=pd.DataFrame(some),
         signature=_signature(kind, some, read_jsonl(examples / "train.jsonl"), is_baseline),
-        pip_requirements=[],  # without it, MLflow loads the model to find out
+        pip_requirements=[],  # else MLflow loads the model to find them
     )
     for path in files:
         place = folder / path

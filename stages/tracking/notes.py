@@ -36,7 +36,7 @@ NOTES = {
 
 
 def tags_with_description(record: RunRecord) -> dict[str, str]:
-    """Returns the tags of a record with its description, unless it has one."""
+    """Returns the tags of a record, with a description added unless they have one."""
     tags = record.tags
     if NOTE_TAG in tags:
         return tags
@@ -51,15 +51,15 @@ def tags_with_description(record: RunRecord) -> dict[str, str]:
 
 
 def _is_external(trial: RunRecord) -> bool:
-    """Whether a trial is of an external system: a baseline that tried nothing, as in
-    ``findings.cells.is_external``. A baseline's record has no metric that is 0."""
+    """Returns whether a trial is of an external system: a baseline that tried nothing, as in
+    ``findings.cells.is_external``. The record of a baseline leaves out metrics of 0."""
     tried = any(key == "train/num_tries" for key, *_ in trial.points)
     return trial.tags["method"] == CLASSICAL and not tried
 
 
 def seeds_in_words(tags: Mapping[str, str]) -> str:
-    """Returns the seeds of a trial with what they drew. A baseline has no pretraining: its seeds
-    draw its labelled rows."""
+    """Returns the seeds of a trial in words. A baseline has no pretraining: both of its seeds draw
+    its labelled rows."""
     if tags["method"] == CLASSICAL:
         return f"the labelled rows of seeds {tags['pretrain_seed']} and {tags['finetune_seed']}"
     return f"pretraining seed {tags['pretrain_seed']} and fine-tuning seed {tags['finetune_seed']}"

@@ -15,12 +15,12 @@ TOLERANCE = 1e-6  # the report rounds to six decimals
 
 @dataclass(frozen=True)
 class Printed:
-    """The tables of the last report; empty without one."""
+    """The tables of the last report; empty if there is no report."""
 
     scores: Json  # metrics.json
     trials: dict[CellKey, list[Row]]
     gains: dict[CellKey, list[Row]]  # contrasts with a model from scratch, by the pretrained cell
-    against: dict[CellKey, str]  # what it says of the lead over the baselines, by the best cell
+    against: dict[CellKey, str]  # sentence on the lead over the baselines, by the best cell
 
     @classmethod
     def read(cls) -> "Printed":
@@ -36,8 +36,8 @@ class Printed:
 
     def answers(self, cell: CellKey, trials: list[Row]) -> dict[str, float]:
         """Returns the score of a cell, its gain over the same model from scratch, and their
-        intervals, cut off at the ends of the metric's scale as on the page. Returns nothing if the
-        report has not seen exactly these ``trials`` of the cell."""
+        intervals, cut off at the ends of the metric's scale as in the report. Empty unless the
+        report has seen exactly these ``trials`` of the cell."""
         printed = self._of(cell)
         seen, own = _values(self.trials.get(cell, [])), _values(trials)
         is_current = seen.keys() == own.keys() and all(
@@ -59,8 +59,8 @@ class Printed:
         return answers
 
     def tags(self, cell: CellKey) -> dict[str, str]:
-        """Returns the number of fine-tuning seeds, or "pretraining seeds x fine-tuning seeds", and
-        for the best of a task the report's sentence on its lead over the best baseline."""
+        """Returns tags with the number of fine-tuning seeds (or pretraining x fine-tuning seeds)
+        and, for the best cell of a task, the report's sentence on its lead over the baselines."""
         printed = self._of(cell)
         pretrain, finetune = printed["num_pretrain_seeds"], printed["num_finetune_seeds"]
         tags = {"seeds": f"{pretrain} x {finetune}" if pretrain > 1 else str(finetune)}

@@ -1,4 +1,4 @@
-"""Records: what MLflow shows of each run.
+"""Records of runs, with everything that MLflow shows of a run.
 
 The fingerprint of a run's inputs identifies the run, wherever its files were computed.
 """
@@ -34,7 +34,7 @@ MEASURED = (
 )
 MACHINE = ("hardware", "threads")
 UNTRAINED = (NONE, HUB)  # objectives, as tags, of runs whose training settings are not used
-OF_TRAINING = ("objective", "training", "distributed")  # settings
+OF_TRAINING = ("objective", "training", "distributed")  # settings that only training uses
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,16 @@ class RunRecord:
     points: list[Point] = field(default_factory=list)
     costs: dict[str, float] = field(default_factory=dict)  # measured, so they differ each time
     artifacts: list[str] = field(default_factory=list)  # files and folders
-    below_s: float = 0.0  # the time of all runs below it
+    below_s: float = 0.0  # the seconds of all runs below this one
 
     @property
     def duration_s(self) -> float:
-        """The time that the run took, with all runs below it; 0 if it is unknown."""
+        """The seconds that the run took, including all runs below it; 0 if unknown."""
         return self.below_s or self.costs.get(WALL_TIME, 0.0)
 
     @property
     def content(self) -> str:
-        """The hash of what MLflow has to log once."""
+        """The hash of everything that is logged again only after a change."""
         inputs = [asdict(data) for data in self.inputs]
         return digest([inputs, self.points, self.costs, self.artifacts])
 
@@ -109,7 +109,7 @@ def pretraining_record(
 
 
 def best_score(task: str) -> str:
-    """Returns the name of a run's score on a task with its best method and the most labels."""
+    """Returns the name of the metric for a run's score with its best method and most labels."""
     return f"score/{task}/best"
 
 
@@ -126,7 +126,7 @@ def at_rate(measured: Mapping[str, float], rate: float) -> dict[str, float]:
 
 def cost_metrics(timing: Settings) -> dict[str, float]:
     """Returns the measured costs with an estimate of energy, all with the prefix ``cost/``. Leaves
-    out what is 0, such as the energy of a GPU on a machine that has none."""
+    out costs of 0, such as the energy of a GPU on a machine that has none."""
     costs = {key: float(timing[key]) for key in MEASURED if timing.get(key) not in (None, "")}
     energy = Energy.of(costs.get("processor_time_s", 0.0), costs.get("gpu_energy_j"))
     if energy is not None:
@@ -135,7 +135,7 @@ def cost_metrics(timing: Settings) -> dict[str, float]:
 
 
 def machine_tags(timings: Sequence[Settings]) -> dict[str, str]:
-    """Returns tags with the processors and the numbers of threads of some timings."""
+    """Returns tags with the processors and the numbers of threads in ``timings``."""
     seen = {key: sorted({str(t[key]) for t in timings if t.get(key)}) for key in MACHINE}
     return {key: ", ".join(values) for key, values in seen.items() if values}
 

@@ -1,11 +1,11 @@
-"""MLflow's model registry: what the report puts first on each task, a fine-tuned run or a baseline,
+"""MLflow's model registry: the fine-tuned run or baseline that the report puts first on each task,
 under the alias ``best``.
 
-A version belongs to the run for which it was made. A later run with equal files and scores has the
-same version, which keeps the id of the earlier run, though that run is superseded. The files of a
-version are hard links to those of the study where the disk allows that: DVC and the stages replace
-files and never write into one. Besides the best version, only the latest other version is kept, and
-none whose files are in another place, from which the project was moved.
+A version belongs to the run for which it was made. A later run with equal files and scores gets no
+version of its own: the earlier version keeps the id of the superseded run. The files of a version
+are hard links to the study's files where the disk allows links, which is safe: DVC and the stages
+replace files and never write into one. Only the best version and the latest other version are kept,
+and no version with files in another place, from which the project was moved.
 """
 
 import shutil
@@ -79,7 +79,7 @@ def best_cell(records: Sequence[RunRecord], task: str) -> RunRecord | None:
     cells = [r for r in records if r.kind == "trials" and r.tags["task"] == task]
     if any("seeds" not in cell.tags for cell in cells):
         return None
-    # The most labels come first.
+    # Rows with the most labels come first.
     answers = read_texts(paths.REPORTS / "answer.csv")
     answer = next((row for row in answers if row["task"] == task), {})
     same = ("run", "method", "label_budget")
@@ -87,8 +87,8 @@ def best_cell(records: Sequence[RunRecord], task: str) -> RunRecord | None:
 
 
 def _update(client: "MlflowClient", name: str, run_id: str, best: RunRecord, loader: str) -> None:
-    """Gives the alias to the version of a run, or else to one with equal files and scores. Creates
-    the version if there is neither."""
+    """Gives the alias to the version of a run, else to a version with equal files and scores, else
+    to a new version. Of the other versions, only the latest is kept."""
     versions = client.search_model_versions(f"name = '{name}'")
     versions = sorted(versions, key=lambda version: -int(version.version))
     place = store.artifacts() or ""
@@ -103,7 +103,7 @@ def _update(client: "MlflowClient", name: str, run_id: str, best: RunRecord, loa
         parts = [_about(tags), *(_changes(tags, v.tags) for v in here[:1]), _verdict(best.tags)]
         note = "\n\n".join(filter(None, parts))
         own = client.create_model_version(name, source, run_id, tags=tags, description=note)
-    if own is None:  # nothing was kept: another version would be taken for the best
+    if own is None:  # no trial was kept: the alias would be of a version that is not the best
         client.delete_registered_model_alias(name, ALIAS)
         return
     client.set_registered_model_alias(name, ALIAS, str(own.version))
@@ -122,8 +122,8 @@ def _scores(cell: RunRecord) -> dict[str, float]:
 
 
 def _tags(best: RunRecord, files: Sequence[Path]) -> dict[str, str]:
-    """Returns the tags of a version: the mean score with its interval, the seeds of the trial that
-    it is, the trial's score if the report has it, and the hash of the files."""
+    """Returns the tags of a version: the mean score with its interval, the seeds of its trial, the
+    score of the trial if the report has it, and the hash of the files."""
     pretrain_seed, finetune_seed = seeds_of(files[0])
     cell = _cell(best)
     trial = TrialKey(cell.run, pretrain_seed, *cell[1:], finetune_seed)
@@ -139,8 +139,8 @@ def _tags(best: RunRecord, files: Sequence[Path]) -> dict[str, str]:
 
 
 def _about(tags: Mapping[str, str]) -> str:
-    """Returns sentences with the score of the trial that a version is, if the tags have it, and the
-    mean score, as the report prints scores."""
+    """Returns sentences with the score of a version's trial, if the tags have it, and the mean over
+    all seeds, in the format of the report."""
     scale = scale_of(tags["metric"])
     own, mean = (
         f"{scale.shown(float(tags[key]))} {scale.unit}".rstrip() if key in tags else ""
@@ -153,8 +153,8 @@ def _about(tags: Mapping[str, str]) -> str:
 
 
 def _changes(tags: Mapping[str, str], before: Mapping[str, str]) -> str:
-    """Returns a sentence on the tags of a version that the version before it has with another
-    value; "" if there is none."""
+    """Returns a sentence that lists the tags of a version whose values have changed since the
+    version ``before``; "" if there are none."""
     changed = [key for key, value in tags.items() if value != before.get(key, value)]
     return f"Changed since the version before: {', '.join(changed)}." if changed else ""
 

@@ -1,6 +1,6 @@
-"""Saved views of the list of runs: their filter, order, columns and charts, which a link opens.
+"""Saved views of MLflow's list of runs: a filter, an order, columns and charts that a link opens.
 
-They are tags of the experiment in the form of MLflow's own menu "Views", which lists them.
+Each view is a tag of the experiment, in the form that MLflow's own menu "Views" reads.
 """
 
 import json
@@ -13,7 +13,7 @@ from stages.tracking.records import WALL_TIME, RunRecord, best_score
 
 LEADERBOARD = "leaderboard_"  # followed by the name of a task
 CURRENT = 'tags.current="true"'
-# What fits beside the names on a screen comes first.
+# The first ones fit on a screen beside the names of runs.
 LEADERBOARD_METRICS = ("score", "score_low", "score_high")
 LEADERBOARD_METRICS += ("gain_over_scratch", "gain_over_scratch_low", "gain_over_scratch_high")
 LEADERBOARD_METRICS += (WALL_TIME, "cost/num_params", "cost/finetune_flops", "cost/lineage_flops")
@@ -33,7 +33,7 @@ class SavedView:
     """A view: ``filter`` and ``order`` in the form of MLflow's search, and a chart for each metric
     in ``charts``."""
 
-    key: str  # its name in its link
+    key: str  # the name in the view's link
     title: str
     filter: str
     metrics: Sequence[str]
@@ -73,7 +73,7 @@ class SavedView:
             "runsHiddenMode": "FIRST_20_RUNS",
             "compareRunSections": [section | shown],
             "compareRunCharts": [self._chart(metric) for metric in self.charts],
-            "isAccordionReordered": True,  # else MLflow sorts: costs before scores
+            "isAccordionReordered": True,  # else MLflow sorts the charts: costs first
         }
 
     def _chart(self, metric: str) -> Json:
@@ -88,7 +88,7 @@ def saved_views(tasks: Collection[str], records: Sequence[RunRecord]) -> list[Sa
     """Returns the views of the scores on all tasks, of a leaderboard for each task, and of the
     curves of pretrainings.
 
-    In a list that is ordered by time, MLflow hides runs below their parents. So each list is
+    In a list that is ordered by time, MLflow hides child runs under their parents. So each list is
     ordered by a metric.
     """
     parents = [record for record in records if record.kind in ("run", "baseline")]
@@ -107,7 +107,7 @@ def saved_views(tasks: Collection[str], records: Sequence[RunRecord]) -> list[Sa
     if not best_scores_are_all:
         scores += dict.fromkeys(key for _, key in score_keys)
     scores = scores[:MAX_SCORES]
-    # The report is no model.
+    # The record of the report is no model.
     roots = f'{CURRENT} and tags.`mlflow.parentRunId` IS NULL and tags.kind != "comparison"'
     order, tags = _by_first(best, records), ("kind", *RUN_TAGS)
     views = [SavedView("scores", "Scores", roots, scores, tags, scores, *order)]

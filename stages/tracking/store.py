@@ -1,4 +1,4 @@
-"""The MLflow store: its address and client, one process at a time, errors as warnings."""
+"""The MLflow store: its address and client, a lock, and errors as warnings."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DATABASE, ARTIFACTS = Path("mlflow.db"), Path("mlruns")  # unless MLFLOW_TRACKING_URI is set
 LOCK = paths.SCRATCH / "mlflow.lock"
 SQLITE = "sqlite:///"
-# A password may have any sign; what follows a port is a path.
+# A password may have any character; a number and a slash after the colon are a port and a path.
 WITH_USER = re.compile(r"(?<=//)(?:[^\s/:@]*:(?!\d+/)\S*|[^\s/@]*)@")
 WITH_QUERY = re.compile(r"(\w://[^\s?]*)\?\S*")
 MOST_SHOWN = 400  # characters of a warning
@@ -29,7 +29,7 @@ SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # two lines for each run on a server
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # else two lines for each run on a server
 }
 
 
@@ -39,8 +39,8 @@ def address() -> str:
 
 
 def without_user(text: str) -> str:
-    """Returns a text in which addresses have no user name, no password and no query, which may have
-    both, for everything that is printed."""
+    """Returns the text with no user name, password or query (which may have both) in its addresses.
+    Every text that is printed should pass through here."""
     if "//" not in address():
         text = text.replace(address(), address().rpartition("@")[2])
     return WITH_QUERY.sub(r"\1", WITH_USER.sub("", text))
@@ -69,8 +69,8 @@ def _prepare(database: Path) -> None:
     """Switches the file to SQLite's write-ahead log, so that readers and a writer do not wait for
     each other.
 
-    Raises sqlite3.Error for a file that is no database or cannot be written, to which MLflow would
-    try to connect for minutes.
+    Raises sqlite3.Error for a file that is no database or cannot be written: MLflow would try for
+    minutes to connect to it.
     """
     database.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(database)) as connection:

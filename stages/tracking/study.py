@@ -35,15 +35,15 @@ from stages.tracking.trials import Results, cell_records
 
 PRETRAINING_CURVES = ("loss", "lr", "validation_loss")
 ANSWERS = ("score", "gain_over_scratch")  # with their intervals
-QUESTION = ("axis", "method", "label_budget", "run_a", "run_b")  # which effect, in questions.csv
-EFFECT = {"effect": "", "low": "_low", "high": "_high"}  # columns, and ends of their keys
-MAX_NOTE = 7_500  # letters of the answer in a description, of which MLflow takes 8,000
+QUESTION = ("axis", "method", "label_budget", "run_a", "run_b")  # name an effect in questions.csv
+EFFECT = {"effect": "", "low": "_low", "high": "_high"}  # columns, and suffixes of their metrics
+MAX_NOTE = 7_500  # letters of the report's answer in a description; MLflow allows 8,000 in all
 NAMES_OF_EFFECTS = (
     "The metric `effect/AXIS/METHOD/BUDGET/RUN/OTHER` is RUN minus OTHER on average over tasks, a "
     "fraction (0.05 is 5 points); `_low` and `_high` are the ends of its interval."
 )
 WHOLE_REPORT = "The whole report is below Artifacts: `index.html`, a page for the browser."
-MAX_TRIALS = 2_000  # of a study; with more, MLflow shows groups of trials alone
+MAX_TRIALS = 2_000  # of a study; with more, MLflow shows only groups of trials
 
 
 def recorded(params: Params) -> list[RunRecord]:
@@ -64,7 +64,7 @@ def recorded(params: Params) -> list[RunRecord]:
         tags = {"study": params.study, "run": name, "architecture": baseline["name"]}
         tags |= objective_tags(NONE, NONE)
         settings = {"run": name, "architecture": baseline["name"]} | flat({"baseline": baseline})
-        # Its trials have the seeds of the runs, which draw the labelled rows.
+        # The trials of a baseline have the runs' seeds, which draw the labelled rows.
         fingerprints = dict.fromkeys(params.pretrain_seeds, digest([FORM, settings]))
         if cells := cell_records(name, fingerprints, tags, settings, results, methods):
             records += [_parent("baseline", name, fingerprints, tags, settings, [], cells), *cells]
@@ -76,7 +76,7 @@ def recorded(params: Params) -> list[RunRecord]:
 
 
 def note_left_out(records: Sequence[RunRecord]) -> None:
-    """Says on stderr if the study has too many trials for MLflow to show each of them."""
+    """Prints a note on stderr if the study has too many trials for MLflow to show them all."""
     kinds = {record.kind for record in records}
     if "trials" in kinds and "trial" not in kinds:
         print(
@@ -113,11 +113,11 @@ def _parent(
     pretrainings: Sequence[RunRecord],
     cells: Sequence[RunRecord],
 ) -> RunRecord:
-    """Returns the record of a run with all of its seeds or of a baseline, with the answers of its
-    cells as ``score/TASK/METHOD/BUDGET_low``, and its best score on each task.
+    """Returns the record of a baseline, or of a run with all of its seeds. It has the answers of
+    all cells as metrics like ``score/TASK/METHOD/BUDGET_low``, and the best score on each task.
 
-    Its fingerprint covers the answers. MLflow cannot replace a metric, so other answers are shown
-    as another run.
+    The fingerprint covers the answers: MLflow cannot replace a metric, so changed answers are shown
+    as a new run.
     """
     points = [
         (f"{answer}/{place}{key.removeprefix(answer)}", value, 0)
@@ -214,7 +214,7 @@ def _comparison(study: str) -> RunRecord:
         if row[column]
     ]
     answer = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8").split("\n![")[0]
-    answer = re.sub(r" ?\[[^]]+\]\(#names\)\.", "", answer)  # nothing but a link
+    answer = re.sub(r" ?\[[^]]+\]\(#names\)\.", "", answer)  # sentences that are only a link
     answer = re.sub(r"\[([^]]+)\]\(#\w+\)", r"\1", answer)  # links to other parts of the page
     # MLflow shows the first lines, and prints a title large.
     answer = answer.removeprefix("# ").strip()[:MAX_NOTE]

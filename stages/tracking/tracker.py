@@ -26,10 +26,10 @@ TIMEOUT_S = 30.0  # at the end, for points that are not yet logged
 
 
 class Tracker:
-    """``with Tracker(...) as tracker: tracker.log(...)``.
+    """The mirror of one pretraining: ``with Tracker(...) as tracker: tracker.log(...)``.
 
-    A background thread logs in batches, from ``delay_s`` seconds after the start. A pretraining
-    that is resumed continues its run in MLflow.
+    A background thread starts after ``delay_s`` seconds to log in batches. A pretraining that is
+    resumed continues its run in MLflow.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Tracker:
             with exclusive():
                 view = View(self._study)
                 run = view.begin(self._record, self._started)
-                view.client.update_run(run.info.run_id, "RUNNING")  # also one that is resumed
+                view.client.update_run(run.info.run_id, "RUNNING")  # also if it is resumed
                 view.log(run, params=self._record.params)
                 view.log_inputs(run, corpus_data(self._record.tags["corpus"]))
             with _load_of_machine(run.info.run_id):

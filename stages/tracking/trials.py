@@ -1,5 +1,5 @@
-"""Records of trials: one for each cell, which is a group of trials that differ only in seeds, and
-one for each of its trials with its own curve, so that MLflow itself groups and averages."""
+"""Records of trials: one for each cell, a group of trials that differ only in seeds, and one for
+each trial with its own curves, so that MLflow itself can group and average trials."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Results:
     trials: dict[CellKey, list[Row]]
     epochs: dict[TrialKey, list[Row]]
     costs: dict[TrialKey, list[Row]]
-    data: dict[str, list[Data]]  # of each task
+    data: dict[str, list[Data]]  # inputs of runs, by task
     printed: Printed
 
     @classmethod
@@ -88,7 +88,7 @@ def cell_records(
     results: Results,
     methods: Mapping[str, Method],
 ) -> list[RunRecord]:
-    """Returns the cells of a run or of a baseline, each before its trials.
+    """Returns the records of the cells of a run or a baseline, each before its trials.
 
     ``fingerprints`` are the fingerprints of checkpoints, by their seeds. ``tags`` and ``settings``
     are the tags and settings that all seeds have in common. ``methods`` are the entries of
@@ -101,7 +101,7 @@ def cell_records(
         own = [row for row in trials if int(row["pretrain_seed"]) in fingerprints]
         if not own:
             continue
-        # Charts cut names after some 16 letters: first comes what differs within a task.
+        # Charts cut names after some 16 letters, so what differs within a task comes first.
         name = " ".join([run, key.method, key.task, key.label_budget])
         here = {**tags, **key._asdict(), "metric": own[0]["metric"]}
         below = [
@@ -141,8 +141,8 @@ def cell_records(
 def _trial(
     cell: str, row: Row, checkpoint: str, tags: Mapping[str, str], results: Results
 ) -> RunRecord:
-    """Returns the record of one trial. Its settings are those of its cell; ``checkpoint`` is the
-    fingerprint of the checkpoint."""
+    """Returns the record of one trial; the record of its cell has the settings. ``checkpoint`` is
+    the fingerprint of the checkpoint."""
     key = trial_of(row)
     epochs = results.epochs.get(key, [])
     columns = {column: str(value) for column, value in key._asdict().items()}
@@ -181,7 +181,7 @@ def _amounts(trials: Sequence[Row]) -> list[Point]:
 
 def _mean_costs(trials: Iterable[RunRecord]) -> dict[str, float]:
     """Returns the mean of each cost over the trials that have it: only the first seed has a
-    latency. Of peak memories it is the largest, as in the report."""
+    latency. For peak memory, the largest is returned, as in the report."""
     values: dict[str, list[float]] = {}
     for trial in trials:
         for key, value in trial.costs.items():

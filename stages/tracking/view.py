@@ -2,7 +2,7 @@
 
 ``reconcile`` logs what MLflow lacks of the study's records: results from DVC's cache appear without
 training, nothing is logged twice, and superseded runs lose the tag ``current``. The timestamp of a
-point is its step, because MLflow drops a point that it already has.
+point is its step, so that a point logged again is equal to the first, and MLflow drops it.
 
 mlflow is imported late, because the import takes longer than a small stage.
 """
@@ -44,7 +44,7 @@ def reconcile(params: Params, *, loader: str | None = None) -> dict[str, str]:
     MLflow, the best models are registered.
 
     A failure prints one line of warning and returns no page. Raises LockHeld if another process
-    keeps MLflow for itself.
+    holds the lock of ``exclusive`` for too long.
     """
     pages: dict[str, str] = {}
     with errors_as_warnings(other_than=LockHeld):
@@ -107,7 +107,7 @@ class View:
 
     def show(self, record: RunRecord) -> None:
         """Logs what MLflow lacks of a record, and tags its run as current. The record's parent must
-        be shown before. The description that ``begin`` wrote stays as its readers edited it."""
+        be shown before. A description that was edited in MLflow stays."""
         run = self.begin(record, time.time() - record.duration_s)
         self.run_ids[record.name] = run.info.run_id
         tags = record.tags | {"current": "true", "content": record.content}
@@ -119,13 +119,13 @@ class View:
         self.log_inputs(run, record.inputs)
         for path in record.artifacts:
             self.client.log_artifact(run.info.run_id, path)
-        if run.info.status != "FINISHED":  # a run that was mirrored live has ended before
+        if run.info.status != "FINISHED":  # a run that was mirrored live has ended already
             self._end(run, record.duration_s)
         # The tag "content" comes last: after an interruption, the record is logged again.
         self.log(run, points=record.points, costs=record.costs, params=record.params, tags=tags)
 
     def _end(self, run: "Run", duration_s: float) -> None:
-        """Ends a run after its duration. If that is unknown, the run gets no end."""
+        """Ends a run ``duration_s`` seconds after its start; if this is 0, without an end time."""
         if duration_s:
             end = run.info.start_time + round(1000 * duration_s)
             self.client.set_terminated(run.info.run_id, end_time=end)
@@ -161,7 +161,7 @@ class View:
         params: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Logs in batches, tags last, and only new parameters, since they cannot change."""
+        """Logs in batches, tags last. Of parameters, which cannot change, logs only new ones."""
         from mlflow.entities import Metric, Param, RunTag
 
         now = round(1000 * time.time())
@@ -209,8 +209,8 @@ class View:
         return pages
 
     def _explain_default(self, study: str) -> None:
-        """Says in the note of MLflow's empty experiment where the study is. Runs that someone logs
-        without naming an experiment need it, so it is not deleted."""
+        """Writes where the study is into the note of MLflow's default experiment. This experiment
+        is not deleted, since it gets the runs that someone logs without naming an experiment."""
         default = self.client.get_experiment_by_name(DEFAULT) if store.artifacts() else None
         note = f"For runs that are logged without naming an experiment. The study is {study}."
         if default and default.lifecycle_stage == "active" and default.tags.get(NOTE_TAG) != note:

@@ -15,14 +15,14 @@ from stages.training.loop import Step
 from stages.training.meter import Meter, hardware
 from stages.training.tries import Try, best
 
-HISTORY_ROWS = 1000  # about as many rows of history are kept at most
+HISTORY_ROWS = 1000  # a history keeps at most about this many rows
 COLUMNS: Sequence[str] = ("step", "tokens", "flops", "loss", "lr", "validation_loss")
 TRY_COLUMNS: Sequence[str] = ("rate", "kept", *COLUMNS)
 
-Account = dict[str, Any]  # numbers by name; None is an unknown one
+Account = dict[str, Any]  # numbers by name; None if unknown
 
 
-LINEAGE = ("tokens", "flops", "bytes")  # amounts that include those of parents and teachers
+LINEAGE = ("tokens", "flops", "bytes")  # amounts that are also summed over parents and teachers
 
 
 def account_of(
@@ -34,12 +34,12 @@ def account_of(
     bytes_per_token: float,
 ) -> Account:
     """Returns the content of ``metrics.json``: parameters, the work of this run, and the work of
-    its lineage (the run, its parent or teacher, and theirs). The pretraining of a public checkpoint
-    by others is unknown.
+    its lineage (the run, its parent or teacher, and so on). The work of others who pretrained a
+    public checkpoint is unknown.
 
-    Tokens are those that the kept model has seen, FLOPs those of all learning rates that were
-    tried. A run that trains nothing has no ``tries``. The bytes of text that were read are an
-    estimate: the tokens times the mean ``bytes_per_token`` of the encoded corpus.
+    Tokens count what the kept model has seen; FLOPs count all learning rates that were tried. A run
+    that trains nothing has no ``tries``. The bytes of text that were read are an estimate: the
+    tokens times the mean ``bytes_per_token`` of the encoded corpus.
     """
     account = _parameters(backbone) | _work(run, tries)
     tokens = account["pretrain_tokens"]
@@ -95,7 +95,8 @@ def write_history(path: Path, history: Sequence[Step], run: Run) -> None:
 
 
 def write_tries(path: Path, tries: Sequence[Try], run: Run) -> None:
-    """Writes the history of each try as a CSV file of TRY_COLUMNS; only the header for one try."""
+    """Writes the histories of all tries as one CSV file of TRY_COLUMNS; only the header unless
+    there are several."""
     chosen = best(tries) if tries else None
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, TRY_COLUMNS, lineterminator="\n")
@@ -106,8 +107,8 @@ def write_tries(path: Path, tries: Sequence[Try], run: Run) -> None:
 
 
 def _thinned(history: Sequence[Step], run: Run) -> Iterator[Json]:
-    """Yields the first and the last step, every n-th step and all steps with a validation loss;
-    tokens and FLOPs are cumulative."""
+    """Yields the rows of the first and the last step, every n-th step and all steps with a
+    validation loss; tokens and FLOPs are cumulative."""
     every = -(-len(history) // HISTORY_ROWS) or 1
     done = accumulate(step.flops for step in history)
     for step, flops in zip(history, done, strict=True):
@@ -119,7 +120,7 @@ def _thinned(history: Sequence[Step], run: Run) -> Iterator[Json]:
 
 def timing(seconds: float, meter: Meter, account: Account, device: Device) -> Json:
     """Returns the resource usage of a run that took ``seconds``, interrupted processes included.
-    Only their wall time is known, so processor time and energy are scaled up by it."""
+    Only the wall time of those is known: processor time and energy are scaled up to ``seconds``."""
     usage = meter.read()
     scale = seconds / usage.wall_time_s
     energy = usage.gpu_energy_j

@@ -24,12 +24,12 @@ from stages.training.ranks import ALONE, Ranks, put
 
 WEIGHTS = "model.safetensors"
 MODEL, BESIDE = "model:", "beside"
-Row = dict[str, Any]  # what is known after a step, as JSON has it
+Row = dict[str, Any]  # the numbers of a step, as JSON
 
 
 def fingerprint(settings: Settings, inputs: Iterable[Path]) -> str:
-    """Returns a hash of the settings of a result, which include hashes of its code, and of the
-    files and folders that it reads."""
+    """Returns a hash of a result's settings (hashes of its code included) and of the files and
+    folders that it reads."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in inputs:
         digest.update(sha256_of_tree(path).encode())
@@ -43,7 +43,8 @@ def save_weights(
     trained_only: bool = False,
     metadata: dict[str, str] | None = None,
 ) -> None:
-    """Write all weights, or those that require a gradient; tied weights are written once."""
+    """Writes all weights, or with ``trained_only`` those that require a gradient; tied weights are
+    written once."""
     weights = {
         name: weight.detach().contiguous().cpu()
         for name, weight in _weights(model, trained_only=trained_only).items()
@@ -54,8 +55,8 @@ def save_weights(
 def load_weights(
     model: nn.Module, path: Path, *, trained_only: bool = False, own_parts: Iterable[str] = ()
 ) -> None:
-    """Load what ``save_weights`` wrote. The modules ``own_parts`` may differ: weights that
-    only the model has keep their values, and weights that only the file has are ignored.
+    """Loads the weights that ``save_weights`` wrote. The modules ``own_parts`` may differ: weights
+    that only the model has keep their values, and weights that only the file has are ignored.
 
     Raises ValueError unless all other names, and all shapes, agree.
     """
@@ -82,7 +83,8 @@ def _weights(model: nn.Module, *, trained_only: bool) -> dict[str, nn.Parameter]
 
 
 class Clock:
-    """The time since the start, plus the time of interrupted processes up to their last save."""
+    """Measures the time of a run: of this process, and of interrupted processes up to their last
+    save."""
 
     def __init__(self) -> None:
         self._began, self._earlier_s = time.monotonic(), 0.0
@@ -97,7 +99,7 @@ class Clock:
 
 @runtime_checkable
 class Beside(Protocol):
-    """State of the caller of a training, which is saved together with the training's state."""
+    """The caller of a training, with a state that is saved together with the training's."""
 
     def state(self) -> tuple[Row, dict[str, Tensor]]: ...
 
@@ -105,16 +107,16 @@ class Beside(Protocol):
 
 
 class Resumable:
-    """The saved state of an unfinished run and of its caller (``beside``), under the run's
-    fingerprint and outside DVC's outs. Only weights that train are saved: frozen ones do not
-    change.
+    """The saved state of an unfinished run and of its caller (``beside``), in a file outside DVC's
+    outs. Only weights that train are saved: frozen ones do not change.
 
     The file is ``.scratch/<name>/<fingerprint>.safetensors``. Each further training of the same run
     (``another``) has a file next to it. A run with another fingerprint removes these files, because
     the run that wrote them will not be resumed.
 
-    With several ``ranks``, the first writes and all read. Tensors are written whole, whatever the
-    strategy, so that a run can resume with a different number of ranks. All call the same methods.
+    Of several ``ranks`` the first writes and all read, so all have to call the same methods.
+    Tensors are written whole, whatever the strategy, so that a run can resume with a different
+    number of ranks.
     """
 
     def __init__(
@@ -136,7 +138,7 @@ class Resumable:
 
     def another(self, training: str, *, beside: Beside | None = None) -> "Resumable":
         """Returns the state of another training of the same run, on the same clock. If this state
-        was made by ``another`` too, the new training is a part of this state's training."""
+        itself comes from ``another``, the new training is a part of this state's training."""
         name, scratch = self._folder.name, self._folder.parent
         return Resumable(
             name,
@@ -154,7 +156,7 @@ class Resumable:
         return bool(self._ranks.from_first(float(self._path.exists())))
 
     def wall_time_s(self) -> float:
-        """The time of the run so far."""
+        """The wall time of the run so far, in seconds."""
         return self._clock.seconds()
 
     def save(self, step: int, model: nn.Module, optimizer: Optimizer, history: list[Row]) -> None:
@@ -187,7 +189,7 @@ class Resumable:
         return record["step"], record["history"]
 
     def restore_beside(self) -> None:
-        """Give the caller (``beside``) its saved state back."""
+        """Gives the caller (``beside``) its saved state back."""
         assert self._beside
         with safe_open(self._path, framework="pt") as file:
             keys = (key.partition(":") for key in file.keys())  # noqa: SIM118 (not a mapping)
@@ -196,7 +198,7 @@ class Resumable:
         self._beside.restore(self._record()[BESIDE], tensors)
 
     def finish(self, model: nn.Module | None, history: list[Row]) -> None:
-        """Replace the state by the result of a training that has ended: its history and, with
+        """Replaces the state with the result of a training that has ended: its history and, with
         ``model``, its weights. The states of the training's parts are removed."""
         self._write({"ended": True, "history": history}, _named(model) if model else {})
         if self._ranks.is_first:
@@ -211,7 +213,7 @@ class Resumable:
         return record["history"] if record.get("ended") else None
 
     def restore(self, model: nn.Module) -> None:
-        """Put the weights that ``finish`` kept into ``model``."""
+        """Puts the weights that ``finish`` kept into ``model``."""
         with safe_open(self._path, framework="pt") as file:
             _restore(file, model, self._ranks)
 
@@ -243,14 +245,15 @@ class Resumable:
 
 
 def _named(model: nn.Module) -> dict[str, Tensor]:
-    """Returns the weights that train. A resumed process has the others, which do not change."""
+    """Returns the weights that train, by their names in the file. A resumed process already has
+    the frozen weights."""
     trained = _weights(model, trained_only=True)
     return {f"{MODEL}{name}": weight for name, weight in trained.items()}
 
 
 @torch.no_grad()
 def _restore(file: Any, model: nn.Module, ranks: Ranks) -> list[str]:
-    """Put the weights of a file of safetensors into ``model``; returns the keys of the file's other
+    """Puts the weights of a safetensors file into ``model``; returns the keys of the file's other
     tensors."""
     weights = dict(model.named_parameters())
     others = []

@@ -1,8 +1,8 @@
 """The store of checkpoints: the results of each pretraining, under the hash of everything that they
 depend on.
 
-A run has one stage and several seeds. The stage takes a seed from the store if its settings, inputs
-and code have not changed. Workers that train seeds in parallel put them into the store.
+A run has one stage and several seeds. The stage takes the checkpoint of a seed from the store if
+its settings, inputs and code have not changed. Workers that train seeds in parallel fill the store.
 ``.scratch/checkpoints/ADDRESS/`` holds the files of one checkpoint. An entry has a temporary name
 until it is complete; a damaged entry counts as missing.
 """

@@ -1,4 +1,4 @@
-"""Where on its curve a pretraining was stopped: how fast its validation loss still fell."""
+"""The end of a pretraining's loss curve: how fast the validation loss still fell."""
 
 import math
 from collections.abc import Mapping
@@ -10,10 +10,11 @@ import numpy as np
 def slope_at_end(losses: Mapping[int, float]) -> float | None:
     """The slope of the validation loss, in nats per doubling of the steps; negative where it falls.
 
-    It is a least-squares fit of the loss to log2(step) over the validations in the last half of the
-    steps; None if there is only one. ``losses`` are by step, the last one at the end. With a decay
-    the learning rate falls to 0 in this half, and the loss with it: the slope is no forecast of a
-    training of twice the steps (benchmarks/pretraining_rates.md).
+    It is a least-squares fit of the loss against log2(step) over the validations in the last half
+    of the steps; None if this half has only one. ``losses`` has the loss of each validation by
+    step, the last at the end of training. A decaying learning rate falls to 0 in this half and
+    lowers the loss, so the slope is no forecast of a training of twice the steps
+    (benchmarks/pretraining_rates.md).
     """
     last = max(losses)
     points = {math.log2(step): loss for step, loss in losses.items() if 2 * step >= last}
@@ -23,9 +24,10 @@ def slope_at_end(losses: Mapping[int, float]) -> float | None:
 
 
 def last_quarter_share(first: float, losses: Mapping[int, float]) -> float | None:
-    """The share of the fall in loss, from ``first`` before the first step to the last validation,
-    that came in the last quarter of the steps; None if there is one validation, or no fall.
+    """Returns the share of the fall in loss that came in the last quarter of the steps; None if
+    there is one validation, or no fall.
 
+    The fall is from ``first``, the loss before the first step, to the loss of the last validation.
     Between two validations the loss is interpolated. The share exceeds 1 if the loss first rose.
     """
     last = max(losses)

@@ -41,7 +41,7 @@ def resolve(compute: Compute, *, threads: int) -> Device:
     """Returns the settings without ``auto``: CUDA if available, and bfloat16 if the hardware
     computes in it.
 
-    Sets the number of threads of this process and, on CUDA, which kernels of attention it uses.
+    Sets the number of threads of this process and, on CUDA, which attention kernels it uses.
     Raises ValueError if CUDA is required but not available.
     """
     torch.set_num_threads(threads)

@@ -1,18 +1,18 @@
-"""Energy and its CO2-equivalent: an estimate for processors and GPU, without the rest.
+"""Estimates of energy and its CO2-equivalent, for processors and GPU only.
 
-A GPU has an energy counter, which is used if only one process uses it. For processors the estimate
-is processor time times the power of a core (Lannelongue et al. 2021, "Green Algorithms", eq. 1,
+A GPU's energy counter is read if only one process uses the GPU. For processors the estimate is
+processor time times the power of a core (Lannelongue et al. 2021, "Green Algorithms", eq. 1,
 without memory and cooling). Intel's counters (RAPL) are not used: they count all processes of a
 socket, so that parallel trials would each count the others, and only root may read them.
 
-codecarbon (3.3.2) is not used. Where it cannot read a counter it multiplies the load by a power
-per thread too: 4 W for a processor that is not in its table, as on virtual machines. It takes over
-a second in each process to find that out, and needs nine more packages.
+codecarbon (3.3.2) is not used. Where it cannot read a counter, it also multiplies the load by a
+power per thread: 4 W for a processor that is not in its table, as on virtual machines. To find this
+out takes it over a second in each process, and it needs nine more packages.
 """
 
 from dataclasses import dataclass
 
-WATTS_PER_CORE = 12.0  # for any processor; in the data of Green Algorithms v3.0 it is 4 to 24
+WATTS_PER_CORE = 12.0  # of any processor; from 4 to 24 in the data of Green Algorithms v3.0
 GRAMS_PER_KWH = 473.0  # world average of 2024: Ember, Global Electricity Review 2025
 JOULES_PER_KWH = 3.6e6
 BASIS = (
@@ -24,7 +24,7 @@ BASIS = (
 
 @dataclass(frozen=True)
 class Energy:
-    """An estimate, in joules."""
+    """An estimated amount of energy."""
 
     joules: float
 
@@ -37,5 +37,5 @@ class Energy:
 
     @property
     def co2e_g(self) -> float:
-        """Grams of CO2-equivalent of this energy from the grid."""
+        """The CO2-equivalent of this energy, if it comes from the grid, in grams."""
         return self.joules / JOULES_PER_KWH * GRAMS_PER_KWH

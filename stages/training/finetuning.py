@@ -1,4 +1,4 @@
-"""The batches of fine-tuning, which are labelled examples in epochs, and the number of epochs."""
+"""The batches of fine-tuning: labelled examples, reordered in each epoch; the number of epochs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -11,7 +11,7 @@ from stages.core.seeding import stream
 from stages.tasks._task import Example, Task
 from stages.text.batch import Batch, in_few_widths
 
-BUCKET_BATCHES = 8  # batches are cut from this many at a time, sorted by length
+BUCKET_BATCHES = 8  # the examples of this many batches are sorted by length together
 
 
 class Windowed(Protocol):
@@ -23,22 +23,22 @@ class Windowed(Protocol):
 
 @runtime_checkable
 class Encoded(Windowed, Protocol):
-    """An input to predict for: an Example of a task, or a prompt. A row may have several inputs."""
+    """An input to predict for: an Example of a task, or a prompt. A row may have several."""
 
     @property
-    def id(self) -> str: ...  # of the row
+    def id(self) -> str: ...  # of the row of the data set
 
     @property
     def tokens(self) -> np.ndarray: ...  # int64 [T]
 
     @property
-    def window(self) -> int: ...  # the number of this input in its row
+    def window(self) -> int: ...  # the number of this input among those of its row
 
     @property
     def num_cut(self) -> int: ...  # tokens that were left out
 
     @property
-    def num_repeated(self) -> int: ...  # of ``tokens``, those that count once already
+    def num_repeated(self) -> int: ...  # of ``tokens``: those that count in an earlier input
 
 
 E = TypeVar("E", bound=Encoded)
@@ -46,9 +46,9 @@ W = TypeVar("W", bound=Windowed)
 
 
 class FinetuningData:
-    """Each epoch has every example once, in an order drawn for the epoch. The examples of a batch
-    have similar lengths, so that there is little padding. All windows of a text are in one
-    micro-batch."""
+    """The micro-batches of each step. Each epoch has every example once, in a new random order. The
+    examples of a batch have similar lengths, so that there is little padding. All windows of a text
+    are in one micro-batch."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class FinetuningData:
         self._batch_examples = self._micro_batch_examples = batch_examples
         self._fewest_windows = min((each.num_windows for each in examples), default=1)
         self._lengths = np.array([len(example.tokens) for example in examples])
-        self._ordered: tuple[int, list[np.ndarray]] = (-1, [])  # the last epoch that was asked for
+        self._ordered: tuple[int, list[np.ndarray]] = (-1, [])  # the last epoch and its batches
         self.steps_per_epoch = -(-len(examples) // batch_examples)
 
     def micro_batches(self, step: int) -> list[Batch]:
         epoch, place = divmod(step, self.steps_per_epoch)
-        known, batches = self._ordered  # read and written at once: threads share this object
+        known, batches = self._ordered  # read and written in one piece: threads share this object
         if known != epoch:
             batches = self._epoch_batches(epoch)
             self._ordered = epoch, batches
@@ -84,8 +84,8 @@ class FinetuningData:
         return f"batch_examples: {self._micro_batch_examples}{windows}"
 
     def halve(self) -> bool:
-        """Halves the examples in memory at once, but not in a step; returns False if no text can be
-        apart from others or all are."""
+        """Halves the limit on the windows of a micro-batch; the examples of a step stay the same.
+        Returns False if each text already has a micro-batch of its own."""
         if self._micro_batch_examples <= self._fewest_windows:
             return False
         self._micro_batch_examples = -(-self._micro_batch_examples // 2)
@@ -109,8 +109,8 @@ def in_order_of_length(examples: Sequence[E], *, batch_examples: int) -> Iterato
 
 
 def in_parts(examples: Sequence[W], most_windows: int) -> Iterator[list[W]]:
-    """Yields the examples in order, in parts of at most ``most_windows`` windows. An example that
-    has more is a part of its own."""
+    """Yields the examples in order, in parts of at most ``most_windows`` windows. An example with
+    more windows is a part of its own."""
     part, num_windows = list[W](), 0
     for example in examples:
         if part and num_windows + example.num_windows > most_windows:

@@ -52,8 +52,9 @@ def _attention_within_documents(
     *rest: Any,
     **named: Any,
 ) -> int:
-    """Returns the operations for all pairs of tokens of a row. Masked attention is counted in the
-    same way, so the number is the same on every device. ``longest`` is the length of rows."""
+    """Returns the operations for all pairs of tokens of a row, even of different documents. Masked
+    attention counts them too, so the number is the same on every device. ``longest`` is the length
+    of rows."""
     tokens, heads, width = query
     rows = (tokens // longest, heads, longest, width)
     return sdpa_flop_count(rows, rows, rows)
@@ -104,8 +105,8 @@ OWN_FORMULAS: Mapping[Any, Callable[..., int]] = {
     aten.mkldnn_rnn_layer: _cpu_lstm,
     aten.mkldnn_rnn_layer_backward: _cpu_lstm_backward,
 }
-# Known by name, because the module of these operations loads torch's compiler. They replace
-# torch's own formulas, which count the pairs of tokens of one document.
+# Operations by name, because importing their module would load torch's compiler. These formulas
+# replace torch's own, which count only pairs of tokens within a document.
 FORMULAS_BY_NAME = {
     "torch_attn._varlen_attn": shape_wrapper(_attention_within_documents),
     "torch_attn._varlen_attn_backward": shape_wrapper(_attention_within_documents_backward),
@@ -114,11 +115,11 @@ FORMULAS = flop_registry | {name: shape_wrapper(own) for name, own in OWN_FORMUL
 
 
 class Counter(TorchDispatchMode):
-    """Counts the operations of what torch computes inside this context (``total``). It changes no
-    result.
+    """Counts the operations that torch computes inside this context (``total``). Results do not
+    change.
 
-    It applies the formulas of torch's ``FlopCounterMode``, which itself loads torch's compiler:
-    1 s in every process, of which a study has dozens.
+    The formulas are those of torch's ``FlopCounterMode``. The mode itself is not used, because it
+    loads torch's compiler: 1 s in each of a study's dozens of processes.
     """
 
     def __init__(self) -> None:
@@ -145,11 +146,11 @@ class Counter(TorchDispatchMode):
 
 class OnMeta(TorchDispatchMode):
     """Moves an operation to torch's device "meta", which computes nothing, if one of its tensors is
-    there, as the weights of an outline are (``models/_backbone.py``). Operations on token ids alone
-    are computed, because how many documents a model finds decides how much it computes.
+    on "meta", such as the weights of an outline (``models/_backbone.py``). Operations on token ids
+    alone are computed, because the number of documents that a model finds decides its work.
 
-    A number that is read from "meta" is 1. transformers reads whether a mask can be left out,
-    which changes no number of operations.
+    A number that is read from "meta" is 1. transformers reads one to see whether it can leave out a
+    mask, which does not change the number of operations.
     """
 
     @classmethod
@@ -158,7 +159,7 @@ class OnMeta(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        # The indices of these may be on a CPU, and have to be if they are a mask.
+        # The indices of these operations may stay on a CPU, and must if they are a mask.
         takes_indices = func.overloadpacket in (aten.index, aten.index_put, aten._index_put_impl_)
         tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
         if not takes_indices and len({tensor.is_meta for tensor in tensors}) > 1:
@@ -171,8 +172,8 @@ class OnMeta(TorchDispatchMode):
 
 
 def of_outline(loss: Callable[[], Tensor]) -> int:
-    """Returns the operations of a loss that an outline computes, and of its backward pass if the
-    loss depends on weights that train. Neither weights nor states take memory."""
+    """Returns the operations of a loss computed on an outline, and of its backward pass if the loss
+    depends on weights that train. Neither weights nor states take memory."""
     with Counter() as counter, OnMeta():
         value = loss()
         if value.requires_grad:
@@ -181,8 +182,8 @@ def of_outline(loss: Callable[[], Tensor]) -> int:
 
 
 class StepFlops:
-    """The operations of training steps, counted in the first steps and then interpolated, for each
-    set of weights that train."""
+    """The operations of training steps, counted in the first steps and then interpolated,
+    separately for each set of weights that train."""
 
     def __init__(self, *, compiles: bool = False, ranks: Ranks = ALONE) -> None:
         self._compiles, self._ranks = compiles, ranks
@@ -197,7 +198,7 @@ class StepFlops:
         flops = function.known(batches)
         if self._compiles and self._ranks.total({"unknown": int(flops is None)})["unknown"]:
             # torch does not compile code while it counts, and compiled code rounds differently. So
-            # a pass of its own counts the operations, on all ranks if one of them needs it.
+            # an extra pass counts the operations, on all ranks if one of them needs it.
             with torch.compiler.set_stance("force_eager"), Counter() as counter:
                 step()
             for weight in weights:
@@ -215,7 +216,7 @@ class FlopsByBatch:
     """The operations of a model on batches: a linear function of the ``_sizes`` of batches, so that
     few counted batches determine all others exactly.
 
-    The operations of some public checkpoints have steps, because attention pads rows to blocks
+    The operations of some public checkpoints grow in steps, because attention pads rows to blocks
     (Longformer, BigBird). So the function is checked on CHECKED further lengths, and on each length
     that is longer than all counted ones. After a contradiction each combination of lengths has a
     function of its own.
@@ -230,8 +231,8 @@ class FlopsByBatch:
 
     def known(self, batches: Sequence[Batch], *, extrapolates: bool = False) -> int | None:
         """Returns the operations of all batches together, or None if they have to be counted. With
-        ``extrapolates`` a batch may be longer than all that were counted, which is right for models
-        without steps."""
+        ``extrapolates`` a batch may be longer than all that were counted, which is right only for
+        models without steps."""
         function, sizes, lengths = self._of(batches)
         value = function.value(sizes)
         if value is None or extrapolates or self._has_steps or lengths in self._counted:
@@ -257,14 +258,14 @@ class FlopsByBatch:
     ) -> "tuple[_LinearFunction, list[int], tuple[Lengths, ...]]":
         measured = sorted(map(_lengths_and_sizes, batches))
         lengths, sizes = zip(*measured, strict=True)
-        # How many spans an answer may have is no polynomial in the length of a row.
+        # The number of possible answer spans is not polynomial in the length of a row.
         spans = tuple(b.input_ids.shape[1] for b in batches if b.candidates is not None)
         function = self._functions[spans, lengths if self._has_steps else ()]
         return function, [sum(each) for each in zip(*sizes, strict=True)], lengths
 
 
-# The lengths of rows and of the longest document, both as read and as written; and the number of
-# documents and the same lengths for each group of documents, if documents are packed.
+# A batch's lengths: (row, longest document, decoder row, longest decoder document); and, if
+# documents are packed, for each group (number of documents, longest, longest in the decoder).
 Lengths = tuple[tuple[int, int, int, int], tuple[tuple[int, ...], ...]]
 
 
@@ -273,10 +274,10 @@ def _longest(lengths: Iterable[Lengths]) -> list[int]:
 
 
 def _lengths_and_sizes(batch: Batch) -> tuple[Lengths, list[int]]:
-    """Returns the lengths of rows and documents, and numbers of which the operations of a model and
-    its loss are a linear function: rows, tokens, pairs of tokens that attention compares, targets;
-    and the same of documents, for models that read each document of a row separately, padded to the
-    longest of its group or not."""
+    """Returns the lengths of rows and documents, and the sizes of which the operations of a model
+    and its loss are a linear function: rows, tokens, pairs of tokens that attention compares, and
+    targets. Documents have sizes of their own, both unpadded and padded to the longest of their
+    group, for models that read each document of a row separately."""
     rows, length = batch.input_ids.shape
     written = 0 if batch.decoder_input_ids is None else batch.decoder_input_ids.shape[1]
     sides = [batch.document_ids]
@@ -314,9 +315,9 @@ def _tokens_and_pairs(rows: int, length: int, written: int) -> list[int]:
 @dataclass
 class _LinearFunction:
     """A linear function of integers that is known for all linear combinations of the arguments
-    added so far. Computed in integers, so that the value does not depend on which were added."""
+    added so far. It computes in integers, so a value does not depend on which were added."""
 
-    # Arguments in echelon form: (the place of the first number that is not 0, the numbers, value).
+    # Arguments in echelon form: (the index of the first nonzero number, the numbers, value).
     _basis: list[tuple[int, list[int], int]] = field(default_factory=list)
 
     def value(self, argument: Sequence[int]) -> int | None:
@@ -331,7 +332,7 @@ class _LinearFunction:
 
     def _reduced(self, argument: Sequence[int]) -> tuple[list[int], int, int]:
         """Returns (rest, value, scale): the rest is scale * argument minus a combination of the
-        basis whose value is ``value``. It is 0 if the argument is such a combination."""
+        basis whose value is ``value``. It is 0 if the argument is a combination of the basis."""
         rest, value, scale = [*argument], 0, 1
         for place, numbers, of_numbers in self._basis:
             factor, unit = rest[place], numbers[place]

@@ -66,13 +66,13 @@ def too_many(compute: Compute, distributed: Distributed) -> str | None:
 
 
 def _run_ranks(number: int) -> int:
-    """Start this command as ``number`` ranks and wait for them; returns the exit status. No rank
+    """Starts this command as ``number`` ranks and waits for them; returns the exit status. No rank
     outlives this process, or the first rank that fails. A signal is passed on to the ranks, which
     then save their training."""
     # The store takes a free port before the ranks are told its number.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     with held_signals() as came, tempfile.TemporaryDirectory() as folder:
-        # The other ranks print what the first prints, unless they fail: their output goes to files.
+        # Unless they fail, other ranks only repeat the first one's messages, so theirs go to files.
         logs = [Path(folder, f"{rank}.log") for rank in range(number)]
         ranks: list[subprocess.Popen[bytes]] = []
         try:

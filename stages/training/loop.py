@@ -1,8 +1,8 @@
 """The training loop of pretraining and fine-tuning, for every objective, task and method.
 
-The order of data is a pure function of the step, so resuming is ``start at step s``. The loss is
-a sum over targets divided by their number in the whole step, so micro-batches change no result, nor
-does the number of processes (ranks) that share them.
+The data of a step are a pure function of the step, so a run can resume at any step. The loss is a
+sum over targets divided by their number in the whole step, so results depend neither on the size of
+micro-batches nor on the number of processes (ranks) that share them.
 """
 
 import math
@@ -35,18 +35,18 @@ from stages.training.learning_rate import lr_factor
 from stages.training.progress import Progress
 from stages.training.ranks import ALONE, Ranks
 
-# How often the state is saved; 0: after each step. No setting of a study, as it changes no result.
+# Time between saves (0: a save after each step). No setting of a study, as it changes no result.
 CHECKPOINT_SECONDS = float(os.environ.get("CHECKPOINT_SECONDS", "20"))
-SAVING_SHARE = 0.02  # of the time, at most, for saves: large models are saved less often
+SAVING_SHARE = 0.02  # share of the time that saves may take: large models are saved less often
 T = TypeVar("T")
 
 
 @runtime_checkable
 class Criterion(Protocol):
-    """What an Objective and a Task have in common.
+    """The part of an Objective or a Task that the loop uses: its loss.
 
-    It is a protocol so that the loop imports neither. The code of a result is all that its stage
-    imports, and an edit of an objective or a task must not run the other's stage again.
+    It is a protocol so that the loop imports neither. A stage runs again if code that it imports
+    changes, and an edit of an objective or a task must not run the other's stage again.
     """
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Mapping[str, tuple[float, Tensor]]: ...
@@ -54,7 +54,7 @@ class Criterion(Protocol):
 
 @runtime_checkable
 class Data(Protocol):
-    """The batches of each step, counted from 0: a pure function of the step and the rank."""
+    """The micro-batches of each step: a pure function of the step (from 0) and the rank."""
 
     def micro_batches(self, step: int) -> list[Batch]: ...
 
@@ -64,14 +64,14 @@ class Divisible(Data, Protocol):
     """Data whose micro-batches can become smaller, which changes gradients only through dropout."""
 
     @property
-    def at_once(self) -> str: ...  # setting and rows of a micro-batch: ``batch_examples: 16``
+    def at_once(self) -> str: ...  # setting and size of a micro-batch: ``batch_examples: 16``
 
     def halve(self) -> bool: ...  # halves the rows of micro-batches; False if that is impossible
 
 
 @dataclass
 class Step:
-    """What is known after a step."""
+    """The numbers of a training step."""
 
     step: int  # counted from 1
     loss: float  # before the step's update
@@ -81,7 +81,7 @@ class Step:
 
 
 class Diverged(ValueError):
-    """A NaN or infinite loss; the message begins with the setting to lower."""
+    """Raised for a NaN or infinite loss; the message begins with the setting to lower."""
 
     def __init__(self, what: str, value: float, *, lr: float, step: int, num_steps: int) -> None:
         super().__init__(
@@ -91,8 +91,8 @@ class Diverged(ValueError):
 
 
 class OutOfMemory(ValueError):
-    """Even the smallest micro-batches do not fit; the message begins with the setting of their
-    rows."""
+    """Raised if even the smallest micro-batches do not fit into memory; the message begins with the
+    setting of their rows."""
 
 
 def train(
@@ -110,18 +110,19 @@ def train(
     description: str | None = None,
     ranks: Ranks = ALONE,
 ) -> Generator[Step, None, None]:
-    """Train ``model`` in place; yields each step after its update. Each of several ``ranks`` has
-    its own part of ``data``, and yields the same steps.
+    """Trains ``model`` in place; yields each step after its update. Each of several ``ranks`` has
+    its own part of ``data``, and all yield the same steps.
 
-    ``history`` gets every step before it is yielded, those of interrupted processes too. The caller
-    may set a step's ``validation_loss``, and between steps change what is ``frozen``: weights that
-    get no gradient. With ``resumable`` training continues from the saved state, which is saved from
-    time to time, after the caller is done with a step, and when a signal ends this process.
+    Each step is added to ``history`` before it is yielded, after the steps of interrupted
+    processes. The caller may set a step's ``validation_loss``, and may change ``frozen``, the
+    weights that get no gradient, between steps. With ``resumable`` training continues from the
+    saved state. The state is saved from time to time and when a signal ends this process, always
+    after the caller is done with a step.
 
     A single process that is out of memory goes on with smaller micro-batches.
 
-    Raises Diverged for a NaN or infinite loss (in ``history``, not yielded) or validation loss, and
-    OutOfMemory.
+    Raises Diverged for a NaN or infinite loss (such a step is in ``history``, but is not yielded)
+    or validation loss, and OutOfMemory.
     """
     optimizer = OPTIMIZERS.build(
         schedule.optimizer, model, schedule.weight_decay, device.dtype, where="optimizer"
@@ -134,8 +135,8 @@ def train(
     if device.compile:
         model.compile()
     saved, saving_s = time.monotonic(), 0.0
-    model.train()  # all of it, whatever state its parts were read or built in
-    # With several ranks the process that started them handles the death of its parent.
+    model.train()  # all its parts, whichever mode they were built in
+    # With several ranks the process that started them handles the death of its own parent.
     held = held_signals(of_parent=ranks.number == 1) if resumable else nullcontext([])
     with (
         held as signals,
@@ -201,7 +202,7 @@ def train(
 
 
 def _seconds_between_saves(saving_s: float) -> float:
-    """The interval after a state that took ``saving_s`` to save."""
+    """Returns the time until the next save, after a save that took ``saving_s``."""
     if CHECKPOINT_SECONDS <= 0:
         return CHECKPOINT_SECONDS
     return max(CHECKPOINT_SECONDS, saving_s / SAVING_SHARE)
@@ -221,8 +222,8 @@ def _in_memory(
     weights: Sequence[nn.Parameter],
     ranks: Ranks,
 ) -> T:
-    """Returns what ``compute`` returns for the micro-batches of a step, which are made smaller as
-    long as memory is too small.
+    """Returns the result of ``compute`` for the micro-batches of a step, which are made smaller
+    until they fit into memory.
 
     Raises OutOfMemory if they cannot be smaller, or for several ranks, which would have to agree.
     """
@@ -239,7 +240,7 @@ def _in_memory(
             setting = data.at_once if isinstance(data, Divisible) else "memory"
             raise OutOfMemory(f"{setting} do not fit: {reason}")
         smaller = data.micro_batches(step)
-        if len(smaller) == len(micro_batches):  # else these were made before the last halving
+        if len(smaller) == len(micro_batches):  # otherwise these were made before the last halving
             if not data.halve():
                 raise OutOfMemory(f"{data.at_once} do not fit; lower max_tokens: {reason}")
             print(f"note: out of memory; from now on {data.at_once} at once", file=sys.stderr)
@@ -254,8 +255,9 @@ def _dropout_seed(seed: int, step: int, place: int) -> int:
 
 
 def _seed(seed: int, device: Device) -> None:
-    """Does what torch.manual_seed does, for the device in use alone. For every other kind of device
-    torch queues the call with its stack trace, which takes time and memory in every step."""
+    """Seeds torch's generators of the CPU and of the device in use. ``torch.manual_seed`` would
+    also queue a call, with its stack trace, for all other kinds of devices: time and memory in
+    every step."""
     torch.default_generator.manual_seed(seed)
     if device.device == "cuda":
         torch.cuda.manual_seed(seed)
@@ -263,7 +265,8 @@ def _seed(seed: int, device: Device) -> None:
 
 @contextmanager
 def _without_gradients(frozen: Sequence[nn.Parameter]) -> Iterator[None]:
-    """Inside, ``frozen`` weights get no gradient; the optimizer does not change them by a bit."""
+    """A context in which ``frozen`` weights get no gradient, so the optimizer leaves them exactly
+    as they are."""
     weights = list(frozen)
     for weight in weights:
         weight.requires_grad_(False)
@@ -277,7 +280,7 @@ def _without_gradients(frozen: Sequence[nn.Parameter]) -> Iterator[None]:
 def accumulate(
     model: ModelWithHead, criterion: Criterion, micro_batches: list[Batch], device: Device
 ) -> float:
-    """Add the gradients of a step's loss to those of the model; returns the loss."""
+    """Adds the gradients of a step's loss to those of the model; returns the loss."""
     return math.fsum(_values(add_gradients(model, criterion, micro_batches, device)))
 
 
@@ -290,11 +293,11 @@ def add_gradients(
     dropout_seeds: Sequence[int] = (),
     ranks: Ranks = ALONE,
 ) -> list[Tensor]:
-    """Add the gradients of this rank's part of a step's loss to those of the model; returns the
+    """Adds the gradients of this rank's part of a step's loss to those of the model; returns the
     losses of its micro-batches, whose sum over all ranks is the loss of the step.
 
     Each term is divided by its number of targets in the whole step, counted over all micro-batches
-    of all ranks before the first backward pass. ``dropout_seeds`` are one per micro-batch or none.
+    of all ranks before the first backward pass. ``dropout_seeds`` has one per micro-batch, or none.
     """
     totals = ranks.total(count_targets(micro_batches))
     losses = list[Tensor]()
@@ -367,7 +370,7 @@ def count_targets(batches: list[Batch]) -> dict[str, int]:
 
 
 def _prefetched(data: Data, start: int, num_steps: int) -> Generator[list[Batch], None, None]:
-    """Yields the micro-batches of each step and makes those of the next step in the meantime."""
+    """Yields the micro-batches of each step, and meanwhile makes those of the next step."""
     if start >= num_steps:
         return
     with ThreadPoolExecutor(max_workers=1) as pool:

@@ -29,8 +29,8 @@ class Usage:
 
 
 class Meter:
-    """Measures resource usage from the moment it is made, of this process and of those that have
-    been added."""
+    """Measures the resource usage of this process since the meter was made, and of processes that
+    were added to it."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -55,7 +55,7 @@ class Meter:
         )
 
     def add_others(self, ranks: Ranks) -> None:
-        """Add the usage of the other processes of a training up to here. All of them call this."""
+        """Adds the usage of the other processes of a training so far. All processes call this."""
         usage = self.read()
         mine = {
             "processor_time_s": usage.processor_time_s,

@@ -21,11 +21,11 @@ from stages.training.ranks import ALONE, Ranks
 
 VALIDATION_ROWS = 256  # at most; the same for every run on a corpus
 VALIDATION_SEED = 0
-COUNTED_TARGETS = 2**15  # the frequencies of tokens are counted over about as many targets
+COUNTED_TARGETS = 2**15  # the frequencies of tokens are counted over about this many
 
 
 def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, Objective]:
-    """Returns a run's model as it is pretrained, before its weights are drawn, and its objective.
+    """Returns a run's model, with any pretraining layers but no weights drawn, and its objective.
 
     Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
@@ -40,7 +40,7 @@ def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, Ob
 
 
 def objective_for(run: Run, vocabulary: Vocabulary, backbone: Backbone, *, where: str) -> Objective:
-    """The objective of a run, for the architecture of its model."""
+    """Returns the objective of a run, set up for the architecture of its model."""
     length, here = run.training.max_tokens, f"{where}.objective"
     objective = OBJECTIVES.build(run.objective, vocabulary, length, where=here)
     objective.architecture = backbone.trained_like
@@ -76,7 +76,7 @@ class PretrainingData:
         self._few_widths, self._ranks = few_widths, ALONE
 
     def of(self, ranks: Ranks) -> "PretrainingData":
-        """The part of this process: an equal number of each step's micro-batches, in order."""
+        """Returns this rank's part of the data: an equal number of each step's micro-batches."""
         part = copy(self)
         part._ranks = ranks
         return part
@@ -106,12 +106,12 @@ class PretrainingData:
 
 
 def begin_with_frequencies(backbone: Backbone, data: PretrainingData, *, num_steps: int) -> None:
-    """Set the output bias, if there is one and it is still 0, to the log frequencies of the tokens
+    """Sets the output bias, if there is one and it is still 0, to the log frequencies of the tokens
     among the targets of the first steps.
 
-    Otherwise the weights that move all logits alike learn the frequencies first. In an
-    encoder-decoder these are the weights of the encoder's mean state: its states become alike and
-    stay so.
+    Otherwise the weights that shift the logits of all positions alike would learn the frequencies
+    first. In an encoder-decoder they do so through the encoder's mean state: the encoder's states
+    would become alike and stay so.
     """
     bias = backbone.logit_bias
     if bias is None or bias.any():
@@ -125,7 +125,7 @@ def target_frequencies(
     data: PretrainingData, vocab_size: int, *, num_steps: int
 ) -> Float[Tensor, " V"]:
     """The share of each token among the targets of the first ``num_steps`` steps, or of fewer if
-    they have COUNTED_TARGETS targets. Each count begins at 1, so that no share is 0."""
+    these already have COUNTED_TARGETS targets. Each count begins at 1, so that no share is 0."""
     counts = torch.ones(vocab_size)
     for step in range(num_steps):
         for batch in data.micro_batches(step):
@@ -138,7 +138,7 @@ def target_frequencies(
 
 
 def validation_batches(packing: Packing, objective: Objective, *, batch_rows: int) -> list[Batch]:
-    """The first rows of a validation split, with the same corruption for every run."""
+    """Returns the first rows of a validation split, with the same corruption for every run."""
     rows = range(min(packing.rows_per_epoch, VALIDATION_ROWS))
     return _collated(packing, objective, rows, batch_rows, VALIDATION_SEED, "validation")
 

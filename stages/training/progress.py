@@ -43,7 +43,7 @@ def line(
     seconds_left: float,
     width: int,
 ) -> str:
-    """Returns the line with all numbers; the description is cut if there is too little room."""
+    """Returns the progress line. If there is too little room, only the description is cut."""
     numbers = f"{done}/{num_steps} loss {loss:.3f} norm {gradient_norm:.2f} "
     numbers += f"{tqdm.format_sizeof(tokens_per_s)} tok/s "
     if utilisation is not None:
@@ -55,7 +55,7 @@ def line(
 
 
 class Progress:
-    """A context with the line of one training, which is hidden if ``description`` is None or
+    """A context that shows the progress line of a training, unless ``description`` is None or
     stderr is no terminal."""
 
     def __init__(
@@ -76,13 +76,13 @@ class Progress:
         self._bar.close()
 
     def update(self, *, loss: float, gradient_norm: float, tokens: int, flops: int) -> None:
-        """Shows a step that has ended; ``tokens`` and ``flops`` are those of all ranks."""
+        """Shows the numbers of a step that has ended, with the tokens and FLOPs of all ranks."""
         bar = self._bar
         if bar.disable:
             return
         known = bar.format_dict
         done = known["n"] + 1
-        # tqdm's rate is a moving average; before it has one, the mean.
+        # tqdm's rate is a moving average; before there is one, the mean rate is shown.
         rate = known["rate"] or (done - known["initial"]) / max(known["elapsed"], 1e-9)
         shown = line(
             self._description,

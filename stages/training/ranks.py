@@ -25,19 +25,19 @@ from stages.models._backbone import is_linear
 from stages.models._heads import ModelWithHead
 from stages.training.device import Device
 
-# Seconds that a rank waits after an error before it ends (not the first rank with a mistake of the
-# user). So the error that came first is reported, and not that of a rank that lost the others.
+# Seconds that a rank waits after an error before it ends, so that the first error is reported and
+# not that of a rank that lost the others. For a user's mistake the first rank does not wait.
 GRACE_S = 3.0
-BUCKET_BYTES = 25 * 2**20  # of gradients that are summed at once: DistributedDataParallel's
+BUCKET_BYTES = 25 * 2**20  # of gradients that are summed at once, as in DistributedDataParallel
 N = TypeVar("N", int, float)
 
 
 @torch.no_grad()
 def put(values: Tensor, tensor: Tensor, ranks: "Ranks") -> None:
-    """Set a tensor, of which this rank may hold only a part, to the ``values`` of the whole one."""
+    """Sets a tensor to ``values``, those of the whole tensor; this rank may hold only a part."""
     held = local(tensor)
     if held is not tensor:
-        # Cut in the way of fully_shard: the last ranks hold less, or nothing.
+        # Cut as fully_shard cuts: the last ranks hold less, or nothing.
         parts = values.chunk(ranks.number)
         values = parts[ranks.rank] if ranks.rank < len(parts) else values[:0]
     held.copy_(values)
@@ -57,7 +57,7 @@ class Ranks:
         return self.rank == 0
 
     def total(self, values: Mapping[str, N]) -> dict[str, N]:
-        """Returns the sums of ``values`` over ranks by name. All ranks call it with equal names."""
+        """Returns the sums of ``values`` over ranks by name. All ranks must give the same names."""
         if self.number == 1:
             return dict(values)
         names = sorted(values)
@@ -72,13 +72,13 @@ class Ranks:
         return self.total({"": value if self.is_first else 0.0})[""]
 
     def wait(self) -> None:
-        """Wait until all ranks have called this."""
+        """Waits until all ranks have called this."""
         self.total({"": 0})
 
     @contextmanager
     def spread(self, model: ModelWithHead, device: Device) -> Iterator[ModelWithHead]:
-        """Yields the model to train, on the device. Afterwards ``model`` has the trained weights on
-        the first rank, and is on the device too."""
+        """Yields the model to train, on the device. Afterwards the ``model`` of the first rank is
+        on the device and has the trained weights."""
         if self.number == 1 or self.strategy == "ddp":
             yield model.to(device.torch)
             return
@@ -118,14 +118,14 @@ class Ranks:
         scalars = {weight for weight in copy.parameters() if weight.dim() == 0}
         for weight in scalars:
             weight.data = weight.data.to(device.torch)
-        # Between calls all weights are sharded, so that each has one place to be changed in.
+        # Between calls all weights are sharded, so that each is changed in one place only.
         fully_shard(copy, mesh=mesh, reshard_after_forward=True, ignored_params=scalars)
         return copy
 
     @torch.no_grad()
     def sum_gradients(self, weights: Sequence[nn.Parameter]) -> None:
-        """Give each weight the sum of its gradients over ranks, unless ``fully_shard`` does so. A
-        weight without a gradient on every rank gets none."""
+        """Gives each weight the sum of its gradients over ranks, unless ``fully_shard`` does so. A
+        weight that has a gradient on no rank gets none."""
         if self.number == 1 or self.strategy == "fsdp":
             return
         has_one = torch.tensor([int(weight.grad is not None) for weight in weights])
@@ -152,7 +152,7 @@ ALONE = Ranks()
 
 
 def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Yields consecutive gradients in buckets of at least BUCKET_BYTES, but for the last."""
+    """Yields consecutive gradients in buckets of at least BUCKET_BYTES; the last may be smaller."""
     bucket, size = list[Tensor](), 0
     for gradient in gradients:
         bucket.append(gradient)
@@ -165,7 +165,8 @@ def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def _flat_sum(bucket: Sequence[Tensor]) -> tuple[Tensor, dist.Work]:
-    """Returns the gradients of a bucket as one tensor, and the pending sum of it over ranks."""
+    """Returns the gradients of a bucket as one tensor, and the pending work that sums it over
+    ranks in place."""
     flat = torch.cat([gradient.flatten() for gradient in bucket])
     pending = dist.all_reduce(flat, async_op=True)
     assert pending is not None
@@ -174,7 +175,7 @@ def _flat_sum(bucket: Sequence[Tensor]) -> tuple[Tensor, dist.Work]:
 
 @contextmanager
 def joined(distributed: Distributed, device: Device) -> Iterator[Ranks]:
-    """The ranks that this process was started with (``launch.py``, torchrun or srun)."""
+    """Joins the ranks that ``launch.py``, torchrun or srun started; yields them."""
     place = rank_of_process()
     if place is None or place.num_ranks == 1:
         yield ALONE
@@ -198,7 +199,7 @@ def joined(distributed: Distributed, device: Device) -> Iterator[Ranks]:
 
 def too_few_threads(compute: Compute, distributed: Distributed) -> str | None:
     """Returns why a CPU has too few devices, as words that follow ``distributed.devices``; None if
-    it has enough. A device is a process of at least one thread."""
+    it has enough. On a CPU a device is a process with at least one thread."""
     if distributed.devices <= compute.threads:
         return None
     return (

@@ -25,10 +25,10 @@ def samples(
     tokenizer: TaskTokenizer,
     device: Device,
 ) -> list[dict[str, str]]:
-    """What the model generates for the beginnings of a few documents: the ``passage``, the
-    ``prompt`` that the objective makes of it, and the text that was ``written``.
+    """Returns samples for the beginnings of a few documents: each has the ``passage``, the
+    ``prompt`` that the objective makes of it, and the text that the model has ``written``.
 
-    A pure function of the weights: random numbers come from streams of their own.
+    They are a pure function of the weights: random numbers come from fixed streams of their own.
     """
     passages = beginnings(corpus, min(objective.max_tokens, MAX_TOKENS))
     if objective.draws_text:
@@ -43,7 +43,7 @@ def samples(
         return []
     batch = _batch([prompt for _, prompt in read], objective, tokenizer)
     room = objective.max_tokens
-    if backbone.is_causal:  # which continues the same row
+    if backbone.is_causal:  # its text continues the row of the prompt
         room -= batch.input_ids.shape[1] - 1
     length = min(room, MAX_TOKENS)
     draws = np.stack([stream(SEED, "sample", i).random(length) for i in range(len(read))])
@@ -76,7 +76,7 @@ def _batch(prompts: list[np.ndarray], objective: Objective, tokenizer: TaskToken
 
 
 def beginnings(corpus: EncodedCorpus, max_tokens: int) -> list[Row]:
-    """The beginnings of a few documents, the same for every run."""
+    """Returns the beginnings of a few documents, the same for every run."""
     order = stream(SEED, "passages").permutation(len(corpus.document_starts))
     rows = []
     for start, length in zip(

@@ -1,4 +1,4 @@
-"""Solving a probe: the minimum of loss and L2 penalty over the weights of a head on frozen states,
+"""The solver of probes: minimises loss plus L2 penalty over the weights of a head on frozen states,
 by L-BFGS with a line search after Moré and Thuente (scipy's L-BFGS-B without bounds)."""
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +20,9 @@ from stages.training.loop import Criterion, accumulate, count_targets, mean_loss
 TOLERANCE = 1e-5  # of the largest element of the preconditioned gradient of mean loss and penalty
 MAX_ITERATIONS = 500  # for each C
 MEMORY = 20  # pairs of steps and gradients that L-BFGS keeps
-CURVATURE = 0.1  # of a logistic loss that is fitted, per unit of a feature's variance
-MAX_REMEMBERED = 2**30  # bytes of states
-DEAD = 1e-8  # a smaller standard deviation is that of a constant
+CURVATURE = 0.1  # of a fitted logistic loss, per unit of a feature's variance
+MAX_REMEMBERED = 2**30  # bytes of states that are kept
+DEAD = 1e-8  # a dimension with a smaller standard deviation counts as constant
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Solution:
     train_loss: float  # without the penalty
     validation_loss: float
     converged: bool  # at every C
-    num_iterations: int  # of every C
+    num_iterations: int  # of all C together
     flops: int
 
 
@@ -56,17 +56,18 @@ def solve(
     merit: Callable[[], float],
     device: Device,
 ) -> Solution:
-    """Set the weights of ``model`` that require a gradient to the minimum of
+    """Sets the weights of ``model`` that require a gradient to the minimum of
 
         sum of losses over targets + |W|^2 / (2 C)
 
     with the C whose model has the largest ``merit``, and of equal merits the lowest loss on
-    ``validation``. W are the matrices of the head. The head reads states that are standardised over
+    ``validation``. W are the matrices of the head. The head is fitted to states standardised over
     all states that the loss of ``train`` depends on; afterwards it is changed to read states as
     they are. A mix of layers is penalised as well (Peters et al. 2018, section 3.2): if one layer
-    alone were best, the weights of the mix would have no minimum, and the solver would not end. All
-    is computed in float64, without dropout, from the strongest penalty to the weakest, each time
-    from the previous minimum.
+    alone were best, the weights of the mix would have no minimum, and the solver would not end.
+
+    Everything is computed in float64, without dropout. Each C is solved from the minimum of the
+    previous one, from the strongest penalty to the weakest.
     """
     exact = replace(device, precision="float32")  # no autocast: float64 stays float64
     weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -75,7 +76,7 @@ def solve(
     minima = []
     with _in_float64(model, constant=[] if has_mix else train) as states:
         states.scale = scale = _Scale.of(_states_read(model, criterion, train, exact))
-        with Counter() as of_evaluation:  # of the head and a mix: states are looked up
+        with Counter() as of_evaluation:  # of the head and any mix; states are looked up
             accumulate(model, criterion, train, exact)
         for weight in weights:
             weight.grad = None
@@ -105,18 +106,18 @@ def _minimum(
     scale: "_Scale",
     device: Device,
 ) -> _Minimum:
-    """Returns the minimum for C, searched from the model's weights, which are set to it."""
+    """Returns the minimum for C, searched from the model's weights; sets the weights to it."""
     # Imported here, so that a process that solves nothing does not load scipy.optimize.
     from scipy.optimize import minimize
 
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     mix = [weight for weight in model.backbone.parameters() if weight.requires_grad]
     penalised = mix + [weight for weight in model.head.parameters() if weight.dim() >= 2]
-    strength = 1 / (C * max(count_targets(train).values()))  # of a mean loss
+    strength = 1 / (C * max(count_targets(train).values()))  # relative to the mean loss
     inner, outer = scale.preconditioner(strength)
 
     def times(factor: Tensor, values: Sequence[Tensor]) -> np.ndarray:
-        """Returns all values in one array; matrices that multiply states are times ``factor``."""
+        """Returns all values in one array; matrices for states are multiplied by ``factor``."""
         fits = [value.dim() == 2 and value.shape[1] == len(factor) for value in values]
         parts = [v @ factor if fit else v for v, fit in zip(values, fits, strict=True)]
         return np.concatenate([part.cpu().numpy().ravel() for part in parts])
@@ -173,16 +174,16 @@ class _Scale:
         return _Scale(mean, std, vectors, values.clamp(min=0.0))
 
     def preconditioner(self, strength: float) -> tuple[Float[Tensor, "D D"], Float[Tensor, "D D"]]:
-        """Returns a matrix that makes the loss about equally steep in all directions, and its
-        inverse. The matrix is the root of the inverse Hessian of a logistic regression with this
-        penalty, approximately."""
+        """Returns a matrix that makes the loss about equally curved in all directions, and its
+        inverse. The matrix approximates the root of the inverse Hessian of a logistic regression
+        with this penalty."""
         steep = (CURVATURE * self.values + strength).sqrt()
         return self.vectors / steep @ self.vectors.T, self.vectors * steep @ self.vectors.T
 
 
 @contextmanager
 def _in_float64(model: ModelWithHead, *, constant: Sequence[Batch]) -> Iterator["_States"]:
-    """Inside, the states and all weights that require a gradient are in float64."""
+    """A context in which the states and all weights that require a gradient are in float64."""
     backbone, weights = model.backbone, [w for w in model.parameters() if w.requires_grad]
     states = _States(backbone, constant)
     for weight in weights:
@@ -197,8 +198,8 @@ def _in_float64(model: ModelWithHead, *, constant: Sequence[Batch]) -> Iterator[
 
 
 class _States(nn.Module):
-    """Computes the states of a backbone in float64, standardised if it has a ``scale``. States of
-    ``constant`` batches are computed once, as far as MAX_REMEMBERED allows."""
+    """Computes the states of a backbone in float64, standardised if ``scale`` is set. Standardised
+    states of ``constant`` batches are kept, as far as MAX_REMEMBERED allows."""
 
     def __init__(self, backbone: Backbone, constant: Sequence[Batch] = ()) -> None:
         super().__init__()
@@ -223,7 +224,7 @@ class _States(nn.Module):
 def _states_read(
     model: ModelWithHead, criterion: Criterion, train: list[Batch], device: Device
 ) -> Float[Tensor, "N D"]:
-    """The states that the loss depends on, as the head reads them (pooled, if it pools)."""
+    """Returns the states that the loss depends on, as the head reads them (pooled, if it pools)."""
     read, given = list[Tensor](), list[Tensor]()
 
     def keep(layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor]:

@@ -1,4 +1,4 @@
-"""A training at each of several learning rates, of which validation keeps one."""
+"""Trains at each of several learning rates and keeps the one that is best on validation."""
 
 import math
 import sys
@@ -32,15 +32,15 @@ class Try:
 
 
 def best(tries: Sequence[Try]) -> Try:
-    """Returns the try with the lowest validation loss at the end; of equal ones the first."""
+    """Returns the try with the lowest validation loss at the end; of equal tries the first."""
     return min(tries, key=lambda each: each.final_loss)
 
 
 def try_each(
     model: ModelWithHead, rates: Sequence[float], resumable: Resumable, attempt: Attempt
 ) -> list[Try]:
-    """Train ``model`` in place at each rate, each time from the weights that it has now, and leave
-    it with those of the best.
+    """Trains ``model`` in place at each rate, each time from its initial weights, and leaves it
+    with the weights of the best try.
 
     A try that diverges has lost. The result of each try is kept next to the state of ``resumable``,
     so that a resumed process goes on with the try that was interrupted.

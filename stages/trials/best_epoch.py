@@ -1,4 +1,4 @@
-"""The choice of the epoch of a trial whose weights are kept."""
+"""The choice of the epoch whose weights a trial keeps."""
 
 import math
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from stages.training.finetuning import warmup_epochs
 
 LATE = 0.25  # share of the epochs at the end that count as late
 LOWER = 0.01  # share of the first epoch's validation loss; a smaller fall may be noise
-UNFITTED = 0.05  # share of the training loss's whole fall; a larger late fall: it has not fitted
+UNFITTED = 0.05  # share of the training loss's whole fall; a larger late share: it has not fitted
 
 
 class BestEpoch:
     """The epoch with the best validation metric among the epochs that ``update`` is called with.
     Ties go to the epoch with the lowest validation loss, then to the first.
 
-    The epoch with the lowest loss is not chosen: with few labels the loss rises, because the model
-    becomes overconfident, long before the metric is at its best.
+    The lowest loss does not decide: with few labels the loss rises, because the model becomes
+    overconfident, long before the metric is at its best.
     """
 
     def __init__(self, metric: str) -> None:
@@ -63,8 +63,8 @@ class Patience:
         self._merit, self._loss, self._improved = -math.inf, math.inf, 0
 
     def is_over(self, epoch: EpochRecord) -> bool:
-        """Whether ``epoch`` is the last of ``patience`` epochs after the warm-up in which neither
-        the metric nor the loss has improved."""
+        """Returns whether neither the metric nor the loss has improved in the last ``patience``
+        epochs up to ``epoch``, all after the warm-up."""
         merit = metrics.merit(self._metric, epoch.validation_metric)
         if merit > self._merit or epoch.validation_loss < self._loss or epoch.epoch <= self._warmup:
             self._improved = epoch.epoch
@@ -83,12 +83,12 @@ def best_on_validation(curve: Sequence[EpochRecord], metric: str) -> int:
 
 
 def still_improving(curve: Sequence[EpochRecord], metric: str) -> bool:
-    """Whether training ended too early.
+    """Returns whether training ended too early.
 
-    It did if the validation loss fell in the last quarter of the epochs below its earlier minimum.
-    It also did if the epoch with the best ``metric`` on validation is in the last quarter and the
-    training loss fell in this quarter by more than ``UNFITTED`` of its whole fall. That the last
-    epoch is the best is no sign by itself: on a plateau any epoch may be the best.
+    It did if the validation loss fell in the last quarter of the epochs clearly (``LOWER``) below
+    its earlier minimum. It also did if the epoch with the best ``metric`` on validation is in the
+    last quarter and the training loss fell in this quarter by more than ``UNFITTED`` of its whole
+    fall. That the last epoch is the best is no sign by itself: on a plateau any may be the best.
     """
     late = math.ceil(LATE * len(curve))
     before, after = curve[:-late], curve[-late:]

@@ -47,7 +47,7 @@ ONE_CLASS = "the labelled rows have fewer than two classes"
 
 @dataclass(frozen=True)
 class Estimated:
-    """The estimates of a checkpoint on a task, and how long they took where they were computed."""
+    """The estimates of a checkpoint on a task, and the time that it took to compute them."""
 
     records: list[EstimateRecord]
     wall_time_s: float
@@ -58,8 +58,8 @@ def estimated(finetune: Finetune, compute: Compute, checkpoint: RunKey, task: st
     computes and stores them.
 
     All checkpoints have the same labelled rows: as many as the largest label budget, but at most
-    ``MOST_ROWS``. They are the rows of a trial whose two seeds are the first of
-    ``finetune.seeds``.
+    ``MOST_ROWS``. They are drawn as for a trial whose pretraining and fine-tuning seeds are both
+    the first of ``finetune.seeds``.
     """
     setup = TrialSetup(checkpoint, task, max_tokens=finetune.max_tokens)
     device = resolve(compute, threads=compute.trial_threads)
@@ -148,7 +148,7 @@ def _records(
 
 
 def _measured(states: Float[np.ndarray, "N D"], labels: np.ndarray) -> dict[str, float]:
-    """Returns each estimate that is defined for these labels: classes as integers, or numbers."""
+    """Returns each estimate that is defined for these labels: integers for classes, or floats."""
     if labels.dtype.kind == "f":
         return {"logme": logme(states, labels[:, None])}
     score = h_score(states, labels)
@@ -161,8 +161,8 @@ def _measured(states: Float[np.ndarray, "N D"], labels: np.ndarray) -> dict[str,
 
 
 def _few(examples: Sequence[Example], seed: int) -> list[Example]:
-    """Returns the first examples, in an order drawn from ``seed``, that together have at most
-    ``MOST_STATES`` labels; at least one example."""
+    """Returns examples chosen at random, by ``seed``, that together have at most ``MOST_STATES``
+    labels; at least one example."""
     order = stream(seed, "estimated rows").permutation(len(examples))
     labels = np.array([int(_known(examples[i].labels).sum()) for i in order])
     within = max(int((labels.cumsum() <= MOST_STATES).sum()), 1)
@@ -186,9 +186,9 @@ class _Read:
 def _states_read(
     setup: TrialSetup, examples: Sequence[Example], seed: int, device: Device
 ) -> _Read | None:
-    """Returns, for every layer, the states that the probe's first variant reads (pooled, if it
-    pools), or None unless each state has one label. The states are float32 at any precision, as
-    they are for a probe."""
+    """Returns each layer's states as the probe's first variant reads them (pooled, if it pools);
+    None if the labels are not one per state. The states are float32 at any precision, as they are
+    for a probe."""
     model, task = setup.headed(seed=seed).to(device.torch).eval(), setup.task
     backbone = model.backbone
     states, labels, counter = list[Tensor](), list[np.ndarray](), Counter()
@@ -211,7 +211,7 @@ def _states_read(
 def _read_of(
     model: ModelWithHead, layer: Float[Tensor, "B T D"], task: Task, batch: Batch
 ) -> Float[Tensor, "... D"]:
-    """Returns the input of the head's linear layer if the backbone's output were ``layer``."""
+    """Returns what the head's linear layer would read if the backbone's output were ``layer``."""
     read = list[Tensor]()
     backbone = model.backbone
     keep = model.head.reader.register_forward_pre_hook(lambda _, given: read.append(given[0]))

@@ -38,11 +38,11 @@ def trial_groups(
     *,
     from_scratch: bool,
 ) -> list[Group]:
-    """Returns the trials of a checkpoint and a task, by method in the order of params.yaml.
+    """Returns the trials of a checkpoint and a task in groups, by method as in params.yaml.
 
-    A group runs in one process, one trial after the other. It has the trials that share the states
-    of a frozen backbone, or else one trial. From scratch, each fine-tuning seed has a backbone of
-    its own.
+    A group runs in one process, one trial after the other. It has all trials that share the states
+    of a frozen backbone, or one trial if the backbone trains. From scratch, each fine-tuning
+    seed has a backbone of its own.
     """
     groups = list[Group]()
     for name in methods:
@@ -69,7 +69,7 @@ class _Job:
 
     @property
     def name(self) -> str:
-        """Names the trials in messages."""
+        """The name of the trials in messages."""
         first = next(iter(self.addresses))
         return f"{first.checkpoint} on {first.task}, {first.method}"
 
@@ -81,14 +81,14 @@ def run_trials(
     weights: Mapping[str, Path],
 ) -> dict[RunKey, list[Outcome]]:
     """Returns the outcomes of each checkpoint's groups, in the order of the groups. Kept weights go
-    to the folder of the run in ``weights``.
+    to the run's folder, ``weights[run]``.
 
     Runs the trials that the store lacks, ``threads // trial_threads`` groups in parallel. Neither
     this number nor the contents of the store change a result: each trial has its own seed, threads
     and order of data.
 
     Raises ValueError if the store cannot be written or if groups failed. The trials of the other
-    groups are in the store then.
+    groups are in the store even then.
     """
     store.check_writable()
     finetune = plan.finetune
@@ -147,7 +147,7 @@ def fill_store(plan: FinetunePlan, group: Group) -> None:
 def incompatibility_of(
     finetune: Finetune, setup: TrialSetup, backbone: Backbone, method: str
 ) -> str | None:
-    """Returns why the method has no trials of this run and task, or None if it has."""
+    """Returns why the method has no trials of this run and task, or None if it has some."""
     entry = finetune.methods[method]
     if reason := entry.leaves_out(setup.checkpoint.run):
         return reason
@@ -157,15 +157,16 @@ def incompatibility_of(
 
 
 def work(group: Group) -> tuple[int, float]:
-    """Returns a value that orders groups by their duration: the number of trials, then of
-    labels."""
+    """Returns a value that orders groups by their duration: the number of trials, then the
+    largest label budget."""
     return len(group), max(budget_order(key.label_budget) for key in group)
 
 
 def _stored_outcomes(
     finetune: Finetune, addresses: Mapping[TrialKey, str], weights: Path
 ) -> dict[TrialKey, Outcome]:
-    """Returns the trials that the store has. Trials that vanish meanwhile are left out."""
+    """Returns the outcomes of the trials that the store has, and copies their kept weights to the
+    folder ``weights``. Trials that vanish meanwhile are left out."""
     outcomes = dict[TrialKey, Outcome]()
     for key, address in addresses.items():
         trial = stored(finetune, key, address)
@@ -197,8 +198,8 @@ def addresses_of(
 
 
 def stored(finetune: Finetune, key: TrialKey, address: str) -> store.Stored | None:
-    """Returns the trial if the store has it with its weights and speed, where the study needs
-    them."""
+    """Returns the trial from the store, or None if the store lacks it, or lacks weights or a speed
+    that the study needs."""
     first = is_first_seed(finetune, key)
     return store.load(address, with_weights=keeps_weights(finetune, key), with_speed=first)
 
@@ -225,7 +226,7 @@ def _run_group(job: _Job) -> list[Outcome]:
 
 
 def _by_draw(keys: list[TrialKey]) -> list[list[TrialKey]]:
-    """Returns the trials of a task by the draw of the splits that they read."""
+    """Returns the trials of a task in lists, one for each draw of the splits."""
     if not read_json(paths.examples(keys[0].task) / "task.json")["split_seeds"]:
         return [keys]
     seeds = dict.fromkeys(key.finetune_seed for key in keys)

@@ -34,8 +34,8 @@ def measure_speed(
     examples: Sequence[Any],  # as the predictor encodes the rows
     device: Device,
 ) -> Speed:
-    """Returns the speed of prediction, measured on some rows one at a time and on other rows in
-    batches, if there are others: a predictor may remember texts."""
+    """Returns the speed of prediction, measured on some rows one at a time and on others in
+    batches, because a predictor may remember texts. Without other rows the same are used."""
     alone = _spread(rows, min(WARM_UP + TIMED, max(len(rows) // 2, 1)))
     together = _spread([row for row in rows if row not in alone] or rows, IN_BATCHES)
     encoded = {id: [*each] for id, each in groupby(examples, key=lambda example: example.id)}
@@ -67,6 +67,6 @@ def measure_speed(
 
 
 def _spread(rows: Sequence[Row], number: int) -> list[Row]:
-    """Returns ``number`` rows at even distances, or all rows if there are fewer."""
+    """Returns ``number`` evenly spaced rows, or all rows if there are fewer."""
     number = min(number, len(rows))
     return [rows[i * len(rows) // number] for i in range(number)]

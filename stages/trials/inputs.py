@@ -1,4 +1,4 @@
-"""How much of a task's rows a checkpoint reads, and from which states it predicts labels."""
+"""Records of how much of a task's rows a checkpoint reads, and which states predict labels."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -18,7 +18,7 @@ def input_records(
     record of the test split for each prompt method."""
     methods = [*methods]
     prompted = [key for key in methods if method_of(finetune, key).prompts]
-    forms = dict[bool, list[str]]()  # the methods that read a task as text, and the others
+    forms = dict[bool, list[str]]()  # the text-to-text methods, and the other methods
     for key in methods:
         if key not in prompted:
             forms.setdefault(finetune.methods[key].text_to_text, []).append(key)
@@ -63,7 +63,7 @@ def _of_prompt(finetune: Finetune, checkpoint: RunKey, task: str, method: str) -
 def input_record(
     checkpoint: RunKey, split: Split, read_at: str, examples: Sequence[Encoded]
 ) -> InputRecord:
-    """Returns how much of a split's rows was cut, according to its examples."""
+    """Returns the record of how much of a split's rows is cut in their encoded ``examples``."""
     tokens_cut = sum(example.num_cut for example in examples)
     return InputRecord(
         **checkpoint._asdict(),

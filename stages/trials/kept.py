@@ -1,4 +1,4 @@
-"""A kept trial: the weights that its method trained, if any, and what they belong to."""
+"""A kept trial: the weights that its method trained, if any, and the record of the trial."""
 
 import hashlib
 import json
@@ -43,11 +43,11 @@ class KeptTrial(TrialRow):
     checkpoint_weights: str
     examples: str  # the task, its labels, its code and the rows of train
     read_at: str  # which states the labels are predicted from
-    drawn_weights: str  # from scratch: the weights that the seed draws and no file has; else ""
+    drawn_weights: str  # from scratch: weights that the seed draws and no file has; else ""
 
 
 def path_of(key: TrialKey) -> Path:
-    """Returns the path of the weights of a trial, if they are kept."""
+    """Returns the path of the file that keeps the weights of a trial, if they are kept."""
     return weights_folder(key.run, key.task) / file_name(key)
 
 
@@ -103,8 +103,8 @@ def save(model: nn.Module, trial: KeptTrial, folder: Path) -> None:
 
 def weights_bytes(model: ModelWithHead, checkpoint: Path) -> int:
     """Returns the size of the files that are needed to use a trial: the weights that its method
-    trained and, unless these are all, the checkpoint (from scratch, as many weights as its seed
-    draws)."""
+    trained and, unless these are all, the checkpoint. From scratch, the weights that the seed draws
+    count like a checkpoint."""
     weights = [*model.parameters()]
     trained = sum(w.numel() * w.element_size() for w in weights if w.requires_grad)
     return trained if all(w.requires_grad for w in weights) else trained + checkpoint.stat().st_size
@@ -132,8 +132,8 @@ def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
     """Returns the checkpoint and the task that the weights in ``path`` belong to, in the variant
     that was kept.
 
-    Raises ValueError if the checkpoint or the task has changed since, or if the trial's seed draws
-    other weights than it did.
+    Raises ValueError if the checkpoint or the task has changed since, or if the trial's seed now
+    draws other weights.
     """
     setup = TrialSetup(
         trial.checkpoint,
@@ -171,7 +171,7 @@ def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
 
 
 def rebuilt(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
-    """Returns the model of a trial as it predicted the test inputs.
+    """Returns the model with which a trial predicted the test inputs.
 
     Raises ValueError unless the weights in ``path`` are exactly those that its method trains.
     """
@@ -181,7 +181,7 @@ def rebuilt(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
 
 
 def predictor(trial: KeptTrial, setup: TrialSetup) -> Predictor:
-    """Returns the predictor of the test inputs: the task, or prompts with the same shots."""
+    """Returns the predictor of a trial: its task, or prompts with the shots of the trial."""
     method = _method(trial)
     if not method.prompts:
         return setup.task

@@ -1,4 +1,4 @@
-"""Finding a kept trial of a run and a task by its method, label budget and seeds."""
+"""Finds a kept trial of a run and a task by its method, label budget and seeds."""
 
 from contextlib import suppress
 
@@ -21,7 +21,7 @@ def find_trial(
 ) -> TrialKey:
     """Returns the kept trial of a run or baseline and a task with the given method, label budget
     and seeds. None matches any value. If several pretraining seeds match, the first one is used.
-    The default fine-tuning seed of a baseline is its first one.
+    A baseline's default fine-tuning seed is its first one.
 
     Raises ValueError if no trial matches, or several.
     """
@@ -82,7 +82,7 @@ def _baselines(run: str, task: str) -> list[TrialKey]:
 
 
 def _why_missing(run: str, task: str) -> str:
-    with suppress(ValueError):  # a kept trial can be used without a params.yaml that can be read
+    with suppress(ValueError):  # a kept trial can be used even if params.yaml cannot be read
         params = load()
         if task not in params.tasks:
             return f"tasks: {unknown(task, params.tasks)}"

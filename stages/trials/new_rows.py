@@ -29,7 +29,7 @@ class NewRow(NamedTuple):
 
 
 def device_for(kept: KeptTrial, name: str) -> Device:
-    """Returns the device, with the precision of the trial and the default number of threads.
+    """Returns the device ``name`` with the trial's precision and the default number of threads.
 
     Raises ValueError if the machine does not have it.
     """
@@ -41,17 +41,17 @@ def device_for(kept: KeptTrial, name: str) -> Device:
 
 @dataclass
 class Abstention:
-    """Leaves rows without a prediction whose probability is below ``min_confidence``, and counts
-    them."""
+    """Withholds predictions whose probability is below ``min_confidence``, and counts all rows and
+    those without a prediction."""
 
     min_confidence: float = 0.0  # 0: every row has a prediction
     num_rows: int = 0
     num_unanswered: int = 0
 
     def columns(self, predicted: Json, probability: float | None) -> Json:
-        """Returns the columns of a prediction, or the same ones empty.
+        """Returns the columns of a prediction, emptied if the prediction is withheld.
 
-        Raises ValueError for a prediction without probability, unless all are to be given.
+        Raises ValueError for a prediction without probability, unless ``min_confidence`` is 0.
         """
         self.num_rows += 1
         if not self.min_confidence:

@@ -31,8 +31,8 @@ DECIMALS = 6  # of a probability
 
 @dataclass(frozen=True)
 class Fit:
-    """How a model was fitted, in fields of TrialRecord. The defaults are those of a method without
-    training."""
+    """The fields of TrialRecord that say how a model was fitted. The defaults are for a method
+    without training."""
 
     lr: float = 0.0
     best_epoch: int = 0
@@ -67,12 +67,12 @@ class Tried:
     flops: int = 0  # of training at all learning rates, or of solving at every C
     fit: Fit = Fit()  # noqa: RUF009 (it is frozen)
     epochs: list[records.EpochRecord] = field(default_factory=list)
-    diverged: str = ""  # why there is no model, if there is none
+    diverged: str = ""  # why there is no model; "" if there is one
     validation: list[records.ValidationRecord] = field(default_factory=list)
 
     @property
     def threshold(self) -> float:
-        """The margin below which there is no answer, or the other one of two labels."""
+        """The margin below which a prediction becomes no answer, or the other of two labels."""
         return self.validated.threshold if self.validated else 0.0
 
     def merit(self, metric: str) -> tuple[float, float]:
@@ -97,7 +97,7 @@ class Adapted:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The rows of a trial."""
+    """The rows of a trial in the tables of the study."""
 
     trial: records.TrialRecord
     epochs: list[records.EpochRecord]
@@ -200,7 +200,7 @@ def _calibrated(predicted: Predicted, temperature: float | None) -> float | None
 def validation_records(
     key: TrialKey, gold: Sequence[str], predictions: Sequence[Predicted]
 ) -> list[records.ValidationRecord]:
-    """Returns a record for each prediction that has a probability; none without predictions."""
+    """Returns a record for each prediction with a probability; ``predictions`` may be empty."""
     if not predictions:
         return []
     return [

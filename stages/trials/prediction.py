@@ -34,8 +34,8 @@ def predict(
     for its examples.
 
     A prediction has scores if the task gives any and the row is one example, and a margin if a
-    threshold decides about it. ``also`` is called with each batch, whose states are not computed
-    again for it.
+    threshold decides about it. ``also`` is called with each batch and can use its states without
+    computing them again.
     """
     model.eval()
     by_row: dict[str, dict[int, Predicted]] = defaultdict(dict)
@@ -73,7 +73,7 @@ def _computed_once(backbone: nn.Module) -> Iterator[None]:
 
 def _combined(predictor: Predictor, row: Row, windows: Mapping[int, Predicted]) -> Predicted:
     predictions = [windows[window] for window in sorted(windows)]
-    if predictions[0].margin is not None:  # of a row that is one example
+    if predictions[0].margin is not None:  # only a row that is one example has one
         return predictions[0]
     given = [each.prediction for each in predictions]
     return Predicted(

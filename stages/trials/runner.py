@@ -67,13 +67,13 @@ def method_of(finetune: Finetune, name: str, variant: Variant | None = None) -> 
 
 
 def is_first_seed(finetune: Finetune, key: TrialKey) -> bool:
-    """Whether the trial has the first fine-tuning seed, with which the speed of prediction is
-    measured."""
+    """Returns whether the trial has the first fine-tuning seed, for which the speed of prediction
+    is measured."""
     return key.finetune_seed == finetune.seeds[0]
 
 
 def keeps_weights(finetune: Finetune, key: TrialKey) -> bool:
-    """Whether the weights that the trial trained are kept."""
+    """Returns whether the weights that the trial trained are kept."""
     keep = finetune.keep_weights
     return keep == "all" or (keep == "first_seed" and is_first_seed(finetune, key))
 
@@ -92,7 +92,7 @@ class _Start:
         return self.setup.task
 
     def adapted(self, model: ModelWithHead) -> Adapted:
-        """Returns a model of the variant whose predictor is the task."""
+        """Returns ``model`` as an adapted model of the variant, with the task as its predictor."""
         return Adapted(model, self.task, self.encoded["test"], self.setup)
 
 
@@ -119,14 +119,14 @@ class TrialRunner:
             "train": [row for row in self.rows["train"] if row["id"] in needed]
         }
         self._starts = [*self._all_starts(self.setup.variants(settings, method), method)]
-        # The trials and the methods that remember the states of their labelled rows.
+        # The pairs of a trial and a method that remembers the states of the trial's labelled rows.
         self._remembered = set[tuple[TrialKey, Method]]()
         self._as_pretrained = dict[int, tuple[ModelWithHead, list[Predicted]]]()
 
     def _all_starts(self, variants: Sequence[Variant], method: str) -> Iterator[_Start]:
         """Yields the start of each variant. Variants that differ in their heads alone share
-        encoded rows, and variants with the same backbone share a method, which may remember its
-        states."""
+        encoded rows, and variants with the same backbone share a method, which may remember the
+        states of this backbone."""
         encoded = dict[str, dict[Split, list[Example]]]()
         methods = dict[str, Method]()
         for variant in variants:
@@ -170,8 +170,8 @@ class TrialRunner:
         )
 
     def _best(self, key: TrialKey, unfinished: Resumable) -> tuple[Adapted, Tried, list[Tried]]:
-        """Tries every variant; returns the model of the best on validation (ties go to the first),
-        the result of this variant and the results of all.
+        """Tries every variant; returns the model and the result of the variant that is best on
+        validation (ties go to the first), and the results of all variants.
 
         Each of several variants has a state of its own in the ``unfinished`` trial, so that a trial
         that was interrupted resumes in the variant where it stopped.
@@ -206,7 +206,7 @@ class TrialRunner:
     def _tried(
         self, key: TrialKey, start: _Start, unfinished: Resumable
     ) -> tuple[Adapted | None, Tried]:
-        """Returns the model of a variant, None if training diverged at every rate, and the result
+        """Returns the model of a variant (None if training diverged at every rate) and the result
         of the variant."""
         match start.method:
             case TrainedMethod():
@@ -256,9 +256,9 @@ class TrialRunner:
         )
 
     def _solved(self, key: TrialKey, start: _Start, method: SolvedMethod) -> tuple[Adapted, Tried]:
-        """Solves the probe and predicts the test inputs. The FLOPs of the states of a backbone are
-        counted with the first of the variants that share it, although a trial that was interrupted
-        computes them again."""
+        """Solves the probe and predicts the test inputs. The FLOPs of a backbone's states count for
+        the first of the variants that share the backbone, even if a resumed trial computes the
+        states again in a later variant."""
         examples, model = self._examples_in_budget(key, start), self._adapted(key, start)
         # Padding changes the last bit of a state. The states of the labelled rows are computed anew
         # for each trial, so that results do not depend on which trials share a process.
@@ -297,14 +297,14 @@ class TrialRunner:
         self, key: TrialKey, start: _Start, model: ModelWithHead, kept: Validated, fit: Fit
     ) -> tuple[Adapted, Tried]:
         """Fits a temperature on the validation rows and predicts the test rows with a fitted model.
-        A task of writing has no temperature: its predictions have no probability and take long."""
+        A writing task has no temperature: its predictions have no probability and take long."""
         validation, rows = list[Predicted](), self.rows["validation"]
         if not isinstance(start.task, Writing):
             predicted = predict(start.task, model, rows, start.encoded["validation"], self.device)
             validation = [each._replace(prediction=each.at(kept.threshold)) for each in predicted]
         scores = [p.scores for p in validation if p.probability is not None and p.scores]
         temperature = None
-        if scores and len(scores) == len(validation):  # each has one label with a probability
+        if scores and len(scores) == len(validation):  # every row has one label, with a probability
             temperature = fitted_temperature(scores, self._gold)
         adapted = start.adapted(model)
         return adapted, Tried(
@@ -342,7 +342,7 @@ class TrialRunner:
     def _unchanged(self, key: TrialKey, start: _Start) -> tuple[ModelWithHead, list[Predicted]]:
         """Returns the pretrained model and its predictions for a task without a head. They are
         computed once or, from scratch, for each draw of weights."""
-        seed = key.finetune_seed if self.setup.from_scratch else 0  # a head has no weights
+        seed = key.finetune_seed if self.setup.from_scratch else 0  # a head has no weights to draw
         if seed not in self._as_pretrained:
             model = start.setup.headed(seed=seed)
             model.requires_grad_(False).to(self.device.torch)
@@ -373,7 +373,7 @@ class TrialRunner:
 
     @cached_property
     def _gold(self) -> list[str]:
-        """The right answers of the validation rows."""
+        """The correct answers of the validation rows."""
         return [self.setup.task.kind.answer(row) for row in self.rows["validation"]]
 
     def _adapted(self, key: TrialKey, start: _Start) -> ModelWithHead:

@@ -1,4 +1,4 @@
-"""Training at each learning rate of a trial, and the rate and the epoch that are kept."""
+"""The search of a trial: trains at each learning rate, and keeps the best rate and epoch."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -67,8 +67,9 @@ def search(
     device: Device,
     unfinished: Resumable,
 ) -> Searched:
-    """Trains from the same start at each learning rate; keeps the best epoch of all or, without
-    ``patience``, the best last epoch. It resumes from the state in ``unfinished``.
+    """Trains from the same start at each learning rate; keeps the best of all epochs or, without
+    ``patience``, the best of the last epochs of all rates. It resumes from the state in
+    ``unfinished``.
 
     Raises DivergedAtEveryRate if training diverges at every rate before such an epoch ends.
     """
@@ -149,7 +150,7 @@ def search(
 
 @dataclass
 class _SoFar:
-    """The results at the learning rates so far, perhaps computed by an interrupted process."""
+    """The results of the learning rates so far, some perhaps from an interrupted process."""
 
     best: BestEpoch
     epochs: list[EpochRecord] = field(default_factory=list)  # of all rates

@@ -1,4 +1,4 @@
-"""A checkpoint and a task: what all their trials start from."""
+"""The set-up that all trials of a checkpoint and a task start from."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,8 +27,8 @@ from stages.trials.variants import Variant, readings, variants
 class TrialSetup:
     """The tokenizer and the weights of a checkpoint, and the task as ``prepare_task`` wrote it.
 
-    The task has the settings of ``variant`` or, without one, the first of several values that its
-    entry lists. With ``text_to_text`` its answers are generated.
+    The task has the settings of ``variant`` or, without one, the first value that its entry lists
+    for each setting. With ``text_to_text`` its answers are generated.
 
     Raises ValueError if the checkpoint or the task is missing.
     """
@@ -102,8 +102,8 @@ class TrialSetup:
     def seed_of(self, finetune_seed: int) -> int:
         """Returns the seed of a trial's head, order of examples, dropout and shots.
 
-        It comes from both seeds. If checkpoints of several pretraining seeds shared these draws,
-        the variance between them would leave the draws out.
+        It depends on the pretraining seed too: otherwise all checkpoints would share these draws,
+        and the variance between checkpoints would not include that of the draws.
         """
         return derive(self.checkpoint.pretrain_seed, "trial", finetune_seed)
 
@@ -194,9 +194,9 @@ class TrialSetup:
         return ModelWithHead(backbone, head)
 
     def _shorten(self, task: TextToText) -> None:
-        """Limits answers, whose length no setting gives, to the positions that the model has.
+        """Limits the length of answers, which no setting gives, to the positions of the model.
 
-        Raises ValueError if that is too short for a label.
+        Raises ValueError if this leaves too few tokens for a label.
         """
         backbone = self.outline()
         most, written = backbone.max_positions, task.max_target_tokens
@@ -239,7 +239,7 @@ class TrialSetup:
         return predictor
 
 
-def _record(path: Path) -> Json:  # JSON
+def _record(path: Path) -> Json:
     if not path.is_file():
         raise ValueError(f"{path}: missing; run `dvc repro`")
     return read_json(path)

@@ -1,4 +1,4 @@
-"""The store of trials: the results of each trial, under a hash of all that they depend on.
+"""The store of trials: the results of each trial, under a hash of everything that they depend on.
 
 ``.scratch/trials/ADDRESS/`` holds a trial's records and, if they are kept, its weights. An entry is
 written next to its place and renamed into it when whole, so any number of processes may write at
@@ -40,12 +40,12 @@ from stages.trials.setup import TrialSetup
 VARIABLE = "TRIALS_STORE"
 OUTCOME = "outcome.json.gz"
 UNFINISHED = ".unfinished-"  # folders of writers; only a writer that was killed leaves one
-# The unpacked records of a trial; those of 100,000 test rows have 2**25.
+# The limit of a trial's unpacked records; those of 100,000 test rows have 2**25.
 MOST_RECORD_BYTES = 2**28
-UNREADABLE = (OSError, EOFError, ValueError, zlib.error, MemoryError)  # of a damaged entry
+UNREADABLE = (OSError, EOFError, ValueError, zlib.error, MemoryError)  # raised by damaged entries
 ADDRESS = re.compile(r"[0-9a-f]{64}")
 LIBRARIES = ("torch", "transformers", "numpy")
-STALE_S = 24 * 60 * 60  # after which an unfinished folder has no writer any more
+STALE_S = 24 * 60 * 60  # an unfinished folder that is older has no writer any more
 
 
 def root() -> Path:
@@ -108,8 +108,8 @@ class Addresses:
         return _hash(depends_on)
 
     def of_other(self, settings: Json, module: str) -> str:
-        """Returns the address of what ``module`` computes with ``settings`` from the same
-        checkpoint and examples."""
+        """Returns the address of the result that ``module`` computes with ``settings`` from the
+        checkpoint and the examples."""
         code = code_hash(module, *self._components)
         return _hash(self._shared | {"settings": settings, "module": module, "code": code})
 
@@ -120,10 +120,10 @@ def _hash(depends_on: Json) -> str:
 
 @dataclass(frozen=True)
 class Stored:
-    """A whole entry."""
+    """An entry that is whole."""
 
     outcome: Outcome
-    weights: Path | None  # the file with them, if they are kept
+    weights: Path | None  # the file of the weights, if they are kept
 
     @property
     def has_speed(self) -> bool:
@@ -157,8 +157,8 @@ def _entry(folder: Path) -> Stored | None:
 def _record(folder: Path) -> Json:
     """Returns the records of an entry, which others may have written.
 
-    Raises ValueError for another file, for more than ``MOST_RECORD_BYTES``, or for what is nested
-    too deeply.
+    Raises ValueError if the file is not one of the entry's own, is larger than
+    ``MOST_RECORD_BYTES``, or is nested too deeply.
     """
     path = folder / OUTCOME
     if not is_own_file(path, folder):
@@ -174,7 +174,7 @@ def _record(folder: Path) -> Json:
 
 
 def mark_used(address: str) -> None:
-    """Sets the time of an entry, from which ``Listed.unused_s`` counts."""
+    """Sets the time of an entry's last use, from which ``Listed.unused_s`` counts, to now."""
     with suppress(OSError):  # a store that may only be read
         os.utime(root() / address)
 
@@ -192,7 +192,7 @@ def unfinished() -> Iterator[Path]:
 
 
 def _new_folder() -> Path:
-    """Makes a folder that is as readable for others as all folders of this process."""
+    """Makes a folder that is as readable for others as other new folders of this process."""
     folder = Path(mkdtemp(prefix=UNFINISHED, dir=root()))
     umask = os.umask(0)
     os.umask(umask)
@@ -201,10 +201,10 @@ def _new_folder() -> Path:
 
 
 def save(address: str, outcome: Outcome, folder: Path) -> None:
-    """Makes ``folder``, which has the weights if they are kept, the entry of a trial. Weights and
-    speed of an earlier entry are kept.
+    """Turns ``folder``, which has the weights if they are kept, into the entry of a trial. Weights
+    and speed of an earlier entry are kept.
 
-    Raises ValueError if it cannot be written.
+    Raises ValueError if the entry cannot be written.
     """
     place = root() / address
     with _clear_errors():
@@ -260,7 +260,7 @@ def listed() -> list[Listed]:
         try:
             num_bytes = sum(file.stat().st_size for file in folder.iterdir())
             unused = max(time.time() - folder.stat().st_mtime, 0.0)
-        except OSError:  # a writer has just finished, or it is another user's
+        except OSError:  # a writer has just finished, or the folder is another user's
             continue
         if is_entry or unused > STALE_S:
             result.append(Listed(folder, *_names(folder), num_bytes, unused))

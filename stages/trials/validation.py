@@ -1,6 +1,6 @@
-"""The metric and the loss on the validation rows of a task, computed in one pass, and thresholds on
-the margin of a prediction. Below its threshold a question gets no answer (SQuAD 2.0; Rajpurkar et
-al. 2018), and a text gets the other of two labels."""
+"""The metric and the loss on the validation rows of a task, computed in one pass, and the threshold
+on the margins of predictions. Below the threshold a question gets no answer (SQuAD 2.0; Rajpurkar
+et al. 2018), and a text gets the other of two labels."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from stages.training.device import Device
 from stages.trials.prediction import predict
 
 ROUNDING = 1e-9  # means of a metric that differ by less are equal
-MOST_COMPARED = 200  # thresholds of two labels, each of which costs a pass over the rows
+MOST_COMPARED = 200  # thresholds for two labels; each costs a pass over the rows
 
 
 class Validated(NamedTuple):
@@ -58,11 +58,11 @@ def validate(
 def best_threshold(metric: str, gold: Sequence[str], predicted: Sequence[Predicted]) -> float:
     """Returns the threshold on the margin that maximises the metric over these rows (BERT; Devlin
     et al. 2019, section 4.3). Among equally good thresholds it is the one nearest to 0, where a
-    model is trained to decide. It is infinite if one answer to all rows, or none, is best.
+    model is trained to decide. It is infinite if all rows, or none, should be below it.
 
-    It is 0 if no prediction has a margin. Where a prediction below the threshold is no answer, the
+    It is 0 if no prediction has a margin. If predictions below the threshold become no answer, the
     metric is a mean over rows and all thresholds are compared. For two labels at most
-    ``MOST_COMPARED`` are.
+    ``MOST_COMPARED`` thresholds are compared.
     """
     margins = np.array([each.margin for each in predicted if each.margin is not None])
     if not len(margins):
@@ -71,7 +71,7 @@ def best_threshold(metric: str, gold: Sequence[str], predicted: Sequence[Predict
     below, above = distinct[:-1], distinct[1:]
     between = np.where(np.isinf(below), above - 1, (below + above) / 2)  # -inf: no span
     if any(each.otherwise for each in predicted):
-        # As many rows lie between any two neighbours, to within the rounding of their places.
+        # About equally many distinct margins lie between any two neighbours.
         number = min(len(between), MOST_COMPARED)
         between = between[np.linspace(0, len(between) - 1, number).round().astype(int)]
         thresholds = np.array([0.0, *between, -np.inf, np.inf])

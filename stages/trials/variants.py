@@ -1,8 +1,8 @@
 """The variants of a trial: the settings that it tries in addition to learning rates or C.
 
-Where an entry of params.yaml lists several values of a setting of its task or of its method, and
-where a run from scratch may start from several initial weights, a trial trains (or solves) once for
-each combination and keeps the one that is best on validation.
+An entry of params.yaml may list several values of a setting of its task or method, and a run from
+scratch may start from several initial weights. A trial then trains (or solves) once for each
+combination and keeps the one that is best on validation.
 """
 
 import json
@@ -28,11 +28,11 @@ class Variant:
     method: Settings = field(default_factory=dict)  # replace settings of the method's entry
     initial_weights: InitialWeights | None = None  # None: not from scratch
     varied: Sequence[str] = ()  # settings of task and method with several values in the trial
-    fixed: Sequence[str] = ()  # settings with one value, ``initial_weights`` among them
+    fixed: Sequence[str] = ()  # settings with one value; may include ``initial_weights``
 
     @property
     def read_out(self) -> str:
-        """Shows the values of ``varied``: ``pooling=last, dropout=0.1``; "" if it is empty."""
+        """The values of ``varied``, such as ``pooling=last, dropout=0.1``; "" if it is empty."""
         return self._shown(self.varied)
 
     def _shown(self, names: Sequence[str]) -> str:
@@ -41,12 +41,12 @@ class Variant:
 
     @property
     def fixed_values(self) -> str:
-        """Shows the values of ``fixed`` in the same way."""
+        """The values of ``fixed``, in the form of ``read_out``."""
         return self._shown(self.fixed)
 
     @property
     def backbone(self) -> str:
-        """A key that is equal for variants whose models differ in their heads alone."""
+        """A key that is equal for variants whose models differ only in their heads."""
         return json.dumps([self.method, self.initial_weights])
 
     @property
@@ -66,10 +66,10 @@ def variants(
     where: str,
 ) -> list[Variant]:
     """Returns the variants of the trials of a run with a method of ``finetune.methods``, in the
-    order in which they are tried; of equally good ones the first is kept.
+    order in which they are tried; of equally good variants the first is kept.
 
-    ``task`` is the task's entry, ``where`` its path in params.yaml, and ``has_prefix`` as
-    ``Task.read_by`` has it. A method that trains nothing chooses nothing: it has one variant.
+    ``task`` is the task's entry and ``where`` its path in params.yaml; ``Task.read_by`` explains
+    ``has_prefix``. A method that trains nothing has one variant.
 
     Raises ValueError if the run can use no value of a setting.
     """
@@ -108,9 +108,9 @@ def readings(
     where: str,
     without: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """Returns the combinations of settings that a task tries with this model. The settings in
-    ``without`` are left out, and the combinations that read a state which has not read what is
-    labelled.
+    """Returns the combinations of settings that a task tries with this model. Settings in
+    ``without`` are left out, and so are combinations in which a label would be predicted from a
+    state that has not read what is labelled.
 
     Raises ValueError if no combination is left.
     """

@@ -1,4 +1,4 @@
-"""Processes that work side by side, each on one job."""
+"""Processes that run in parallel, each with one job."""
 
 import os
 import sys
@@ -36,7 +36,7 @@ def each(
         for job in jobs:
             yield job, _result(work, job)
         return
-    # A forked child starts at once. It is safe: this process has started no threads before.
+    # A forked child starts fast. Forking is safe here: this process has started no threads before.
     context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
     if jobs and sys.platform == "linux":
         for name in late_imports:
@@ -50,7 +50,7 @@ def each(
                 job = waiting.pop()
                 process = context.Process(target=_child, args=(work, job, sender, os.getpid()))
                 process.start()
-                sender.close()  # else the end of the process would go unnoticed
+                sender.close()  # otherwise the end of the process would go unnoticed
                 running[receiver] = job, process
             for receiver in wait([*running]):
                 job, process = running.pop(receiver)

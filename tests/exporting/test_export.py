@@ -333,7 +333,9 @@ def test_export_of_a_trial_gives_the_same_logits(
     assert theirs.config.id2label == dict(enumerate(LABELS))
     of_texts = model_class.endswith("ForSequenceClassification")
     assert ("The logits of a text" in message) == bool(pooling and not of_texts)
-    assert ("behind each text" in message) == (name == "public_gpt2")  # it adds no end-of-text
+    assert ("at the end of each text" in message) == (
+        name == "public_gpt2"
+    )  # it adds no end-of-text
 
     rows = rows_of_texts() if pooling else rows_of_words()
     examples = task.encode(rows)

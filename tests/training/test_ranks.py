@@ -1,5 +1,6 @@
 """Several processes train as one does: every objective, both strategies, and from saved states."""
 
+import itertools
 import json
 import os
 import shutil
@@ -91,10 +92,8 @@ def differs(one: Trained, other: Trained) -> str | None:
 def test_train_of_several_ranks_equals_one_process(folders, objective, architecture) -> None:
     """Losses, weights and operations, with dropout and with the gradients' norm cut."""
     alone = trained(objective, architecture)
-    for number in NUMBERS:
-        if (objective, architecture) not in cases(number):
-            continue
-        for strategy in STRATEGIES:
+    for number, strategy in itertools.product(NUMBERS, STRATEGIES):
+        if (objective, architecture) in cases(number, strategy):
             found = read(folders[number], f"{strategy}-{objective}-{architecture}")
             assert differs(alone, found) is None, (number, strategy, differs(alone, found))
             assert found.flops == alone.flops

@@ -63,9 +63,9 @@ class Stopped(Exception):
     pass
 
 
-def cases(number: int = 2) -> list[tuple[str, str]]:
-    """Each objective that trains, with each architecture that it fits; by more than two ranks one
-    objective of each architecture."""
+def cases(number: int = 2, strategy: str = "ddp") -> list[tuple[str, str]]:
+    """Each objective that trains, with each architecture that it fits; by more than two ranks and
+    by ``fsdp`` one objective of each architecture."""
     found = []
     for name in OBJECTIVES.names():
         for architecture in ARCHITECTURES:
@@ -75,7 +75,7 @@ def cases(number: int = 2) -> list[tuple[str, str]]:
                 if of.incompatibility(small_model(architecture)) is None:
                     found.append((name, architecture))
     first = {architecture: (name, architecture) for name, architecture in reversed(found)}
-    return found if number <= 2 else [*first.values()]
+    return found if number <= 2 and strategy == "ddp" else [*first.values()]
 
 
 @cache
@@ -197,7 +197,10 @@ def main(folder: Path) -> None:
     with joined(distributed, CPU) as first:
         for strategy in STRATEGIES:
             ranks = Ranks(first.rank, first.number, strategy)
-            results = {f"{name}-{of}": trained(name, of, ranks) for name, of in cases(first.number)}
+            results = {
+                f"{name}-{of}": trained(name, of, ranks)
+                for name, of in cases(first.number, strategy)
+            }
             earlier, stopped = (folder / name / strategy for name in ("earlier", "stopped"))
             if earlier.is_dir():
                 results["resumed"] = trained("causal", "decoder", ranks, scratch=earlier)

@@ -1,4 +1,4 @@
-"""The forest: all contrasts of the study on one axis, with their verdicts."""
+"""The forest: a figure of all contrasts of the study, with their intervals and verdicts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -29,7 +29,7 @@ STYLES = {  # shape and colour
 }
 SHAPES = {verdict.value: shape for verdict, (shape, _) in STYLES.items()} | {NO_VERDICT: "cross"}
 COLOURS = {verdict.value: colour for verdict, (_, colour) in STYLES.items()} | {NO_VERDICT: MUTED}
-STEP, NARROW_STEP = 18, 50  # pixels of a row; the page takes 14 off narrow rows of one line
+STEP, NARROW_STEP = 18, 50  # pixels of a row; the page makes narrow rows of one line 14 lower
 LABEL_LIMIT = 600  # pixels
 MANY = 60  # rows that a reader can look through
 KEYS = ("task", "method", "labels")
@@ -62,13 +62,13 @@ def rows(contrasts: Sequence[Contrast]) -> list[Row]:
 
 
 def short_values(found: Sequence[Row]) -> dict[str, str]:
-    """Returns the short names of tasks and methods with long names, by the long names."""
+    """Returns short names for the tasks and methods with long names, by the long name."""
     short = short_names(str(row[key]) for key in KEYS for row in found)
     return {name: text for name, text in short.items() if name != text}
 
 
 def _pair(contrast: Contrast) -> list[str]:
-    """Returns both runs of a contrast, or its only run with the two levels."""
+    """Returns both runs of a contrast or, if it is within one run, the run and its two levels."""
     one, other = contrast.a.group, contrast.b.group
     return [one, other] if one != other else [one, contrast.level_a, contrast.level_b]
 
@@ -101,9 +101,9 @@ def _row(number: int, contrast: Contrast) -> Row:
 
 
 def first_choice(found: Sequence[Row]) -> dict[str, str]:
-    """Returns the choices at first, which leave one unit and few rows. While there are more than
-    MANY rows, the most labels are chosen, then the first method, axis and task. An empty choice
-    means all."""
+    """Returns the choices that the page begins with, which leave rows of one unit. While more than
+    MANY rows are left, the most labels are chosen, then the first method, axis and task. An empty
+    choice means all."""
     chosen: dict[str, str] = {"axis": "", **dict.fromkeys(KEYS, ""), "unit": ""}
     if found:
         chosen["unit"] = found[0]["unit"]
@@ -122,8 +122,8 @@ def _chosen(found: Sequence[Row], chosen: dict[str, str]) -> list[Row]:
 
 
 def with_heads(shown: Sequence[Row]) -> list[Row]:
-    """Returns the rows with a label each, and a heading above the rows of each axis. The second
-    part of a label has those of task, method and labels that differ among the rows. Headings are
+    """Returns the rows with their labels, and a heading above the rows of each axis. A label is the
+    pair and, of its task, method and number of labels, those in which the rows differ. Headings are
     in upper case and names of runs in lower case, so that no name is taken for a heading."""
     several = [key for key in KEYS if len({row[key] for row in shown}) > 1]
     short = short_values(shown)
@@ -178,7 +178,7 @@ def _panel(kind: Width, width: int | str) -> Panel:
             "verdict:N",
         ],
     )
-    # Headings have no numbers: an empty text, which needs none, keeps them on the axis.
+    # Headings have no numbers to draw: an empty text mark keeps their places on the axis.
     names = [base.mark_text(text="")] if wide else _names(base)
     return alt.layer(*names[:1], zero, whiskers, marks, *names[1:]).properties(
         width=width,

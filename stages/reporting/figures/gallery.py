@@ -1,4 +1,4 @@
-"""All figures of the report, and how they are drawn: offline."""
+"""All figures of the report, and the functions that draw them offline."""
 
 import resource
 import subprocess
@@ -52,9 +52,9 @@ def pictures(results: Results) -> dict[str, Picture]:
 def can_draw() -> bool:
     """Returns whether this process can draw.
 
-    V8 reserves many times the address space that it uses, and aborts its process where a limit
-    (``ulimit -v``, or a batch system's) does not allow that. If there is a limit, a child process
-    tries it.
+    The renderer's V8 reserves many times the address space that it uses, and aborts its process if
+    a limit (``ulimit -v``, or a batch system's) does not allow that. If there is a limit, a child
+    process tries to draw.
     """
     if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
         return True

@@ -40,8 +40,8 @@ def pictures(
 
 
 def label_budgets(scores: Scores, task: str, num_labels: Mapping[str, int]) -> Spec:
-    """A panel for each method. A line is the mean of a run; its band is the interval over seeds,
-    cut off at the ends of the panel."""
+    """Returns a panel for each method. A line is the mean of a run; its band is the interval
+    over seeds, cut off at the ends of the panel."""
     panels = {method: _rows(scores, task, method, num_labels) for method in scores.methods}
     panels = {  # without methods that are incompatible with every run
         method: rows
@@ -58,7 +58,7 @@ def label_budgets(scores: Scores, task: str, num_labels: Mapping[str, int]) -> S
 
 
 def _rows(scores: Scores, task: str, method: str, num_labels: Mapping[str, int]) -> list[Row]:
-    """The means of all runs and baselines at each number of labels."""
+    """Returns the means of all runs and baselines at each number of labels."""
     cells = (
         scores.cell(name, task, method, budget)
         for name in scores.names
@@ -68,7 +68,7 @@ def _rows(scores: Scores, task: str, method: str, num_labels: Mapping[str, int])
 
 
 def _row(scores: Scores, cell: Cell, labels: int) -> Row:
-    """A point of a line; without an interval, the band has no width."""
+    """Returns a point of a line. Without an interval, the band has no width."""
     factor, shown = scale_of(cell.metric).factor, mark(scores, cell)
     low, high = ends(cell.mean, cell.metric) or (cell.mean.value, cell.mean.value)
     start = "from scratch" if shown["fill"] == PAPER else "pretrained"

@@ -1,4 +1,4 @@
-"""Names at the ends of lines, which are easier to read than a legend of many runs."""
+"""Names of runs at the ends of their lines: with many runs, easier to read than a legend."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from scipy.optimize import isotonic_regression
 from stages.reporting.figures.style import GRID, Row, short_names
 
 GAP = 14  # between two names, in pixels
-LEAD = 16  # from the last point to the name
+LEAD = 16  # from the right edge of the panel to the names, in pixels
 
 
 def spread(ends: Sequence[float], domain: tuple[float, float], height: int) -> list[float]:
@@ -27,14 +27,15 @@ def spread(ends: Sequence[float], domain: tuple[float, float], height: int) -> l
 
 
 def domain_of(values: Sequence[float]) -> tuple[float, float]:
-    """The range from the lowest value to the highest, with a margin of 10%."""
+    """Returns the range from the lowest value to the highest, with a margin of 10%."""
     low, high = min(values), max(values)
     room = 0.1 * (high - low) or 0.5
     return low - room, high + room
 
 
 def named_ends(ends: Sequence[Row], domain: tuple[float, float], height: int) -> list[Row]:
-    """The last points of lines (``run``, ``x``, ``y``, ...) with the ``place`` of their names."""
+    """Returns the last points of lines (``run``, ``x``, ``y``, ...) with the short ``name`` of each
+    run and the ``place`` of the name on the y axis."""
     places = spread([row["y"] for row in ends], domain, height) if ends else []
     short = short_names(row["run"] for row in ends)
     return [
@@ -44,7 +45,7 @@ def named_ends(ends: Sequence[Row], domain: tuple[float, float], height: int) ->
 
 
 def names(data: alt.NamedData, y: alt.Scale, colour: alt.Color, *, width: int) -> list[alt.Chart]:
-    """The names to the right of a panel, connected to their lines; ``data`` are ``named_ends``."""
+    """Returns names to the right of a panel, joined to their lines; ``data`` are ``named_ends``."""
     base = alt.Chart(data)
     leads = base.mark_rule(color=GRID).encode(
         x="x:Q", x2=alt.X2Value(width + LEAD - 3), y=alt.Y("y:Q", scale=y), y2="place:Q"

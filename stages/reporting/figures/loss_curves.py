@@ -46,8 +46,8 @@ class Losses:
         return panels
 
     def lines(self, group: Group, amount: Amount) -> list[Row]:
-        """A point for each validation of each checkpoint of a group, at the kept learning rate.
-        ``x`` is the amount that the checkpoint and its parents and teachers used."""
+        """Returns a point for each validation of each checkpoint of a group, at the kept learning
+        rate. ``x`` is the amount used until then, with that of parents and teachers."""
         return [
             {
                 "run": group.name,
@@ -75,7 +75,7 @@ class Losses:
 
 
 def pictures(scores: Scores, losses: Losses) -> dict[str, Callable[[], Spec]]:
-    """A figure for each amount, or none if the study pretrains nothing."""
+    """Returns a figure for each amount, or none if the study pretrains nothing."""
     if not losses.comparable:
         return {}
     amounts: tuple[Amount, ...] = ("tokens", "flops")
@@ -83,8 +83,8 @@ def pictures(scores: Scores, losses: Losses) -> dict[str, Callable[[], Spec]]:
 
 
 def picture(scores: Scores, losses: Losses, amount: Amount) -> Spec:
-    """A panel for each set of comparable runs, a line for each seed of a run. Several seeds are
-    thin lines with one name. Amounts include those of a run's parents and teachers."""
+    """Returns a panel for each set of comparable runs, with a line for each seed. Several seeds of
+    a run are thin lines with one name. Amounts include those of parents and teachers."""
     lines = {
         title: [row for group in groups for row in losses.lines(group, amount)]
         for title, groups in losses.comparable.items()

@@ -27,13 +27,13 @@ from stages.reporting.words.answer import verdict_of_rival
 
 MANY = 600  # trials in one panel, beyond which ticks hide each other
 MOST_ROWS = 40  # runs and baselines in one panel
-TICKS = 8  # at most about that many numbers on the axis of one panel
+TICKS = 8  # about the most numbers on the axis of one panel
 LABEL_LIMIT = 220  # pixels
 BRACKET = 12  # pixels to the right of the panel
 
 
 def comparison(scores: Scores) -> Spec:
-    """Every run and baseline on every task (columns) with every label budget (rows)."""
+    """Returns a panel of all runs and baselines for each task (columns) and label budget (rows)."""
     names = scores.names
     data: dict[str, list[Row]] = {}
     rows = []

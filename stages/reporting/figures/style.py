@@ -1,7 +1,7 @@
 """The style of all figures: colours, marks and titles.
 
-Colour is the architecture (the palette of Okabe and Ito, which is safe for colour blindness), grey
-is a classical baseline. A hollow mark or a dotted line is from scratch. Shape is the method. Scores
+Colour shows the architecture (the palette of Okabe and Ito, which is safe for colour blindness);
+grey is a classical baseline. Shape shows the method. A hollow mark is a run from scratch. Scores
 that are shares are in points, 0 to 100.
 """
 
@@ -37,7 +37,7 @@ Spec = Json  # of Vega-Lite
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
     """Returns short names, which fit next to a chart, by name. The middle of a long name is left
-    out. If every choice of a middle makes two names equal, equal names are numbered."""
+    out. If names become equal whichever middle is left out, equal names are numbered."""
     every = dict.fromkeys(names)
     for begin, end in KEPT:
         short = {name: _cut(name, begin, end) for name in every}
@@ -56,13 +56,13 @@ def _cut(name: str, begin: int, end: int) -> str:
 
 
 def short_labels(names: Iterable[str]) -> str:
-    """An expression of Vega, which shortens the labels of an axis."""
+    """Returns a Vega expression that shortens the labels of an axis."""
     long = {name: short for name, short in short_names(names).items() if name != short}
     return f"({json.dumps(long)})[datum.value] || datum.value" if long else "datum.value"
 
 
 def colours(scores: Scores) -> dict[str, str]:
-    """The colour of each architecture, and of the baselines."""
+    """Returns the colour of each architecture, and of the baselines."""
     architectures = dict.fromkeys(group.architecture for group in scores.groups)
     palette = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(architectures)}
     return palette | ({CLASSICAL: BASELINE} if scores.baselines else {})
@@ -86,7 +86,7 @@ def architecture_colour(scores: Scores, *, baselines: bool = True) -> alt.Color:
 
 
 def method_shape(scores: Scores, *, shown: Collection[str]) -> alt.Shape:
-    """Returns the shapes of methods, equal in every figure; the legend lists those in ``shown``."""
+    """Returns the shape of each method, fixed for all figures; the legend lists only ``shown``."""
     shapes = [SHAPES[i % len(SHAPES)] for i in range(len(scores.methods))]
     return alt.Shape(
         "method:N",
@@ -101,7 +101,7 @@ def method_shape(scores: Scores, *, shown: Collection[str]) -> alt.Shape:
 
 
 def mark(scores: Scores, cell: Cell) -> Row:
-    """The mark of a cell, the same in every figure."""
+    """Returns the mark of a cell, the same in every figure."""
     group = scores.group_of.get(cell.group)
     architecture = group.architecture if group else CLASSICAL
     hollow = group is not None and not group.pretrained
@@ -115,14 +115,14 @@ def mark(scores: Scores, cell: Cell) -> Row:
 
 
 def metric_title(metric: str) -> str:
-    """``macro F1, points`` or ``bits per byte, lower is better``."""
+    """Returns an axis title: ``macro F1, points`` or ``bits per byte, lower is better``."""
     scale = scale_of(metric)
     return f"{metric_name(metric)}, {'lower is better' if scale.lower_is_better else scale.unit}"
 
 
 def styled(chart: Any, data: dict[str, list[Row]]) -> Spec:
-    """The chart in the common style. The data is added last, because Altair copies a chart at each
-    step."""
+    """Returns the chart in the common style. The data is added last, because Altair copies a chart
+    at each step."""
     text = {"labelColor": MUTED, "titleColor": MUTED, "labelFontSize": 12, "titleFontSize": 12}
     plain = {"domain": False, "tickColor": GRID, "gridColor": GRID, "titleFontWeight": "normal"}
     config = {

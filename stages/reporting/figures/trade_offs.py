@@ -38,7 +38,7 @@ Placed = list[tuple[Cell, int]]  # cells and their place on the x axis
 
 
 def pictures(scores: Scores, task: str, label_budget: str) -> dict[str, Callable[[], Spec]]:
-    """The figures of a task and label budget in which cost or size differs."""
+    """Returns the figures of cost and of size, each only if its cells differ in that amount."""
     place = (scores, task, label_budget)
     pictures: dict[str, Callable[[], Spec]] = {}
     if len({flops for _, flops in cells_with_flops(*place)}) > 1:
@@ -56,9 +56,9 @@ def cost(
     width: int | str = WIDTH,
     title: bool = True,
 ) -> Spec:
-    """The mean of every run and method against its FLOPs, with the Pareto front. Baselines train no
-    network: they are drawn at the left edge, and only runs that are better than the best baseline
-    are on the front."""
+    """Returns the mean of every run and method against its FLOPs, with the Pareto front. Baselines
+    train no network: they are drawn at the left edge, and only runs that are better than the best
+    baseline are on the front."""
     cells = cells_with_flops(scores, task, label_budget)
     front = front_beside_baselines(scores, task, label_budget)
     classical = _baselines(scores, task, label_budget)
@@ -110,7 +110,7 @@ def front_beside_baselines(scores: Scores, task: str, label_budget: str) -> list
 
 
 def front_key(scores: Scores, task: str, label_budget: str) -> list[str]:
-    """The legend of the front, the cheapest first."""
+    """Returns the legend of the front, the cheapest first."""
     cells = cells_with_flops(scores, task, label_budget)
     key = [
         f"{cell.group}, the best classical baseline: {shown(cell.mean.value, cell.metric)}"
@@ -135,7 +135,7 @@ def _with_interval(scores: Scores, cell: Cell) -> Row:
 
 
 def parameters(scores: Scores, task: str, label_budget: str) -> Spec:
-    """The mean of every pretrained run (``cells_with_sizes``) against its parameters, with
+    """Returns the mean of every pretrained run (``cells_with_sizes``) against its parameters, with
     ``power_laws`` and their intervals over seeds."""
     cells = cells_with_sizes(scores, task, label_budget)
     front = pareto_front([(size, cell.merit) for cell, size in cells])
@@ -182,9 +182,9 @@ def _curve(metric: str, group: Group, law: PowerLaw, sizes: Sequence[int]) -> li
 def _points(
     scores: Scores, cells: Placed, x_title: str, colour: alt.Color, drawn: Sequence[Row]
 ) -> list[alt.Chart]:
-    """The marks, and the numbers of those on the front, placed where no other mark can be. The axis
-    of scores begins at 0 if the lowest end of ``drawn`` is less than a tenth of the highest: a
-    rounded axis would go below 0, where no score is."""
+    """Returns the marks and the numbers of those on the front. A number is on the cheaper and
+    better side of its mark, where no other mark can be. The score axis begins at 0 if the lowest
+    ``low`` of ``drawn`` is under a tenth of the highest ``high``: padding would go below 0."""
     lowest, highest = min(row["low"] for row in drawn), max(row["high"] for row in drawn)
     from_zero = 0 <= lowest < highest / 10
     scale: dict[str, Any] = {"domainMin": 0} if from_zero else {"padding": 10}
@@ -216,7 +216,7 @@ def _points(
 
 
 def _key(cells: Placed, front: Sequence[int]) -> list[str]:
-    """The legend of the numbers on the front."""
+    """Returns the legend of the numbers on the front."""
     on_front = (cells[i][0] for i in front)
     return [
         f"{n} {cell.group}, {cell.method}: {shown(cell.mean.value, cell.metric)}"
@@ -242,7 +242,7 @@ def _panel(
     *,
     width: int | str = WIDTH,
 ) -> Panel:
-    """Returns the layers as a panel. ``lines`` are its subtitle; with None it has no title."""
+    """Returns the layers as a panel with ``lines`` as subtitle, or without any title if None."""
     panel = alt.layer(*layers).properties(width=width, height=HEIGHT)
     if lines is None:
         return panel

@@ -20,7 +20,7 @@ from stages.reporting.figures.gallery import can_draw
 from stages.reporting.figures.style import Spec
 
 BUNDLES = paths.SCRATCH / "vega"
-# The colours of the charts as variables of the page, which has two themes.
+# CSS variables of the page, which has two themes, for the colours of the charts.
 VARIABLES = {
     style.INK: "var(--ink)",
     style.MUTED: "var(--muted)",
@@ -39,7 +39,7 @@ LINE, BRACKET, DOTTED = "\u25ac", "\u2503", "\u250a"
 @cache
 def runtime() -> Markup:
     """Returns Vega, Vega-Lite and Vega-Embed as one script, whose only global name is
-    ``vegaEmbed``. Bundling takes seconds, so each version of vl-convert does it once.
+    ``vegaEmbed``. Bundling takes seconds, so it is done once for each version of vl-convert.
 
     The script is empty if this process cannot draw; the page then has no charts."""
     if not can_draw():
@@ -60,7 +60,7 @@ def as_json(value: object) -> Markup:
 
 
 def chart(wide: Spec, narrow: Spec | None = None) -> Markup:
-    """Returns both forms of a chart and the data that they share, for the page's script."""
+    """Returns the wide and the narrow form of a chart and their shared data, as JSON."""
     narrow = wide if narrow is None else narrow
     data = _replaced(wide["datasets"])
     return as_json({"data": data, "wide": _themed(wide), "narrow": _themed(narrow)})

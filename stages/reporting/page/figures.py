@@ -1,4 +1,4 @@
-"""The figures of the page that are interactive, each with its finding as its title."""
+"""The interactive figures of the page, each with its finding as the title."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -39,8 +39,8 @@ class Symbol(NamedTuple):
 
 
 def legends(scores: Scores) -> dict[str, list[Symbol]]:
-    """Returns the legend of scores and costs (colours of architectures, shapes of methods, and the
-    line at the right of scores) and that of the forest."""
+    """Returns two legends: for scores and costs (colours of architectures, shapes of methods, and
+    the line at the right of scores), and for the forest."""
     muted, colours = VARIABLES[style.MUTED], style.colours(scores).items()
     shapes = zip(scores.methods, cycle(style.SHAPES))
     return {
@@ -58,10 +58,10 @@ def legends(scores: Scores) -> dict[str, list[Symbol]]:
 
 
 def figures(results: Results, cards: Iterable[Card]) -> dict[str, list[Figure]]:
-    """Returns the figures of scores and of costs for each of the ``cards``, by kind. Cells outside
-    the limits are in none of the scores, unless the answer is outside as well. The title of scores
-    is the best mean, and how sure that is; the title of costs is the number of runs with a better
-    mean than everything that costs less."""
+    """Returns the figures of scores and of costs, by kind, for each card. Figures of scores leave
+    out cells outside the limits, unless the answer itself is outside. Their titles say which mean
+    is best and how sure that is; titles of costs say how many runs have a better mean than
+    everything that costs less."""
     scores, dots, costs = results.scores, [], []
     for card in cards:
         place = card.task, card.label_budget
@@ -97,7 +97,8 @@ def figures(results: Results, cards: Iterable[Card]) -> dict[str, list[Figure]]:
 
 
 def contrast_forest(contrasts: Sequence[Contrast]) -> Json:
-    """Returns the forest's chart and data, the choices of rows by key, and those at first."""
+    """Returns the forest's chart and data, the values of each key that a reader can choose, and the
+    values that are chosen at first."""
     rows = forest.rows(contrasts)
     shown = forest.first_shown(rows)
     wide, narrow = (forest.interactive(shown, kind) for kind in ("wide", "narrow"))
@@ -125,7 +126,7 @@ def forest_finding(contrasts: Sequence[Contrast]) -> str:
 
 
 def forest_turned(contrasts: Sequence[Contrast]) -> list[str]:
-    """Returns a note on the metrics in which lower is better, or nothing if there are none."""
+    """Returns a note on the metrics in which lower is better, in a list that may be empty."""
     metrics = dict.fromkeys(contrast.metric for contrast in contrasts)
     lower = [metric_name(metric) for metric in metrics if scale_of(metric).lower_is_better]
     return [forest.TURNED.format(" and ".join(lower))] if lower else []

@@ -19,8 +19,8 @@ def contrasts(
     found: Sequence[Contrast], best_runs: Iterable[BestRun], scores: Scores
 ) -> Sequence[Contrast]:
     """Returns at most CONTRASTS contrasts, in their order. If there are more, contrasts of the best
-    runs are taken first, then those with the most labels, then those with the first method.
-    Verdicts do not matter."""
+    runs are preferred to others, then those with the most labels, then those with the first
+    method. Verdicts do not matter."""
     if len(found) <= CONTRASTS:
         return found
     best = {(c.group, c.task) for c in (each.run for each in best_runs)}

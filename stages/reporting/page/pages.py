@@ -54,12 +54,12 @@ from stages.reporting.words.names import (
     verdict_with_seeds,
 )
 
-SMALLEST = 11  # pixels of a letter
+SMALLEST = 11  # pixels of a letter in a picture
 
 
 @lru_cache(maxsize=1)
 def context(results: Results) -> Json:
-    """The variables of both templates."""
+    """Returns the variables of both templates."""
     scores, contrasts = results.scores, results.contrasts
     questions = told(audit(results))
     num_validation = [about["num_examples"]["validation"] for about in results.tasks.values()]
@@ -102,7 +102,7 @@ def context(results: Results) -> Json:
 
 
 def markdown(results: Results) -> str:
-    """reports/comparison.md; nothing in it depends on the machine, except for the answer if the
+    """Returns reports/comparison.md. Nothing in it depends on the machine, except the answer if the
     study limits its speed."""
     environment = _environment(escaped=False)
     environment.filters["cell"] = _cell
@@ -117,7 +117,7 @@ def markdown(results: Results) -> str:
 
 
 def html(results: Results, drawn: Mapping[str, str]) -> str:
-    """reports/index.html with the SVGs of the figures, ``drawn``, by their names."""
+    """Returns reports/index.html. ``drawn`` has the SVGs of the figures by name."""
     environment = _environment(escaped=True)
     environment.filters["prose"] = prose
     scores, measured, best_runs = results.scores, results.costs, results.best_runs[None]
@@ -161,8 +161,8 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
 
 
 def _confusions(results: Results) -> Iterator[Confusion]:
-    """The confusion of each task's best run, then of its best classical baseline, over all trials
-    with the most labels; tasks without classes have none."""
+    """Yields the confusion of each task's best run, then of its best classical baseline, over all
+    trials with the most labels. Tasks without classes have no confusion."""
     most = results.scores.label_budgets[-1]
     for task in results.scores.tasks:
         best = results.best_runs[None][task, most]
@@ -196,18 +196,18 @@ def _environment(*, escaped: bool) -> Environment:
 
 
 def prose(text: str) -> Markup:
-    """A sentence as HTML, with the names in backticks as code."""
+    """Returns a sentence as HTML, in which names in backticks become code."""
     return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _cell(text: str) -> str:
-    """Text for a cell of a Markdown table."""
+    """Returns a text escaped for a cell of a Markdown table."""
     return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", text)
 
 
 def _inline(svg: str, name: str, label: str) -> Markup:
-    """An SVG for the page: with unique ids, and a label for screen readers. It is as wide as its
-    column, but never so small that a letter is below SMALLEST."""
+    """Returns an SVG for the page, with unique ids and a label for screen readers. It is as wide as
+    its column, or wider if a letter would be smaller than SMALLEST pixels."""
     svg = re.sub(r'\bid="', f'id="{name}-', svg).replace("url(#", f"url(#{name}-")
     svg = re.sub(r' aria-(label|roledescription)="[^"]*"| role="[^"]*"', "", svg)
     width = re.search(r'^<svg [^>]*?\bwidth="([\d.]+)"', svg.strip())

@@ -1,7 +1,7 @@
-"""How to reproduce a report: its files, packages, commands, commit and machine.
+"""The means to reproduce a report: files, packages, commands, commit and machine.
 
 Files, packages and commands are the same wherever the study runs, and are on both pages. The commit
-and the machine are on the HTML page only: committing a report makes another commit.
+and the machine are on the HTML page only, since committing comparison.md makes a new commit.
 """
 
 import hashlib
@@ -30,12 +30,12 @@ class Commit(NamedTuple):
     """The commit at which a report was written."""
 
     id: str
-    changed: list[str]  # files that results come from and that differ from the commit
+    changed: list[str]  # files that affect results and differ from the commit
     origin: str  # where to clone it from
 
 
 def files() -> list[dict[str, str]]:
-    """FILES with the first digits of their ``sha256sum``."""
+    """Returns FILES with the first digits of their ``sha256sum``."""
     rows = []
     for path in FILES:
         digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "missing"
@@ -44,18 +44,18 @@ def files() -> list[dict[str, str]]:
 
 
 def packages() -> list[dict[str, str]]:
-    """The installed versions of Python and PACKAGES."""
+    """Returns the installed versions of Python and PACKAGES."""
     versions = {"Python": platform.python_version()} | {name: version(name) for name in PACKAGES}
     return [{"package": name, "version": number} for name, number in versions.items()]
 
 
 def commands() -> list[str]:
-    """The commands that make the report in a clone."""
+    """Returns the commands that make the report in a clone."""
     return [*(f"cp {path} {PATH}" for path in _study()), "make repro"]
 
 
 def _study() -> list[Path]:
-    """The file of STUDIES that params.yaml is a copy of, if there is one."""
+    """Returns, in a list, the file of STUDIES that equals params.yaml, if there is one."""
     params = PATH.read_bytes() if PATH.exists() else b""
     return [path for path in sorted(STUDIES.glob("*.yaml")) if path.read_bytes() == params][:1]
 
@@ -76,7 +76,7 @@ def commit() -> Commit | None:
 
 
 def _git(*arguments: str) -> str | None:
-    """The output of git; None if it fails."""
+    """Returns the output of git; None if it fails."""
     command = ["git", "--no-optional-locks", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=True)
@@ -86,7 +86,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def machine(compute: Compute) -> list[dict[str, str]]:
-    """This machine, and the device, precision and threads on it."""
+    """Returns properties of this machine, and the device, precision and threads of the study."""
     import torch  # takes seconds
 
     from stages.training.device import resolve

@@ -64,7 +64,7 @@ Places = dict[tuple[str, str], list[Contrast]]  # by task and label budget
 
 
 def sections(contrasts: Sequence[Contrast]) -> dict[Axis, dict[str, Places]]:
-    """Groups the contrasts, which are sorted by axis, by axis, method, task and label budget."""
+    """Groups the contrasts by axis, then by method, then by task and label budget."""
     by_axis: dict[Axis, dict[str, Places]] = {}
     for contrast in contrasts:
         places = by_axis.setdefault(contrast.axis, {}).setdefault(contrast.method, {})
@@ -73,7 +73,7 @@ def sections(contrasts: Sequence[Contrast]) -> dict[Axis, dict[str, Places]]:
 
 
 def appendix(results: Results) -> list[Appendix]:
-    """Returns the parts of the appendix, as far as the study has something to show in them."""
+    """Returns the parts of the appendix in which this study has something to show."""
     scores, runs = results.scores, results.params.runs
     agreement = agreements(results, [SHOWN], scores.label_budgets[-1:])
     coverages = (coverage(run, results.coverage[run.task]) for run in results.best_of_tasks)

@@ -1,4 +1,4 @@
-"""Tooltips of the page: each term of the glossary has one where it is first read."""
+"""Tooltips of the page: each term of the glossary is explained at its first use."""
 
 import re
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""What the pages say: sentences and tables."""
+"""The sentences and tables of the pages, and the rows of the files in reports/."""

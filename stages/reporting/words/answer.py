@@ -1,4 +1,4 @@
-"""The first screen: for each task what to use, how sure that is, and what it is better than.
+"""The first screen: for each task, what to use, how sure that is, and what it is better than.
 
 There is an answer for every choice of label budget and method. Sentences come from the numbers and
 are never stronger than the verdicts. Names are in backticks.
@@ -64,8 +64,8 @@ RULE = (
     "Two choices tie if the interval of their difference includes 0; the cheaper one may then be "
     "as good. Pairs that were not tested do not count as ties."
 )
-FEW = 4  # tasks that a sentence names
-OVERCONFIDENT = 0.05  # by how much a mean probability exceeds the accuracy to be mentioned
+FEW = 4  # the most tasks, or runs, that a sentence names
+OVERCONFIDENT = 0.05  # a mean probability this far above the accuracy is mentioned
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class Card:
     use: str  # what to use, with its score
     standing: Standing
     runs: str  # how sure the first place among the runs is
-    against: str  # how it compares with the best classical baseline
+    against: str  # how the best run compares with the best baseline
     otherwise: str  # what else could be chosen
-    takes: str  # what it took on the machine that computed the study
+    takes: str  # time, memory and speed on the machine that computed the study
     chip: str  # the standing and, if a baseline is first, how sure that is
     cheapest: str  # what costs least of all that ties with the best
-    cheapest_takes: str  # what the cheapest took on the machine that computed the study
-    use_it: str  # the command that predicts new rows with it; "" for an external system
+    cheapest_takes: str  # the times of the cheapest on that machine
+    use_it: str  # the command that predicts new rows with the best; "" for an external system
     is_limited: bool  # whether the limits of the study leave out a better choice
 
 
@@ -97,12 +97,12 @@ class Answer:
     method: str
     cards: list[Card]
     verdict: str  # over all tasks: whether models are ahead of baselines
-    chosen: str  # by how much the choice of the best favours it
+    chosen: str  # sentences on the selection bias of the best scores
     mattered: list[Mattered]
 
 
 def answers(results: Results) -> list[Answer]:
-    """The answers for every label budget and method, the largest budget and ANY method first."""
+    """Returns an answer for each label budget and method, the largest budget and ANY first."""
 
     scores = results.scores
     methods = [ANY, *scores.methods] if len(scores.methods) > 1 else [ANY]
@@ -132,8 +132,8 @@ def answers(results: Results) -> list[Answer]:
 
 
 def _verdict(best: Sequence[BestRun]) -> str:
-    """Returns a sentence on how many tasks a model is ahead of the best classical baseline; ""
-    without baselines."""
+    """Returns a sentence with the number of tasks on which a model is ahead of the best baseline;
+    "" without baselines."""
     tasks = {each.run.task: each for each in best if each.strongest}
     limited = [task for task, each in tasks.items() if each.baselines_only]
     tested = {t: each for t, each in tasks.items() if each.is_tested and t not in limited}
@@ -176,8 +176,8 @@ def luck(
     scores: Scores, label_budget: str, methods: Sequence[str], outside: Container[Cell] = ()
 ) -> str:
     """Returns sentences on the selection bias of each task's best mean, which may be a baseline's.
-    Cells ``outside`` the limits are not candidates. For more than FEW tasks only the largest bound
-    of each unit is given."""
+    Cells ``outside`` the limits are not candidates. With more than FEW tasks, only the largest
+    bound of each unit is given."""
     known: list[str] = []
     unknown: list[str] = []
     largest: dict[str, tuple[float, str]] = {}  # by unit
@@ -244,8 +244,8 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
 
 
 def _confidence(best: Cell) -> str:
-    """Returns a sentence with the accuracy, and with the mean probability if that exceeds it by
-    OVERCONFIDENT; "" if the predictions have no probabilities."""
+    """Returns a sentence with the accuracy, and with the mean probability if it is OVERCONFIDENT or
+    more above the accuracy; "" if the predictions have no probabilities."""
     measured = [
         (trial.accuracy, trial.mean_probability)
         for trial in best.trials
@@ -261,14 +261,14 @@ def _confidence(best: Cell) -> str:
 
 
 def _outside(results: Results, chosen: Cell) -> Container[Cell]:
-    """The cells that may not be named as alternatives: those outside the limits, unless the chosen
-    one is outside as well."""
+    """Returns the cells that must not be named as alternatives: those outside the limits, or none
+    if the chosen cell is itself outside."""
     return () if chosen in results.outside else results.outside
 
 
 def _use_it(results: Results, best: Cell) -> str:
-    """Returns the command that uses the best, the columns of its file, and the setting that it
-    needs if no weights were kept."""
+    """Returns the command that predicts with the best cell, the columns that its FILE needs and, if
+    weights are needed and not kept, the setting that keeps them; "" for an external system."""
     if best.is_external:
         return ""
     trial, is_baseline = best.trials[0], best.group in results.scores.baselines
@@ -286,7 +286,7 @@ def _use_it(results: Results, best: Cell) -> str:
 def predict_command(
     run: str, task: str, label_budget: str, method: str | None, finetune_seed: int | str
 ) -> str:
-    """The command that uses a run or, without a ``method``, a baseline on new rows."""
+    """Returns the command that predicts new rows with a run or, without ``method``, a baseline."""
     command = f"python -m stages.commands.predict {run} {task} FILE --label-budget {label_budget}"
     return f"{command} --method {method} --finetune-seed {finetune_seed}" if method else command
 
@@ -363,7 +363,7 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
     it has converged. Only runs with one of the ``methods`` count."""
     scores, best, outside = results.scores, first.best, _outside(results, first.best)
     after = next_best(best, scores, methods, outside)
-    if after and (first.run_is_ahead or after is not first.run):  # else already compared
+    if after and (first.run_is_ahead or after is not first.run):  # otherwise ``against`` has it
         yield f"Next best: {run_or_baseline(after, scores.baselines)}, {shown_mean(after)}."
     if less := smaller(best, scores, methods, outside):
         size = compact(less.amounts["num_params"])
@@ -391,8 +391,9 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
 
 
 def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[str, str]:
-    """Returns what costs least of all that ties with the best, and the times that it took. It names
-    a baseline that ties, and the run with the fewest FLOPs of those that tie with the best run."""
+    """Returns two texts: what costs least of all that tie with the best, and how long it took. The
+    first names a baseline that ties or is ahead, and the cheapest run that ties with the best run
+    (by FLOPs)."""
     parts, baseline, baselines = [], best.strongest, results.scores.baselines
     tie = tie_of(best)
     if baseline and (tie is Tie.TIED or not best.run_is_ahead):
@@ -423,8 +424,8 @@ def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[
 
 
 def _takes(costs: Sequence[CostRecord]) -> str:
-    """Returns a sentence on what a fine-tuning and its predictions took here on average; "" if it
-    was not measured, as for baselines."""
+    """Returns a sentence on the mean time, largest memory and mean speed of the trials here; ""
+    if nothing was measured, as for baselines."""
     if not costs:
         return ""
     return price(
@@ -438,7 +439,7 @@ def _takes(costs: Sequence[CostRecord]) -> str:
 def price(
     *, wall_time_s: float, peak_memory_bytes: float, texts_per_s: Sequence[float], hardware: str
 ) -> str:
-    """A time in seconds and a memory in bytes as a sentence."""
+    """Returns a sentence on the time, memory and prediction speed of a fine-tuning."""
     speed = f"; it predicts {fmean(texts_per_s):,.0f} texts per second" if texts_per_s else ""
     return (
         f"Fine-tuning takes {seconds(wall_time_s)} and at most {memory(peak_memory_bytes)} on "
@@ -448,7 +449,7 @@ def price(
 
 def ties(rivals: Sequence[Rival], *, is_limited: bool = False) -> str:
     """Returns a sentence on how many runs and baselines are told apart from the best run, and how
-    many are not. If ``is_limited``, that is the best run within the limits."""
+    many are not. With ``is_limited``, it is called the best run within the limits."""
     best = next(rival.cell.group for rival in rivals if rival.tie is Tie.BEST)
     counts = Counter(rival.tie for rival in rivals if rival.tie is not Tie.BEST)
     if not counts:
@@ -477,8 +478,8 @@ def verdict_of_rival(rival: Rival, baselines: Sequence[str]) -> str:
 
 
 def answer_rows(results: Results) -> list[Json]:
-    """The rows of reports/answer.csv: for each label budget and task what to use, in numbers and in
-    words. The interval is of the mean score on new test rows, with other seeds."""
+    """Returns the rows of reports/answer.csv: for each label budget and task, what to use, in
+    numbers and in words. The interval is of the mean score on new test rows, with other seeds."""
     scores, rows = results.scores, []
     for card in (card for each in answers(results) if each.method == ANY for card in each.cards):
         best = card.best

@@ -6,7 +6,7 @@ from stages.core.params import AnswerLimits
 from stages.findings.answers import BestRun, Excess, Excesses
 from stages.reporting.words.names import run_or_baseline, shown_mean
 
-# What each limit is about: a value, and by how much it exceeds the limit.
+# Templates for each limit: of the measured value, and of how far it is beyond the limit.
 WORDS = {
     "max_weights_mb": ("{:.3g} MB of weights", "{:.3g} MB over"),
     "max_latency_ms": ("a latency of {:.3g} ms", "{:.3g} ms over"),
@@ -15,7 +15,7 @@ WORDS = {
 
 
 def within(limits: AnswerLimits) -> str:
-    """The limits of a study in a sentence; "" if it has none."""
+    """Returns the limits of a study in a sentence; "" if it has none."""
     stated = [f"{name}: {value:g}" for name, value in limits.model_dump(exclude_none=True).items()]
     if not stated:
         return ""
@@ -23,8 +23,8 @@ def within(limits: AnswerLimits) -> str:
 
 
 def left_out(best: BestRun, outside: Excesses, baselines: Sequence[str]) -> str:
-    """The better choice that the limits leave out, or that nothing is within them, each with the
-    limits that it exceeds; "" if the limits change nothing."""
+    """Returns sentences on the better choice that the limits leave out or, if nothing is within the
+    limits, on the best choice, with the limits that it exceeds; "" if they change nothing."""
     cell = best.left_out or best.best
     if cell not in outside:
         return ""
@@ -36,7 +36,7 @@ def left_out(best: BestRun, outside: Excesses, baselines: Sequence[str]) -> str:
 
 
 def _excess(excess: Excess) -> str:
-    """``90.9 MB of weights, 40.9 MB over `answer.max_weights_mb: 50```"""
+    """Returns "90.9 MB of weights, 40.9 MB over `answer.max_weights_mb: 50`"."""
     limit = f"`answer.{excess.limit}: {excess.allowed:g}`"
     if excess.measured is None:
         return f"an unknown value for {limit}"

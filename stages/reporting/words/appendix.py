@@ -1,4 +1,4 @@
-"""The appendix of both pages."""
+"""Parts of the appendix of both pages: tables and notes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -93,7 +93,7 @@ CARRY_OVER_NOTE = (
 
 @dataclass(frozen=True)
 class Appendix:
-    """Tables under one heading, by their captions, and notes on them."""
+    """A part of the appendix: tables by caption under one heading, and notes on them."""
 
     heading: str
     tables: dict[str, Rows]
@@ -101,9 +101,9 @@ class Appendix:
 
 
 def names(params: Params, groups: Sequence[Group]) -> Appendix:
-    """What each run, objective, method and baseline is, and what the study says about tasks and
-    corpora. A method or baseline about which it says nothing is what its component is, as an
-    objective is."""
+    """Returns what the study's names mean. Methods, baselines, tasks and corpora are described by
+    their ``about`` in params.yaml. Objectives, and methods and baselines without ``about``, are
+    described by the summary of their component."""
     sections: dict[str, tuple[Section, Iterable[str]]] = {
         "method": ("methods", params.finetune.methods),
         "baseline": ("baselines", params.baselines),
@@ -135,7 +135,7 @@ def names(params: Params, groups: Sequence[Group]) -> Appendix:
 
 
 def _run(group: Group, params: Params) -> str:
-    """Returns what a run is: ``Encoder of 1.32M weights, pretrained by mlm on all.``"""
+    """Returns a run in words: ``Encoder of 1.32M weights, pretrained by mlm on all.``"""
     entry, learnt = group.entry, f"pretrained by {group.objective} on {group.corpus}"
     model = f"{group.architecture.replace('_', '-')} of {compact(group.num_params)} weights"
     if entry.is_public:
@@ -167,8 +167,8 @@ def comparisons_not_made(left_out: Sequence[NotCompared], scores: Scores) -> App
 
 
 def inputs(records: Mapping[str, Sequence[InputRecord]], runs: Mapping[str, Run]) -> Appendix:
-    """What runs read of the tasks' rows: how much was cut, and where labels are read. A row for
-    each set of checkpoints that read a task in the same way."""
+    """Returns how much of the tasks' rows was cut, and at which states labels are read. Checkpoints
+    with equal values on a task share a row of the table."""
     readers: dict[tuple[str, str, tuple[str, ...]], list[RunKey]] = defaultdict(list)
     for task, of_task in records.items():
         for (checkpoint, read_at), members in groupby(
@@ -200,7 +200,7 @@ def _with_measure(scores: Scores, measure: str) -> Iterator[tuple[Cell, list[Sco
 
 
 def rare_classes(scores: Scores) -> Appendix:
-    """How well the rarer of two classes is found by its probability."""
+    """Returns how well the rarer of two classes is found by its probability."""
     rows = [
         {
             "task": cell.task,
@@ -217,8 +217,8 @@ def rare_classes(scores: Scores) -> Appendix:
 
 
 def calibration(scores: Scores, coverages: Iterable[Coverage]) -> Appendix:
-    """How calibrated the probabilities of the predictions are, and what the best run of each task
-    answers at a stated accuracy."""
+    """Returns how well calibrated the probabilities of predictions are, and how much the best run
+    of each task answers at a stated accuracy."""
     rows = [
         {
             "task": cell.task,
@@ -236,7 +236,7 @@ def calibration(scores: Scores, coverages: Iterable[Coverage]) -> Appendix:
 
 
 def covered(coverage: Coverage) -> str:
-    """Returns a sentence about the coverage, and one about temperature scaling."""
+    """Returns a sentence on what is answered at STATED_ACCURACY, and one on temperature scaling."""
     cell = coverage.cell
     stated = percent(STATED_ACCURACY)
     name = f"`{cell.task}`: `{cell.group}` with `{cell.method}`"
@@ -276,7 +276,7 @@ def _percent(shares: Sequence[float | None]) -> str:
 
 
 def contamination(overlap: Overlap, runs: Mapping[str, Run]) -> Appendix:
-    """The overlap of test rows with the training text of pretraining."""
+    """Returns the overlap of test rows with the training text of pretraining."""
     texts = overlap.contamination
     rows = [
         {"task": task}
@@ -296,7 +296,7 @@ def contamination(overlap: Overlap, runs: Mapping[str, Run]) -> Appendix:
 
 
 def _removals(contamination: Mapping[Text, Json]) -> Iterator[str]:
-    """What the filter removed from each corpus, before any tokenizer encoded it."""
+    """Yields what the decontamination filter removed from each corpus before it was encoded."""
     removed = {corpus: counts["removed"] for (corpus, _), counts in contamination.items()}
     for corpus, splits in removed.items():
         if splits:
@@ -311,7 +311,7 @@ def _removals(contamination: Mapping[Text, Json]) -> Iterator[str]:
 
 
 def pretraining(endings: Sequence[Ending]) -> Appendix:
-    """How each pretraining ended; nothing here depends on the machine."""
+    """Returns how each pretraining ended; nothing here depends on the machine."""
     rows = [
         {
             "run": ending.checkpoint.run,
@@ -334,7 +334,7 @@ def pretraining(endings: Sequence[Ending]) -> Appendix:
 
 
 def place_of_rate(ending: Ending) -> str:
-    """The place of the kept rate among those tried."""
+    """Returns where the kept learning rate is among the tried ones: inside, highest or lowest."""
     if len(ending.rates) == 1:
         return "one rate"
     if not ending.at_edge:
@@ -343,7 +343,7 @@ def place_of_rate(ending: Ending) -> str:
 
 
 def _notes(endings: Sequence[Ending]) -> Iterator[str]:
-    """What a reader should know before believing a contrast of pretrained runs."""
+    """Yields what a reader should know before believing a contrast of pretrained runs."""
     if falling := sorted((e for e in endings if e.falls), key=lambda e: e.slope or 0.0):
         steepest = -(falling[0].slope or 0.0)
         yield (
@@ -386,8 +386,8 @@ def _listed(names: Iterator[str] | Sequence[str]) -> str:
 
 
 def convergence(cells: Sequence[Cell]) -> Appendix:
-    """A row for each run or baseline, method and label budget: how long it was fitted, how many
-    values of a setting were tried, and the share of its trials that chose one at an edge."""
+    """Returns a row for each run or baseline, method and label budget: how long it was fitted, how
+    many candidates a trial tried, and how often it kept the smallest or largest value."""
     members: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
     for cell in cells:
         members[cell.group, cell.method, cell.label_budget].append(cell)
@@ -414,7 +414,7 @@ def convergence(cells: Sequence[Cell]) -> Appendix:
 
 
 def carry_over(carried: Sequence[CarryOver], confidence: float) -> Appendix:
-    """How small results carry over: the shares of pairs of runs with equal orders."""
+    """Returns how often pairs of runs keep the order of a smaller experiment in a larger one."""
     rows = []
     for carry in carried:
         if (share := carry.share) is None:

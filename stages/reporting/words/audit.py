@@ -23,7 +23,7 @@ from stages.reporting.formats import formatted, percent, with_unit
 from stages.reporting.words.appendix import place_of_rate
 from stages.reporting.words.names import counted, place, span, unit_of_scores, warnings
 
-FEW_RUNS = 4  # that a sentence names
+FEW_RUNS = 4  # the most runs that a sentence names
 OBJECTIONS = "Questions with an objection"
 CHOICE, EFFECTS = "the choice", "why runs differ"  # what an objection affects
 MARKS = ("objection", "none", "does not apply")
@@ -64,13 +64,13 @@ def told(checks: Mapping[Subject, Check]) -> dict[Subject, Told]:
 
 
 def in_order(questions: Iterable[Told]) -> list[Told]:
-    """Returns the questions with an objection first, and of those the ones about the choice."""
+    """Returns the questions by mark, objections first; within a mark, those on the choice first."""
     return sorted(questions, key=lambda each: (MARKS.index(each.mark), each.affects != CHOICE))
 
 
 def summary(questions: Iterable[Told]) -> str:
-    """``Audit: 17 questions, 9 without objection, 6 with an objection (4 affect the choice), 2
-    that do not apply``."""
+    """Returns ``Audit: 17 questions, 9 without objection, 6 with an objection (4 affect the
+    choice), 2 that do not apply``."""
     questions = [*questions]
     number = Counter(each.mark for each in questions)
     verb = "does" if number["does not apply"] == 1 else "do"
@@ -84,8 +84,8 @@ def summary(questions: Iterable[Told]) -> str:
 
 
 def objections(questions: Collection[Told]) -> list[str]:
-    """Returns the questions with an objection that affects the choice of a model, then the others;
-    empty if there is none."""
+    """Returns a line with the questions whose objection affects the choice of a model, then a line
+    with those whose objection affects why runs differ. A line without questions is left out."""
     by_effect = {
         affected: [q.question for q in questions if q.mark == "objection" and q.affects == affected]
         for affected in (CHOICE, EFFECTS)
@@ -310,7 +310,7 @@ def _each(words: Callable[[Any], str]) -> Callable[[Check], Iterable[str]]:
 
 
 # The question, the answer if the question does not apply, the answer if it does (a template for the
-# numbers, or a function), and the details.
+# check's numbers, or a function of the check), and a function that yields the details.
 WORDS: Mapping[
     Subject, tuple[str, str, str | Callable[[Check], str], Callable[[Check], Iterable[str]]]
 ] = {

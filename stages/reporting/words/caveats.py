@@ -1,4 +1,4 @@
-"""What the intervals and verdicts cover, and what they do not. Objections are in the audit."""
+"""Sentences on what intervals and verdicts cover and do not. Objections are in the audit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
@@ -35,7 +35,7 @@ def caveats(results: Results) -> list[str]:
 
 
 def _coverage(scores: Scores, contrasts: Sequence[Contrast]) -> Iterator[str]:
-    """What the intervals cover."""
+    """Yields sentences on what the intervals cover."""
     one_seed = sum(contrast.verdict is Verdict.ONE_SEED for contrast in contrasts)
     if one_seed:
         yield (
@@ -77,7 +77,7 @@ def _coverage(scores: Scores, contrasts: Sequence[Contrast]) -> Iterator[str]:
 
 
 def _splits(results: Results) -> Iterator[str]:
-    """What the intervals do not cover of how splits were made."""
+    """Yields sentences on how splits were made, and whether the intervals cover that."""
     sources = {task: entry.source for task, entry in results.params.tasks.items()}
     few = drawn_once(sources, results.tasks)
     if few:
@@ -122,7 +122,7 @@ def _external_systems(scores: Scores) -> Iterator[str]:
 def _screening(
     screen: Screen | None, screened_out: Mapping[str, Sequence[ScreenedOut]]
 ) -> Iterator[str]:
-    """What screening leaves unknown, and where it was not possible."""
+    """Yields sentences on what screening leaves unknown, and where it left out no run."""
     if screen is None:
         return
     yield (
@@ -141,7 +141,7 @@ def _screening(
 
 
 def _tests(results: Results) -> Iterator[str]:
-    """What the tests found, and what would find more."""
+    """Yields sentences on what the tests found, and what would find more."""
     tested = [contrast for contrast in results.contrasts if contrast.p_holm is not None]
     questions = [question for question in results.questions if question.is_tested]
     if tested:
@@ -176,7 +176,7 @@ def _tests(results: Results) -> Iterator[str]:
 
 
 def _moderation(contrasts: Sequence[Contrast]) -> Iterator[str]:
-    """Yields how much of the information about variances comes from other cells."""
+    """Yields a sentence on how much of the variance estimates comes from other contrasts."""
     variances = [c.effect.variance.between for c in contrasts if c.effect.variance]
     moderated = [between for between in variances if between.prior_df]
     if moderated:
@@ -194,7 +194,8 @@ def _moderation(contrasts: Sequence[Contrast]) -> Iterator[str]:
 def _unequal_overlap(
     overlap: Overlap, contrasts: Sequence[Contrast], scores: Scores
 ) -> Iterator[str]:
-    """Overlap with test rows that may affect contrasts of training sets."""
+    """Yields a sentence on unequal overlap with test rows, which may explain contrasts of training
+    sets."""
     unequal = [
         f"`{task}`, "
         + " v. ".join(f"`{overlap.name(text)}` {overlap.share(text, task):.1%}" for text in texts)

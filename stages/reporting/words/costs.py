@@ -1,4 +1,4 @@
-"""Tables and notes of the page on costs."""
+"""The page's tables and notes on costs."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -30,8 +30,8 @@ from stages.training.energy import BASIS, Energy
 def pretraining_rows(
     groups: Sequence[Group], trials: Sequence[ScoredTrial], costs: Costs
 ) -> list[dict[str, str]]:
-    """The size of each group and the mean cost of its seeds. The cost of a published checkpoint,
-    which was only loaded here, is unknown."""
+    """Returns the size of each group and the mean cost of its seeds. The cost of a published
+    checkpoint, which was only loaded here, is unknown."""
     first, rows = {trial.run: trial for trial in reversed(trials)}, []
     for group in groups:
         trial = first[group.name]
@@ -59,8 +59,8 @@ def _energy(energies: Sequence[Energy | None]) -> str:
 
 
 def finetuning_rows(scores: Scores, costs: Costs) -> list[dict[str, str]]:
-    """The mean cost of a trial, the largest peak memory of all, and the mean cost of inference with
-    its model, for each group and method."""
+    """Returns, for each group and method, the mean time and energy of a trial, the largest peak
+    memory, the size of the weights, and the median latency and speed of inference."""
     rows = []
     for group, method in product(scores.groups, scores.methods):
         cells = _cells(scores, group, method)
@@ -85,7 +85,7 @@ def _cells(scores: Scores, group: Group, method: str) -> list[Cell]:
 
 
 def weights_rows(scores: Scores) -> list[dict[str, str]]:
-    """Returns the size of the weights that using a model needs, for each group and method."""
+    """Returns the size of the weights that predicting needs, for each group and method."""
     return [
         {"run": group.name}
         | {method: _weights(_cells(scores, group, method)) for method in scores.methods}
@@ -94,13 +94,13 @@ def weights_rows(scores: Scores) -> list[dict[str, str]]:
 
 
 def _weights(cells: Sequence[Cell]) -> str:
-    """Returns the largest size over tasks, whose heads differ in size; DASH without weights."""
+    """Returns the largest size over tasks, which differ in their heads; DASH without weights."""
     sizes = [t.weights_bytes for cell in cells for t in cell.trials if t.weights_bytes]
     return f"{max(sizes) / 1e6:.3g} MB" if sizes else DASH
 
 
 def gain_rows(gains: Sequence[Gain]) -> list[dict[str, str]]:
-    """Returns what pretraining gained. A row has costs only if its gain is significant."""
+    """Returns a row for each gain of pretraining, with costs only if the gain is significant."""
     rows = []
     for gain in gains:
         contrast, cost = gain.contrast, gain.cost_per_unit
@@ -123,7 +123,7 @@ def gain_rows(gains: Sequence[Gain]) -> list[dict[str, str]]:
 def notes(
     costs: Costs, estimates: Estimates, contrasts: Sequence[Contrast], trials: Sequence[ScoredTrial]
 ) -> list[str]:
-    """How the numbers were measured, and what they leave out."""
+    """Returns notes on how the costs were measured, and what would narrow intervals cheaply."""
     records = [*costs.finetuning.values()]
     estimating = [cost.wall_time_s for cost in estimates.costs]
     named = ", ".join(f"`{name}`" for name in sorted(costs.machines))
@@ -151,7 +151,7 @@ def notes(
 def _narrower(
     costs: Costs, contrasts: Sequence[Contrast], trials: Sequence[ScoredTrial]
 ) -> list[str]:
-    """Returns a sentence on what would narrow the intervals most for the time that it takes."""
+    """Returns, in a list, a sentence on what would narrow the intervals most per hour."""
     took = [
         {
             "run": trial.run,
@@ -167,7 +167,7 @@ def _narrower(
 
 
 def left_out(scores: Scores) -> Iterator[str]:
-    """The runs that figures of the cost leave out."""
+    """Yields sentences on the runs that the figures of cost leave out."""
     unknown = dict.fromkeys(c.group for c in scores.of_groups if total_flops(c) is None)
     if unknown:
         yield f"Left out because the cost of their pretraining is unknown: {quoted([*unknown])}."

@@ -1,4 +1,4 @@
-"""Estimates from frozen states in the appendix: how well they rank the runs."""
+"""The part of the appendix on how well estimates from frozen states rank the runs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -31,7 +31,7 @@ NAMES = {
     VALIDATION_LOSS: "low pretraining loss",
     MEAN_RANK: "mean rank on the other tasks",
 }
-SHOWN = "last"  # the layer that heads read, so chosen before any result
+SHOWN = "last"  # the layer that heads read: not chosen by results
 EXPLAINED = (
     "H-score, LogME and the accuracy of the 3 nearest neighbours are computed from the frozen "
     "states of the last layer, for the same labelled rows of each checkpoint, before anything is "
@@ -103,7 +103,7 @@ def estimates(
 
 
 def _by_place(agreements: Iterable[Agreement]) -> list[dict[str, Agreement]]:
-    """The agreements of each task, method and set of checkpoints, by estimate."""
+    """Groups agreements by task, method and set of checkpoints. A group is keyed by estimate."""
     by_place: dict[tuple[object, ...], dict[str, Agreement]] = {}
     for agreement in agreements:
         members = agreement.checkpoints if agreement.runs == COMPARABLE else ()
@@ -162,7 +162,7 @@ def _choice(by_estimate: Mapping[str, Agreement], runs: Mapping[str, Run]) -> di
 
 
 def _left_out(records: Mapping[str, Sequence[EstimateRecord]]) -> Iterator[str]:
-    """Tasks without an estimate, each with its reason."""
+    """Yields the estimates that a task lacks, with the reason."""
     for task, of_task in records.items():
         reasons: dict[str, dict[str, None]] = {}
         for record in of_task:

@@ -1,4 +1,4 @@
-"""The files of numbers in reports/: columns and rows."""
+"""The columns and rows of the files of numbers in reports/."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -30,7 +30,7 @@ KEYS = [
     *("study", "run", "architecture", "objective", "method", "task", "corpus", "pretrain_seed"),
     *("finetune_seed", "label_budget"),
 ]
-MOST = 20  # numbers in the summary
+MOST = 20  # numbers in summary.json
 ENERGY = ("energy_j_estimate", "co2e_g_estimate")
 COLUMNS = {
     "trials": [
@@ -114,8 +114,8 @@ COLUMNS = {
 
 
 def files(results: Results) -> dict[str, Iterable[Json]]:
-    """The rows of reports/NAME.csv by NAME, as in ``COLUMNS``. An empty field is a number that does
-    not exist or is unknown."""
+    """Returns the rows of reports/NAME.csv by NAME; ``COLUMNS`` has their columns. An empty field
+    is a number that does not exist or is unknown."""
     return {
         "trials": trial_rows(results),
         "costs": cost_rows(results),
@@ -148,7 +148,7 @@ def _rounded(row: Json, *keys: str) -> Json:
 
 
 def metrics(results: Results) -> Json:
-    """reports/metrics.json: task -> run -> method -> label budget -> numbers."""
+    """Returns reports/metrics.json: task -> run -> method -> label budget -> numbers."""
     nested: Json = {}
     for cell in results.scores.cells:
         numbers = {"mean": cell.mean.value, "low": cell.mean.low, "high": cell.mean.high}
@@ -162,12 +162,12 @@ def metrics(results: Results) -> Json:
 
 
 def summary(results: Results) -> Json:
-    """reports/summary.json, the metrics of dvc.yaml, at most ``MOST`` numbers: the best score and
-    the gain of pretraining on each of the first tasks with the most labels, and the minutes of a
-    processor that all training took.
+    """Returns reports/summary.json, the metrics file of dvc.yaml, with at most ``MOST`` numbers:
+    the best score and the gain of pretraining on each of the first tasks at the largest label
+    budget, and the processor time of all training in minutes.
 
-    The gain is that of the best run that is compared with the same model from scratch. It is
-    positive if pretraining is better.
+    The gain is that of the best run with a contrast to the same model from scratch. It is positive
+    if pretraining is better.
     """
     flat: Json = {}
     budget = results.scores.label_budgets[-1]
@@ -188,8 +188,8 @@ def summary(results: Results) -> Json:
 
 
 def cost_rows(results: Results) -> list[Json]:
-    """Returns a row for each trial: its keys, what it and its pretraining took, and the gain over
-    from scratch, which all trials of a cell share."""
+    """Returns a row for each trial with measured costs: its keys, the costs of the trial and of its
+    pretraining, and the gain of its cell over from scratch."""
     gained = {}
     for gain in reversed(gains(results.contrasts, results.groups, results.costs)):
         cost = gain.cost_per_unit
@@ -222,7 +222,7 @@ def _energy_columns(cost: Settings) -> Json:
 
 
 def corpus_rows(results: Results) -> Iterator[Json]:
-    """A row for each pretrained run, task, method and label budget."""
+    """Yields a row for each pretrained run, task, method and label budget."""
     scores, sets = results.scores, results.training_sets
     trained = [group for group in results.groups if group.corpus_tokens]
     places = product(trained, scores.tasks, scores.methods, scores.label_budgets)
@@ -251,7 +251,7 @@ def corpus_rows(results: Results) -> Iterator[Json]:
 
 
 def estimate_rows(results: Results) -> Iterator[Json]:
-    """A row for each task, checkpoint and estimate. ``screened_out`` is 1 where the run is not
+    """Yields a row for each task, checkpoint and estimate. ``screened_out`` is 1 if the run is not
     fine-tuned on the task because of ``finetune.screen``."""
     for task, records in results.estimates.records.items():
         out = {screened.run for screened in results.screened_out[task]}
@@ -283,8 +283,8 @@ def carry_over_row(carried: CarryOver) -> Json:
 
 
 def labels_needed_row(needed: LabelsNeeded) -> Json:
-    """Returns the row of a run, with whole numbers of labels. The gain is not multiplied by the
-    metric's ``factor``: 0.034 is 3.4 points."""
+    """Returns a run's row of labels_needed.csv, with whole numbers of labels. Gains are unscaled:
+    0.034 where the report says 3.4 points."""
     gain = ("gain_per_doubling", "gain_low", "gain_high")
     row = {
         **{key: getattr(needed, key) for key in ("task", "run", "method", "metric")},
@@ -304,8 +304,8 @@ def labels_needed_row(needed: LabelsNeeded) -> Json:
 
 
 def score_rows(results: Results) -> Iterator[Json]:
-    """A row for each cell, for ``dvc plots`` and the cards of exports. Intervals are cut off at the
-    ends of the metric's scale."""
+    """Yields a row for each cell, for ``dvc plots`` and the model cards of exports. Intervals are
+    cut off at the ends of the metric's scale."""
     for cell in results.scores.cells:
         low, high = ends(cell.mean, cell.metric) or (None, None)
         yield {
@@ -319,7 +319,7 @@ def score_rows(results: Results) -> Iterator[Json]:
 
 
 def confusion_rows(results: Results) -> Iterator[Json]:
-    """The confusion of the best run of each task that has classes, with the most labels."""
+    """Yields the confusion of each task's best run at the largest label budget, if it has any."""
     for run in results.best_of_tasks:
         if confused := confusion(run, results.confusion[run.task]):
             for line in confused.lines:
@@ -329,8 +329,8 @@ def confusion_rows(results: Results) -> Iterator[Json]:
 
 
 def reliability_rows(results: Results) -> Iterator[Json]:
-    """The reliability of the best run of each task that gives probabilities, with the most
-    labels."""
+    """Yields the bins of the reliability diagram of each task's best run at the largest label
+    budget, if its predictions have probabilities."""
     for run in results.best_of_tasks:
         for row in results.reliability[run.task]:
             if (row.run, row.method, row.label_budget) == (run.group, run.method, run.label_budget):
@@ -338,8 +338,8 @@ def reliability_rows(results: Results) -> Iterator[Json]:
 
 
 def coverage_rows(results: Results) -> Iterator[Json]:
-    """What each trial of the best run of each task answers at each stated accuracy, with the most
-    labels."""
+    """Yields, for each task's best run at the largest label budget, how many rows each of its
+    trials answers at each stated accuracy."""
     for run in results.best_of_tasks:
         for row in coverages_of(run, results.coverage[run.task]):
             rounded = ("temperature", "calibration_error", "calibrated_error")
@@ -396,7 +396,7 @@ def _sides(contrast: Contrast) -> Json:
 
 
 def _effect(tested: Contrast | Question) -> Json:
-    """The effect with its test, and how many of its degrees of freedom come from other cells."""
+    """Returns the effect with its test and its degrees of freedom, in all and from other cells."""
     effect = tested.effect
     between = effect.variance.between if effect.variance else None
     return {
@@ -412,8 +412,8 @@ def _effect(tested: Contrast | Question) -> Json:
 
 
 def _variance(effect: Interval) -> Json:
-    """The shares of the variance by their sources, and the relative reduction of the interval's
-    width with twice as many units of a source."""
+    """Returns each source's share of the variance, and the fraction by which the interval would
+    narrow with twice as many units of the source."""
     if effect.variance is None:
         return {}
     return {
@@ -426,7 +426,7 @@ def _variance(effect: Interval) -> Json:
 
 
 def undecided_rows(contrasts: Iterable[Contrast]) -> list[Json]:
-    """The rows of tested contrasts that are not significant."""
+    """Returns the rows of tested contrasts that are not significant, even before correction."""
     return [
         contrast_row(contrast)
         for contrast in contrasts

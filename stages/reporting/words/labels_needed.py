@@ -1,4 +1,4 @@
-"""Labels needed, on the first screen and in the appendix."""
+"""The number of labels that a run needs to be ahead of the best baseline: text and table."""
 
 from collections.abc import Iterable
 
@@ -25,8 +25,8 @@ DOUBLING = (
 
 
 def more_labels(needed: LabelsNeeded) -> str:
-    """The sentences of the first screen: from how many labels on the run is ahead of the best
-    classical baseline, and what twice as many brought."""
+    """Returns the sentences of the first screen: from how many labels on the run is ahead of the
+    best baseline, and how its score changes per doubling of the labels."""
     sentences = []
     if passing := needed.passing:
         fewest, most = needed.num_labels[0], needed.num_labels[-1]
@@ -54,7 +54,7 @@ def more_labels(needed: LabelsNeeded) -> str:
 
 
 def labels_needed(needed: Iterable[LabelsNeeded], confidence: float) -> Appendix:
-    """The table of all runs; empty if the study has one number of labels."""
+    """Returns the table of all runs; it is empty if the study has only one number of labels."""
     rows = []
     for of_run in needed:
         passing, (*_, few, many) = of_run.passing, of_run.num_labels
@@ -76,7 +76,7 @@ def labels_needed(needed: Iterable[LabelsNeeded], confidence: float) -> Appendix
 
 
 def _shown(crossing: Crossing, needed: LabelsNeeded) -> str:
-    """``about 240``, ``at most 50``, ``not up to 400``."""
+    """Returns a number of labels as ``about 240``, ``at most 50`` or ``not up to 400``."""
     fewest, most = needed.num_labels[0], needed.num_labels[-1]
     match crossing.reach:
         case Reach.ALREADY:
@@ -89,7 +89,7 @@ def _shown(crossing: Crossing, needed: LabelsNeeded) -> str:
 
 
 def _interval(needed: LabelsNeeded) -> str:
-    """``120 to more than 400``; "" if there is none."""
+    """Returns the interval of the labels needed: ``120 to more than 400``; "" if there is none."""
     passing = needed.passing
     if passing is None or passing.low is None or passing.high is None:
         return ""

@@ -24,7 +24,7 @@ NO_VERDICT = "no verdict"
 
 
 def verdict(tested: Tested) -> str:
-    """The verdict as files and pages spell it."""
+    """Returns the verdict as files and pages spell it."""
     verdict = tested.verdict
     if verdict is Verdict.NO_INTERVAL:
         return f"{tested.effect.basis}: {verdict.value}"
@@ -33,8 +33,8 @@ def verdict(tested: Tested) -> str:
 
 
 def reason(tested: Tested) -> str:
-    """Why an effect whose interval excludes 0 is not significant after correction: ``p must be
-    under 0.003 among 17 questions; this is 0.012``. Empty for every other effect."""
+    """Returns why an effect is significant only before correction: ``p must be under 0.003 among 17
+    questions; this is 0.012``. Empty for every other effect."""
     threshold, p_value = tested.threshold, tested.effect.p_value
     if tested.verdict is not Verdict.BEFORE_CORRECTION or threshold is None or p_value is None:
         return ""
@@ -51,14 +51,14 @@ def verdict_with_reason(tested: Tested) -> str:
 
 
 def verdict_with_seeds(contrast: Contrast) -> str:
-    """The verdict with its reason, or with the seeds that would be needed."""
+    """Returns the verdict with its reason, or with the number of seeds that would be needed."""
     needed = contrast.seeds_needed
     about = f"about {needed} seeds would be needed" if needed else ""
     return verdict_with_reason(contrast) + in_parentheses(about)
 
 
 def seeds(cell: Cell) -> str:
-    """``5`` fine-tuning seeds, or ``3 x 5`` (pretraining x fine-tuning) seeds."""
+    """Returns the number of fine-tuning seeds, ``5``, or pretraining x fine-tuning, ``3 x 5``."""
     if cell.num_pretrain_seeds > 1:
         return f"{cell.num_pretrain_seeds} x {cell.num_finetune_seeds}"
     return str(cell.num_finetune_seeds)
@@ -70,7 +70,7 @@ def seeds_of_contrast(contrast: Contrast) -> str:
 
 
 def confound(found: Confound) -> str:
-    """``parameters: 2.55M v. 1.1M``"""
+    """Returns a confound with both values: ``parameters: 2.55M v. 1.1M``."""
     return f"{found.name}: {_values(found)}"
 
 
@@ -89,13 +89,13 @@ def _values(found: Confound) -> str:
 
 
 def faults_in_words(cell: Cell) -> list[str]:
-    """``still improving in 3 of 5``"""
+    """Returns the cell's faults, each with its number of trials: ``still improving in 3 of 5``."""
     return [f"{fault.name} in {n} of {len(cell.trials)}" for fault, n in faults(cell).items()]
 
 
 def warnings(cell: Cell) -> list[str]:
-    """Why the cell's trials may have been fitted for too short a time: ``still improving in 3 of
-    5``, ``best epoch last in 3 of 5``. Empty if nothing indicates it."""
+    """Returns signs that the cell's trials were not fitted for long enough: ``still improving in 3
+    of 5``, ``best epoch last in 3 of 5``. Empty if there are none."""
     faults = faults_in_words(cell)
     last = sum(trial.best_is_last for trial in cell.trials)
     if faults and last:
@@ -108,7 +108,7 @@ def place(cell: Cell) -> str:
 
 
 def run_or_baseline(cell: Cell, baselines: Sequence[str]) -> str:
-    """A run with its method, or a baseline."""
+    """Returns the name of a run with its method, or that of a baseline with its kind."""
     if cell.is_external:
         return f"`{cell.group}`, an external system"
     if cell.group in baselines:
@@ -117,7 +117,7 @@ def run_or_baseline(cell: Cell, baselines: Sequence[str]) -> str:
 
 
 def best_baseline(*, may_be_external: bool) -> str:
-    """Returns what to call the strongest baseline, which may be an external system."""
+    """Returns the phrase for the strongest baseline, which may be an external system."""
     return "the best baseline" if may_be_external else "the best classical baseline"
 
 
@@ -126,24 +126,24 @@ def shown_mean(cell: Cell) -> str:
 
 
 def size_of(effect: Interval, metric: str) -> str:
-    """Returns ``+3.4 points (+0.7 to +6.1)``."""
+    """Returns an effect with its unit and interval: ``+3.4 points (+0.7 to +6.1)``."""
     inside = in_parentheses(interval_of_difference(effect, metric))
     return with_unit(effect.value, metric) + inside
 
 
 def unit_of_scores(metric: str) -> str:
-    """``points``, or the metric if its scores have no unit."""
+    """Returns the unit ``points``, or the name of the metric if its scores have no unit."""
     return scale_of(metric).unit or metric_name(metric)
 
 
 def span(numbers: Sequence[int]) -> str:
-    """``3``, or ``1 to 3``."""
+    """Returns the range of the numbers: ``1 to 3``, or ``3`` if all are equal."""
     low, high = min(numbers), max(numbers)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def counted(number: int, name: str) -> str:
-    """``1 model``, ``3 models``"""
+    """Returns a number with a noun: ``1 model``, ``3 models``."""
     return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 

@@ -1,5 +1,5 @@
-"""What a reader needs besides the answer: the question, what was compared, why to believe it, and
-what was not tried."""
+"""Sentences around the answer: the question, what was compared, why to believe it, and what was
+not tried."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from stages.findings.verdicts import Verdict
 from stages.reporting.formats import about, compact
 from stages.reporting.words.names import counted, span, unit_of_scores
 
-SMALL = 20_000_000  # weights: far fewer than those of the checkpoints that people know
+SMALL = 20_000_000  # weights; smaller models are compared with BERT-base
 QUESTION = "Which model should be fine-tuned?"
 USE_IT = (
     "Run a command under 'Use it' in this study's folder after `make repro`. FILE is a csv, tsv or "
@@ -25,7 +25,7 @@ USUAL_TRAINING = "training: {num_epochs: 4, batch_examples: 16, lr: 1e-3}"
 
 
 def compared(scores: Scores, num_trials: int, num_validation: str) -> str:
-    """What was compared, how large the models are, and how many labels they have on each task."""
+    """Returns what was compared, how large the models are, and how many labels each task has."""
     sizes = [n for cell in scores.of_groups if (n := cell.amounts["num_params"]) is not None]
     shown = " to ".join(dict.fromkeys(map(compact, (min(sizes), max(sizes)))))
     scale = " (BERT-base has 110M)" if max(sizes) < SMALL else ""
@@ -42,7 +42,7 @@ def compared(scores: Scores, num_trials: int, num_validation: str) -> str:
 
 
 def seeds(scores: Scores, contrasts: Sequence[Contrast], questions: Sequence[Question]) -> str:
-    """What the intervals cover, by numbers of seeds, and what the tests found."""
+    """Returns the numbers of seeds, and how many effects and contrasts are significant."""
     cells = scores.of_groups
     pretrained = [c.num_pretrain_seeds for c in cells if c.checkpoints == "pretrained here"]
     parts = list[str]()
@@ -62,7 +62,7 @@ def seeds(scores: Scores, contrasts: Sequence[Contrast], questions: Sequence[Que
         before = sum(contrast.significant_before_correction for contrast in tested)
         effects = f"{means:,} of {len(tested_questions):,} effects averaged over tasks, and "
         on_tasks = " on single tasks"
-        if len(scores.tasks) == 1:  # whose mean over tasks is the contrast
+        if len(scores.tasks) == 1:  # the mean over tasks is the contrast
             effects = on_tasks = ""
         sentences.append(
             f"Significant after Holm correction: {effects}"
@@ -78,7 +78,7 @@ def seeds(scores: Scores, contrasts: Sequence[Contrast], questions: Sequence[Que
 
 
 def machine(audit_summary: str, machines: Iterable[str] = ()) -> str:
-    """On which ``machines`` the study was computed, and the audit."""
+    """Returns which ``machines`` computed the study, and the summary of the audit."""
     sentence = "Another kind of processor rounds differently: verdicts near the limit may change."
     if names := sorted(machines):
         sentence = f"Computed on {' and '.join(names)}. {sentence}"
@@ -86,12 +86,12 @@ def machine(audit_summary: str, machines: Iterable[str] = ()) -> str:
 
 
 def units(metrics: Iterable[str]) -> str:
-    """The units of the scores: ``points``, or ``points or bits per byte``."""
+    """Returns the units of the scores: ``points``, or ``points or bits per byte``."""
     return " or ".join(dict.fromkeys(map(unit_of_scores, metrics)))
 
 
 def best(metrics: Iterable[str]) -> str:
-    """Which mean of a column is in bold: ``lowest`` or ``highest``; ``best`` if metrics differ."""
+    """Returns which mean of a column is bold: ``lowest``, ``highest`` or, for both, ``best``."""
     extremes = {"lowest" if scale_of(metric).lower_is_better else "highest" for metric in metrics}
     return extremes.pop() if len(extremes) == 1 else "best"
 
@@ -105,7 +105,7 @@ class Gap(NamedTuple):
 
 
 def gaps(omitted: Sequence[NotTried]) -> list[Gap]:
-    """Returns what was not tried: what it may change, how to try it and what that takes."""
+    """Returns what was not tried, with what it may change, how to try it and what that takes."""
     gaps = []
     for untried in omitted:
         bound = "at most about" if untried.is_upper_bound else "about"

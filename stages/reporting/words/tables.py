@@ -17,13 +17,13 @@ from stages.findings.scores import Scores
 from stages.reporting.formats import DASH, compact, ends, formatted, percent, shown
 from stages.reporting.words.names import confound, seeds
 
-LEVELS = (0.005, 0.1, 0.3, 0.6)  # shares of a row; a cell is one shade darker from each on
+LEVELS = (0.005, 0.1, 0.3, 0.6)  # shares of a row; a cell gets one shade darker at each
 
 
 @dataclass(frozen=True)
 class Score:
-    """A cell of a table; ``low`` and ``high``, cut off at the ends of the scale, are None where
-    there is no interval."""
+    """A score in a table. ``low`` and ``high``, cut off at the ends of the metric's scale, are None
+    without an interval."""
 
     metric: str
     mean: float
@@ -35,8 +35,8 @@ class Score:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows are runs, then baselines; a score is None where a baseline or a method is incompatible
-    with the task or the run, and words where the run is screened out."""
+    """A table of scores: runs, then baselines. A score is None where a baseline or method does not
+    fit the task or run, and a text where the run is screened out."""
 
     columns: list[str]
     rows: list[tuple[str, str, list[Score | str | None]]]  # kind, name, scores
@@ -45,8 +45,8 @@ class Table:
 def by_task(
     scores: Scores, screened_out: Sequence[ScreenedOut], task: str, runs: Sequence[str]
 ) -> Table:
-    """All runs and baselines on a task; a column for each method and label budget. ``runs`` are
-    those of params.yaml, in its order."""
+    """Returns all runs and baselines on a task, with a column for each method and label budget.
+    ``runs`` are those of params.yaml, in its order."""
     places = [(method, n) for n in scores.label_budgets for method in scores.methods]
     instead = {
         screened.run: f"screened out by {screened.by} ({formatted(screened.value, '.3f')})"
@@ -84,7 +84,7 @@ def _score(cell: Cell, best: float | None = None) -> Score:
 
 
 def leaderboard(scores: Scores) -> list[Json]:
-    """A row for each cell, the best of each task and label budget first."""
+    """Returns a row for each cell, the best of each task and label budget first."""
     order = {task: place for place, task in enumerate(scores.tasks)}
     cells = sorted(
         scores.cells, key=lambda c: (order[c.task], budget_order(c.label_budget), -c.merit)
@@ -106,8 +106,8 @@ def leaderboard(scores: Scores) -> list[Json]:
 
 
 def ranks(rankings: Sequence[Ranked]) -> list[tuple[str, list[dict[str, str]]]]:
-    """A table for each method and label budget: runs in the order of the last ranking that has
-    them, their mean there, and a column for each ranking."""
+    """Returns a captioned table for each method and label budget, with a column for each ranking
+    (of a task, or all tasks). The last one orders the runs; if it is of all tasks, it has means."""
     tables: dict[str, dict[str, dict[str, Ranked]]] = {}  # by caption, scope and run
     for ranked in rankings:
         caption = f"{ranked.method}, {ranked.label_budget} labels"
@@ -130,7 +130,7 @@ def _ranks(by_scope: Mapping[str, Mapping[str, Ranked]]) -> list[dict[str, str]]
 
 
 def _rank(ranked: Ranked | None) -> str:
-    """``2 (1 to 4)``"""
+    """Returns a rank with its interval: ``2 (1 to 4)``."""
     if ranked is None:
         return DASH
     interval = f" ({ranked.lowest_rank} to {ranked.highest_rank})" if ranked.lowest_rank else ""
@@ -138,7 +138,7 @@ def _rank(ranked: Ranked | None) -> str:
 
 
 def rank_note(confidence: float) -> str:
-    """How to read ``ranks``."""
+    """Returns a note on how to read ``ranks``."""
     return (
         f"1 is the best mean; in parentheses the {percent(confidence)} interval of the rank. It "
         "begins after the runs and baselines that are significantly better and ends before those "
@@ -150,10 +150,10 @@ def rank_note(confidence: float) -> str:
 
 def confound_rows(contrasts: Sequence[Contrast]) -> list[dict[str, str]]:
     """Returns a row for each axis and pair, with the confounds of all its contrasts. If only some
-    contrasts have a confound, it says how many."""
+    contrasts have a confound, the row says how many."""
     members: dict[tuple[str, str, str], list[list[Confound]]] = defaultdict(list)
     for contrast in contrasts:
-        pair = contrast.level_a, contrast.level_b  # of one run; equal for all runs
+        pair = contrast.level_a, contrast.level_b  # within one run; equal for all runs
         if contrast.is_between_runs:
             pair = contrast.a.group, contrast.b.group
         members[contrast.axis, *pair].append(contrast.confounds)
@@ -164,8 +164,8 @@ def confound_rows(contrasts: Sequence[Contrast]) -> list[dict[str, str]]:
 
 
 def _also(lists: Sequence[Sequence[Confound]]) -> str:
-    """Returns each confound once: with its amounts if they are equal everywhere, else without, and
-    the number of contrasts that have it, if not all have it."""
+    """Returns each confound once, with its amounts if they are equal everywhere, and with the
+    number of contrasts that have it unless all do."""
     numbers = Counter(name for found in lists for name in dict.fromkeys(c.name for c in found))
     texts = []
     for name, number in numbers.items():
@@ -176,7 +176,7 @@ def _also(lists: Sequence[Sequence[Confound]]) -> str:
 
 
 def most_confused(confusion: Confusion, baselines: Sequence[str]) -> str:
-    """Returns the class that is found least often, and what it is taken for."""
+    """Returns which class is found least often, and which class it is most often taken for."""
     cell, number, worst = confusion.cell, confusion.num_classes, confusion.worst
     named = f"`{cell.group}`" + ("" if cell.group in baselines else f" with `{cell.method}`")
     few = f"; the {MOST} of {number} classes with the most errors" if number > MOST else ""
@@ -190,12 +190,12 @@ def most_confused(confusion: Confusion, baselines: Sequence[str]) -> str:
 
 
 def shades(line: Line) -> list[int]:
-    """Returns how dark each share of a line of a confusion is shaded, from 0 (not at all) to 4."""
+    """Returns how dark each cell in a row of a confusion matrix is shaded: 0 (not at all) to 4."""
     return [sum(share >= level for level in LEVELS) for share in line.shares]
 
 
 def run_rows(groups: Sequence[Group], trials: Sequence[ScoredTrial]) -> list[dict[str, str]]:
-    """The settings of each group, from params.yaml; nothing here depends on the machine."""
+    """Returns the settings of each group, from params.yaml; none depends on the machine."""
     return [
         {
             "run": group.name,
@@ -211,8 +211,8 @@ def run_rows(groups: Sequence[Group], trials: Sequence[ScoredTrial]) -> list[dic
 
 
 def _sizes(group: Group, trials: Sequence[ScoredTrial]) -> str:
-    """The parameters of the checkpoint and, where tasks use a part of it alone, those of the part
-    (with the largest of the tasks' heads)."""
+    """Returns the parameters of the checkpoint and, if tasks use only a part of it, those of the
+    part with the largest of the tasks' heads."""
     parts: dict[str, dict[str, int]] = {}
     for trial in trials:
         if trial.run == group.name and trial.used_architecture != group.architecture:
@@ -227,9 +227,8 @@ def _sizes(group: Group, trials: Sequence[ScoredTrial]) -> str:
 
 def task_rows(tasks: Mapping[str, Json]) -> list[dict[str, str]]:
     """Returns the size of each task. Duplicates are rows that were removed because validation or
-    test has the same input. If rows were kept although they share one text of a pair with a row of
-    a later split, their number is given too, and so are the times of splits that are drawn by
-    time."""
+    test has the same input. Two columns appear only if a task needs them: the number of kept rows
+    that share one text of a pair with a row of a later split, and the times of splits by time."""
     shared = {key: task.get("share_a_text", {}) for key, task in tasks.items()}
     counted = any(any(numbers.values()) for numbers in shared.values())
     timed = any("times" in task for task in tasks.values())

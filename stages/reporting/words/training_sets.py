@@ -1,4 +1,4 @@
-"""Training sets in the appendix: their text, how alike it is to the tasks' texts, and the gain."""
+"""The part of the appendix on training sets: amount of text, likeness to the tasks, and gain."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -49,9 +49,8 @@ GAINS = (
 def training_sets(
     sets: TrainingSets, scores: Scores, contrasts_of: Mapping[Cell, Sequence[Contrast]]
 ) -> Appendix:
-    """The amount of text of the training sets, how alike the tasks' texts are, and what pretraining
-    on each gained over from scratch. It is empty if no run was pretrained on a corpus of the study.
-    """
+    """Returns each training set's amount of text, its likeness to the tasks' texts, and the gain of
+    pretraining on it over from scratch. Empty if no run was pretrained on a corpus of the study."""
     trained = [group for group in scores.groups if group.corpus_tokens]
     gains = {
         (group.name, *place): gain_of(scores.cell(group.name, *place), contrasts_of)
@@ -118,7 +117,7 @@ def _likeness_row(
 
 
 def _place(scores: Scores, method: str, label_budget: str) -> str:
-    """The method, and the label budget if there are several."""
+    """Returns the method, with the label budget if there are several."""
     return f"{method}, {label_budget}" if len(scores.label_budgets) > 1 else method
 
 

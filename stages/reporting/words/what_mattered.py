@@ -1,4 +1,4 @@
-"""What mattered: for each axis the effects averaged over tasks, with intervals and verdicts."""
+"""The lines of "What mattered": for each axis, mean effects over tasks, with verdicts."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ FIRST: tuple[Axis, ...] = ("pretrained", "architecture", "size", "training set")
 NAMES: dict[Axis, str] = {"pretrained": "pretraining", "training set": "training text"}
 MOST = 3  # comparisons, or confounds, that a sentence names
 MOST_OF_METHOD = 2  # comparisons with one of several methods
-FEW_TASKS = 4  # whose effects a sentence lists
+FEW_TASKS = 4  # with more, a sentence has only the extreme effects
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Mattered:
 
 
 def what_mattered(questions: Sequence[Question]) -> list[Mattered]:
-    """A sentence for each axis that the questions have, in the order of their interest."""
+    """Returns the sentences on each axis that the questions have, the axes of FIRST first."""
     order: tuple[Axis, ...] = (*FIRST, *(axis for axis in AXES if axis not in FIRST))
     members: dict[Axis, list[Question]] = {
         axis: [question for question in questions if question.axis == axis] for axis in order
@@ -61,8 +61,8 @@ def _lines(axis: Axis, questions: Sequence[Question]) -> Iterator[str]:
 
 
 def _comparisons(axis: Axis, questions: Sequence[Question], most: int) -> Iterator[str]:
-    """Yields the answers without a confound, then those with the smallest p-values, and how many
-    more there are."""
+    """Yields the first ``most`` answers, those without a confound first, then by p-value, and how
+    many more there are."""
 
     def place(question: Question) -> tuple[bool, bool, float]:
         return bool(_confounds(question)), not question.is_tested, question.p_holm or 0.0
@@ -78,7 +78,7 @@ def _comparisons(axis: Axis, questions: Sequence[Question], most: int) -> Iterat
 
 
 def _answer(axis: Axis, question: Question) -> str:
-    """Writes ``encoder_mlm against encoder_scratch: +6.1 points on average (+3.2 to +9.0),
+    """Returns ``encoder_mlm against encoder_scratch: +6.1 points on average (+3.2 to +9.0),
     significant after Holm correction; +9.1 on tag (significant), +3.1 on type; also differs: ...``
     """
     sides = " against ".join(_side(axis, cell) for cell in (question.first.a, question.first.b))
@@ -96,8 +96,8 @@ def _answer(axis: Axis, question: Question) -> str:
 
 
 def _on_tasks(question: Question) -> str:
-    """Returns the effect on each task and whether it is significant, or of more than FEW_TASKS the
-    largest and the smallest effect."""
+    """Returns the effect on each task and whether it is significant; with more than FEW_TASKS
+    tasks, only the largest and the smallest effect."""
     by_size, are_few = question.by_size, question.num_tasks <= FEW_TASKS
     effects = [
         f"{scale_of(contrast.metric).signed(contrast.effect.value)} on `{contrast.task}`"
@@ -108,12 +108,12 @@ def _on_tasks(question: Question) -> str:
 
 
 def _confounds(question: Question) -> Counter[str]:
-    """Returns in how many tasks the sides differ in something besides the axis."""
+    """Returns, for each confound, the number of tasks in which the sides differ in it."""
     return Counter(name for c in question.contrasts for name in dict.fromkeys(c.confound_names))
 
 
 def _also_differs(question: Question) -> str:
-    """Returns what the sides differ in besides the axis, the most frequent first."""
+    """Returns the confounds of the two sides in words, the most frequent first."""
     common, num_tasks = _confounds(question).most_common(), question.num_tasks
     if not common:
         return "nothing else that is counted differs"
