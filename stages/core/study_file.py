@@ -133,8 +133,8 @@ TrainingChanges = changes_of(
 
 
 class RunEntry(Strict):
-    """One entry of ``pretrain.runs``. It states how the run differs from the first one; a run without an
-    objective has no corpus either."""
+    """One entry of ``pretrain.runs``. It states how the run differs from the first one; a run
+    without an objective has no corpus either."""
 
     corpus: Name | None = None
     """Corpus to pretrain on, or ``none``."""

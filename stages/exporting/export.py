@@ -72,8 +72,8 @@ ONE_LABEL = (
     "The scores are of a threshold that was chosen on validation, with which all texts are {label}."
 )
 HEAD_AND_TAIL = (
-    "Of texts of more than {max_tokens} tokens it has read the first and the last ones, half of {max_tokens} each. "
-    "The tokenizer cuts their end: shorten them yourself."
+    "Of texts of more than {max_tokens} tokens it has read the first and the last ones, half of "
+    "{max_tokens} each. The tokenizer cuts their end: shorten them yourself."
 )
 WINDOWS = (
     "It has read texts of more than {max_tokens} tokens in windows of {max_tokens} tokens, each of "

@@ -26,8 +26,8 @@ class MultiLabel(PooledTask):
     The loss is the mean binary cross-entropy over texts and labels. Every label with a probability
     above ``threshold`` is predicted; there may be none.
 
-    ``verbalisers`` are ``label=words``, as in classification. In text output, the words of the labels are
-    joined by commas.
+    ``verbalisers`` are ``label=words``, as in classification. In text output, the words of
+    the labels are joined by commas.
     """
 
     kind = TextWithLabels()
