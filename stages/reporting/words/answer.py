@@ -156,7 +156,9 @@ def _verdict(best: Sequence[BestRun]) -> str:
     within = "within the limits and " if limited else ""
     than = f"{within}ahead of {best_baseline(may_be_external=external)}, after Holm correction"
     first = f"On none of {number} is a model {than}"
-    if ahead:
+    if len(tasks) == 1:
+        first = f"{'A' if ahead else 'No'} model is {than}"
+    elif ahead:
         first = f"On {len(ahead)} of {number}{_named(ahead)} a model is {than}"
     on_all = {1: "", 2: "on both "}.get(len(tasks), f"on all {len(tasks)} ")
     rest = [

@@ -18,6 +18,7 @@ from stages.reporting.words.answer import (
     ANY,
     RULE,
     Card,
+    _verdict,
     answer_rows,
     answers,
     luck,
@@ -73,6 +74,16 @@ def test_one_pretraining_seed_claims_nothing(results: Results) -> None:
     best = results.best_runs[None]["tag", "200"]
     ranked = rivals(best, results.scores, results.contrasts_of)
     assert ties(ranked).endswith(f" {len(ranked) - 1} are in no contrast with it.")
+
+
+@pytest.mark.parametrize(("value", "beginning"), [(0.2, "A model is"), (0.999, "No model is")])
+def test_verdict_on_one_task_counts_no_tasks(
+    five_seeds: Results, value: float, beginning: str
+) -> None:
+    best_runs = with_baseline_at(five_seeds, value).best_runs[None]
+    one = [best for (task, _), best in best_runs.items() if task == "tag"]
+    said = _verdict(one)
+    assert said.startswith(f"{beginning} ahead of the best classical baseline") and "task" not in said
 
 
 def test_what_mattered_tells_the_effects_averaged_over_tasks(five_seeds: Results) -> None:
