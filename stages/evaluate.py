@@ -50,7 +50,7 @@ from stages.evaluation.records import (
 from stages.evaluation.row_scores import row_scores
 from stages.kinds._kind import KINDS, of_draw
 
-# Files that each run has; their rows are concatenated.
+# Tables that every run has; their rows are concatenated over the runs.
 OF_EACH_RUN: dict[str, type] = {
     "skipped.csv": SkippedMethod,
     "inputs.csv": InputRecord,
@@ -75,7 +75,7 @@ def main(plan: EvaluationPlan, task: str) -> str:
     runs = [paths.FINETUNED / task / run for run in plan.runs]
     trials: list[ScoredTrial] = []
     by_row: list[np.ndarray] = []  # one for each trial
-    predictions: dict[str, Mapping[str, str]] = {}  # for the trials that examples show
+    predictions: dict[str, Mapping[str, str]] = {}  # by run, of the trials that examples show
     answered: list[tuple[CellKey, list[str], list[str], list[float | None]]] = []
     confused: list[tuple[CellKey, Pairs]] = []  # one for each trial, if the kind has classes
     covered: list[CoverageRecord] = []
@@ -116,7 +116,7 @@ def main(plan: EvaluationPlan, task: str) -> str:
     with replacing(paths.EVALUATED / task) as folder:
         write(folder / "trials.csv", ScoredTrial, trials)
         np.save(folder / "row_scores.npy", np.array(by_row, dtype=np.float32))
-        kept = {(trial.variant, trial.lr) for trial in trials}  # one curve for each trial
+        kept = {(trial.variant, trial.lr) for trial in trials}  # the curves that are written
         curves = [epoch for run in runs for epoch in read(run / "history.csv", EpochRecord)]
         curves = [epoch for epoch in curves if (epoch.variant, epoch.lr) in kept]
         write(folder / "history.csv", EpochRecord, curves)
@@ -170,8 +170,8 @@ def _scored_tries(
     gold_of: Callable[[int], Mapping[str, str]],
     scores: Mapping[TrialKey, float],
 ) -> Iterator[ScoredTry]:
-    """Yields each variant that a run's trials tried, with its score: the score of the trial in
-    ``scores`` if the trial kept the variant, else that of the variant's own predictions.
+    """Yields each variant that a run's trials tried, with its test score. A kept variant has the
+    score of its trial (from ``scores``); any other is scored by its own predictions, if it has any.
     ``gold_of`` returns the right answers of the test rows of a fine-tuning seed."""
     answers: dict[tuple[TrialKey, str, str], dict[str, str]] = defaultdict(dict)
     for row in read(folder / "lost_predictions.csv.gz", LostPredictionRecord):

@@ -1,5 +1,5 @@
-"""Fine-tune every checkpoint on a task: each method, label budget and seed, and predict the test
-inputs.
+"""Fine-tune every checkpoint on a task with each method, label budget and seed, and predict the
+test inputs.
 
 Trials in the store are not computed again. With ``finetune.screen`` only some of the runs are
 fine-tuned, chosen by an estimate.
@@ -101,8 +101,8 @@ def _without(methods: Iterable[str], skipped: Iterable[records.SkippedMethod]) -
 
 
 def _of_equal_weights(plan: FinetunePlan, checkpoints: Iterable[RunKey]) -> list[list[RunKey]]:
-    """Groups checkpoints with equal weights: all seeds of a public checkpoint as published. Every
-    other checkpoint is a group of its own."""
+    """Groups checkpoints with equal weights: all seeds of a public checkpoint that is used as
+    published form one group. Every other checkpoint is a group of its own."""
     groups = dict[object, list[RunKey]]()
     for key in checkpoints:
         groups.setdefault(key.run if plan.runs[key.run].as_published else key, []).append(key)

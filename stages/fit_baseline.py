@@ -25,9 +25,11 @@ from stages.kinds._kind import distinct_draws, of_draw
 
 def main(plan: BaselinePlan, task: str) -> str:
     """Writes ``trials.csv``, ``predictions.csv.gz`` and the records of the trials, from which the
-    baselines can be fitted again. If a label budget is all rows of train, the sample is always the
-    same, and there is one trial, or one for each draw of the splits. An external system has these
-    trials for every label budget, with predictions that do not depend on it, and without records.
+    baselines can be fitted again.
+
+    If a label budget is all rows of train, every seed has the same sample, so there is only one
+    trial, or one for each draw of the splits. An external system has as few trials at every label
+    budget, since its predictions do not depend on the budget; it has no records.
 
     Raises ValueError if there are fewer rows than a label budget, or if a file with predictions
     does not fit the test rows.
@@ -74,8 +76,8 @@ def main(plan: BaselinePlan, task: str) -> str:
 
 
 def _trials(plan: BaselinePlan, about: Json, task: str) -> Iterator[TrialKey]:
-    """Yields all trials of a task, in the order of params.yaml. The seeds of a trial only choose
-    its rows."""
+    """Yields the keys of all trials of a task, in the order of params.yaml. The seeds of a trial
+    only choose its rows."""
     for name, budget in product(plan.baselines, plan.label_budgets):
         baseline = BASELINES.build(plan.baselines[name], where=f"baselines.{name}")
         if about["kind"] not in baseline.fits:

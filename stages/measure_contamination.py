@@ -1,7 +1,7 @@
 """Count the test rows of every task that occur in a corpus: data/contamination/CORPUS/.
 
-Only the text that was encoded for training is searched. If ``max_tokens`` limits the corpus, how
-much text that is depends on the tokenizer.
+Only the text that was encoded for training is searched. If ``max_tokens`` limits the corpus, the
+amount of this text depends on the tokenizer.
 """
 
 from dataclasses import asdict
@@ -20,8 +20,8 @@ from stages.text.stored import StoredDocuments
 
 
 def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> str:
-    """Writes the overlap with each task, the number of searched documents (of the last, only a part
-    may be encoded) and how much ``decontaminate_against`` had removed from the corpus."""
+    """Writes the overlap with each task, the number of searched documents (the last may be encoded
+    only in part) and how much text ``decontaminate_against`` had removed from the corpus."""
     folder, split = paths.CORPORA / corpus_key, "train"
     documents = StoredDocuments(folder / f"{split}.jsonl")
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")

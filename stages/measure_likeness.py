@@ -1,9 +1,9 @@
 """Measure how alike a corpus and the texts of every task are: data/likeness/CORPUS/.
 
-Only the text that was encoded for training is compared. If ``max_tokens`` limits the corpus, how
-much text that is depends on the tokenizer. The texts of a task are the inputs of its test rows, as
-models read them. Its training rows are left out: the corpus may contain them, if both have the same
-source.
+Only the text that was encoded for training is compared. If ``max_tokens`` limits the corpus, the
+amount of this text depends on the tokenizer. The texts of a task are the inputs of its test rows,
+as models read them. Its training rows are left out: if the task and the corpus have the same
+source, the corpus may contain them.
 """
 
 from collections.abc import Iterator
@@ -52,7 +52,8 @@ def _read(documents: StoredDocuments, comparison: Comparison, numbers: np.ndarra
 
 @contextmanager
 def scratch(name: str) -> Iterator[Path]:
-    """Yields the path of a scratch folder that the caller makes. It is removed before and after."""
+    """Yields the path of a scratch folder, which the caller creates. Removes any folder at the path
+    before and afterwards."""
     folder = paths.SCRATCH / name
     remove(folder)
     try:

@@ -63,7 +63,7 @@ def write(
     Raises ValueError if a split is empty.
     """
     if texts is None and not source.is_read_in_parts:
-        processes = 1  # sending sentences would take longer than writing them
+        processes = 1  # sending sentences to processes would take longer than writing them
     groups = grouped(source.parts(), lambda part: part.num_bytes)
     work = partial(_prepared, texts)
     counts: Counter[tuple[str, ...]] = Counter()
@@ -87,7 +87,7 @@ def write(
         if not extent["documents"]:
             left = " that no task tests on" if texts else ""
             raise ValueError(f"no text for {split}{left}; give it more documents")
-    digest.update(b"validation\n")  # hashed after train, whichever the source has first
+    digest.update(b"validation\n")  # after train, even if it comes first in the source
     stored = StoredDocuments(folder / "validation.jsonl")
     for sentences in stored.sentences(range(len(stored))):
         digest.update(_lines(sentences))
@@ -139,7 +139,7 @@ def _prepared(texts: TaskTexts | None, parts: list[Part]) -> _Prepared:
 
 
 def _left(documents: list[Document], texts: TaskTexts | None) -> Iterable[list[str]]:
-    """Returns the sentences of each document that are not removed; documents of test keep all."""
+    """Returns the sentences that each document keeps; documents of test keep all of theirs."""
     if texts is None:
         return (document.sentences for document in documents)
     searched = (document.sentences for document in documents if document.split != "test")

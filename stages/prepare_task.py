@@ -1,4 +1,4 @@
-"""Read a task: labelled examples for training, validation and test, the test labels apart."""
+"""Read a task: its examples for training, validation and test, and the test labels separately."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,15 +17,15 @@ from stages.kinds._labels import NO_LABEL_SIGNS, check_unclear
 from stages.sources._columns import SPLIT_SEED
 from stages.sources._source import SOURCES, Labelled, Source, check_split
 
-MOST_SHOWN = 20  # labels in a message
+MOST_SHOWN = 20  # labels that a message lists
 
 
 def main(plan: TaskPlan, key: str) -> str:
     """Writes ``examples/{train,validation,test}.jsonl``, ``examples/task.json``,
     ``test_labels.jsonl`` and ``test_originals.jsonl``.
 
-    If each fine-tuning seed draws the splits, the file of a split has every row that a seed drew
-    into it, with these seeds in the column ``draws``, and ``num_examples`` counts the smallest draw
+    If each fine-tuning seed draws the splits, the file of a split has every row that any seed drew
+    into it, with those seeds in the column ``draws``, and ``num_examples`` counts the smallest draw
     of each split. Labels are collected from all draws, since the heads of all trials have the same
     labels. Facts, such as the mean of the targets, are computed from the rows that are in train in
     every draw, so that no test row affects them. Other numbers describe the first draw.
@@ -107,8 +107,8 @@ class Draw(NamedTuple):
     """The examples of one draw of the splits."""
 
     examples: dict[Split, list[Labelled]]
-    removed: dict[str, int]  # rows whose input is in a later split, by split
-    repeated: int  # rows of train that repeat the input of another one
+    removed: dict[str, int]  # by split, the number of rows whose input is in a later split
+    repeated: int  # number of train rows that repeat the input of another
     versions: Json
 
 
@@ -167,7 +167,8 @@ def _united(
             for example in draw[split]:
                 seeds_of[example.id].append(seed)
         by_id = {e.id: e for draw in draws for e in draw[split]}
-        # Sorted, so that the order does not depend on other seeds: trials draw rows by position.
+        # Sorted by id, so that a seed's rows have the same order whatever the other seeds are:
+        # trials draw rows by position.
         ids = sorted(by_id)
         examples[split] = [by_id[id] for id in ids]
         columns[split] = [{"draws": seeds_of[id]} for id in ids]
@@ -209,8 +210,8 @@ def check_kind(examples: list[Labelled], kind: Kind, *, where: str) -> None:
 
 
 def check_groups(examples: Iterable[Labelled]) -> None:
-    """Raises ValueError if a group is in several splits, which can happen only if the data gives
-    the splits, or if there are too few groups for every split to have one."""
+    """Raises ValueError if a group is in several splits (possible only if the data gives the
+    splits) or if there are too few groups for every split to have one."""
     splits_of: dict[str, set[Split]] = defaultdict(set)
     for example in examples:
         if example.group is not None:
@@ -269,9 +270,9 @@ def without_duplicates(
 
 
 def sharing(examples: dict[Split, list[Labelled]], kind: Kind) -> dict[str, int]:
-    """Returns how many rows of train and of validation share a text with a different input in a
-    later split (``Kind.group_key``). They are not removed, since the splits are the source's
-    own."""
+    """Returns how many rows of train and of validation share a text (``Kind.group_key``) with a row
+    of a later split, though the inputs differ. They are not removed, since the source gave the
+    splits."""
     later: set[str] = set()
     num_sharing = {}
     for split in reversed(SPLITS):  # test, validation, train
@@ -282,8 +283,8 @@ def sharing(examples: dict[Split, list[Labelled]], kind: Kind) -> dict[str, int]
 
 
 def times_of(examples: dict[Split, list[Labelled]]) -> dict[Split, tuple[str, str]]:
-    """Returns the first and the last time of each split, as the data has them; empty if splits are
-    not drawn by time."""
+    """Returns the first and the last time of each split, as written in the data; empty if splits
+    are not drawn by time."""
     times = {s: [e.time for e in examples[s] if e.time is not None] for s in SPLITS}
     return {s: (min(some).shown, max(some).shown) for s, some in times.items() if some}
 

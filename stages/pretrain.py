@@ -1,7 +1,7 @@
 """Pretrain a run of params.yaml with its objective, once with each of its seeds: from scratch, from
 its parent's weights or from a public checkpoint.
 
-A seed that the store of checkpoints already has is taken from the store.
+If the store already has the checkpoint of a seed, this seed is not trained again.
 """
 
 import shutil
@@ -53,7 +53,7 @@ from stages.training.tries import Try, best, try_each
 
 @dataclass(frozen=True)
 class Start:
-    """The start of a pretraining: its model, objective, device and settings."""
+    """Everything that a pretraining starts with: model, objective, device and settings."""
 
     checkpoint: RunKey
     where: str  # path of the run in params.yaml
@@ -97,7 +97,7 @@ def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> str |
     if only_seed is not None or (place is not None and place.rank):
         return None
     store.take({c: store.ROOT / address for c, address in addresses.items()}, key)
-    if not trains(run):  # an entry is quickly made again, and may be large
+    if not trains(run):  # such entries are quick to make again, and may be large
         for address in addresses.values():
             remove(store.ROOT / address)
         return "nothing to train"
@@ -131,10 +131,10 @@ def _rank(plan: PretrainPlan) -> int | None:
 def _start(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks) -> Start:
     """Builds the model and the objective of a run. The model starts from the weights of the parent
     that it continues from, else from the published weights of a public checkpoint, else from random
-    weights. Layers that only pretraining needs are not stored with the parent: in a public
-    checkpoint they start as published. An encoder that starts from a decoder, or the reverse, draws
-    the output layers that its parent lacks. If an interrupted process has saved its state,
-    ``train`` replaces the weights.
+    weights. A parent is stored without the layers that only pretraining needs; in a public
+    checkpoint these layers start as published. If an encoder starts from a decoder, or the reverse,
+    the output layers that its parent lacks start at random. ``train`` replaces all these weights if
+    an interrupted process has saved its state.
 
     Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
@@ -294,8 +294,8 @@ def _write(start: Start, tries: list[Try], folder: Path) -> Account:
         written = samples(backbone, start.objective, corpus, start.tokenizer, start.device)
     pretrained = folder / "pretrained"
     pretrained.mkdir()
-    # Weights of a run from scratch are saved too, so that it can be exported and be a parent. Its
-    # trials draw weights of their own.
+    # The weights of a run from scratch are saved too, although its trials draw their own: the run
+    # can be exported and be a parent.
     save_weights(backbone, pretrained / WEIGHTS)
     for file in start.tokenizer.files:
         shutil.copyfile(file, pretrained / file.name)

@@ -2,10 +2,10 @@
 reads: data/inputs.
 
 Templates of dvc.yaml cannot name these files, since a run takes over settings from the reference.
-So this stage depends on the files of all runs, and a pretraining depends on the record of its own
-run: a change of another run's corpus, tokenizer or checkpoint reruns no pretraining.
+So this stage depends on the files of all runs, and each pretraining only on the record of its own
+run: a change of another run's corpus, tokenizer or checkpoint does not rerun the pretraining.
 
-It also refuses a label budget that a task cannot fill, before anything is trained.
+The stage also refuses a label budget that a task cannot fill, before anything is trained.
 """
 
 from stages.core import paths

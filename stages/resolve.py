@@ -54,8 +54,8 @@ def _notes(baselines: Mapping[str, Settings], tasks: Collection[str]) -> Iterato
 
 
 def _discard_unlisted(params: Params) -> None:
-    """Removes entries that are no longer in params.yaml from folders on which stages depend as a
-    whole, so that those stages do not run again."""
+    """Removes entries that are no longer in params.yaml from the folders on which stages depend as
+    a whole, since the leftovers would make these stages run again."""
     discard_unlisted(paths.TASKS, params.tasks)
     discard_unlisted(paths.PRETRAINED, params.runs)
     discard_unlisted(paths.CHECKPOINTS, [*params.packaged_checkpoints, NONE])

@@ -17,8 +17,8 @@ from stages.core.seeding import stream
 from stages.text import tokenizer
 from stages.text.stored import StoredDocuments
 
-SEED = 0  # seed of the sample of sentences; a corpus no longer than max_sentences is used whole
-THREADS = 2  # fixed, since sentencepiece's pieces may depend on the number
+SEED = 0  # of the sample of sentences; a corpus of at most max_sentences is used whole
+THREADS = 2  # fixed, since sentencepiece's pieces may depend on the number of threads
 
 
 def main(plan: TokenizerPlan, key: str) -> str:
@@ -77,8 +77,8 @@ def sample(
     """Returns up to ``max_sentences`` sentences in a random order. The corpus is read twice, and
     only the sample is held in memory.
 
-    (sentencepiece's ``input_sentence_size`` draws from a generator that cannot be seeded separately
-    from the training.)
+    sentencepiece's own sampling (``input_sentence_size``) is not used: its generator cannot be
+    seeded separately from the training.
     """
     parts = list(documents.parts(np.arange(len(documents))))
     work = partial(_num_sentences, documents)
@@ -107,8 +107,8 @@ def sample(
 
 
 def order(number: int) -> np.ndarray:
-    """Returns a random order of ``number`` sentences, the one that ``permutation`` would give, in
-    half the memory."""
+    """Returns the random order of ``number`` sentences that numpy's ``permutation`` would give, in
+    half its memory."""
     numbers = np.arange(number, dtype=np.uint32 if number < 2**32 else np.int64)
     stream(SEED, "tokenizer").shuffle(numbers)
     return numbers
@@ -119,8 +119,8 @@ def _num_sentences(documents: StoredDocuments, numbers: np.ndarray) -> int:
 
 
 def _sentences(documents: StoredDocuments, request: tuple[np.ndarray, np.ndarray]) -> list[str]:
-    """Returns the requested sentences. A request has the numbers of documents, and places among all
-    sentences of these documents."""
+    """Returns the requested sentences. A request has the numbers of documents, and the places of
+    the sentences among all sentences of these documents."""
     numbers, places = request
     sentences = list(chain.from_iterable(documents.sentences(numbers)))
     return [sentences[place] for place in places]

@@ -15,7 +15,7 @@ from stages.kinds._kind import Kind, settings_of
 
 @dataclass(frozen=True)
 class Score:
-    """Scores predictions for a task's rows by the metric that compares its trials."""
+    """Scores predictions for a task's rows by the metric that compares the task's trials."""
 
     kind: Kind
     metric: str
@@ -38,11 +38,12 @@ class Baseline(ABC):
     num_tries: int = 1
 
     def files(self, tasks: Sequence[str]) -> dict[str, Path] | None:
-        """Returns, by task, the user's file that the baseline reads. It is not fitted to tasks
-        without a file. None for a baseline that needs no files.
+        """Returns, by task, the user's file that the baseline reads, or None for a baseline that
+        needs no files. The baseline is not fitted to tasks without a file.
 
-        The root stage hashes the files, and writes each as ``path`` into the plan of its task.
-        Raises ValueError, which begins with the setting's name, for files that fit no task.
+        The root stage hashes the files, and writes each file's path as the setting ``path`` into
+        the plan of its task. Raises ValueError, with a message that begins with the setting's name,
+        for files that fit no task.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""A kept trial of a baseline: the record from which it is fitted again.
+"""Kept trials of baselines: records from which the baselines are fitted again.
 
 Fitting takes seconds, and nothing in it is random but the draw of the labelled rows. So no model is
 stored. Code that uses a kept trial fits the baseline again to the same rows, and checks that it
@@ -70,7 +70,7 @@ def fit(component: Settings, key: TrialKey, examples: Examples) -> Baseline:
 
 
 def path_of(key: TrialKey) -> Path:
-    """Returns the path of a trial's record, which exists if the trial is kept."""
+    """Returns the path of a trial's record. The file exists if the trial is kept."""
     name = f"{key.run}-{key.label_budget}-{key.pretrain_seed}-{key.finetune_seed}.json"
     return paths.BASELINES / key.task / KEPT / name
 

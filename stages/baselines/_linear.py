@@ -60,7 +60,7 @@ def support_vector_machines(C: Sequence[float]) -> list[Any]:
 
 
 def fitted(model: Any, features: Any, targets: Sequence[str] | Sequence[bool]) -> Any:
-    """Returns the fitted model, or a constant if all labels are equal.
+    """Returns the fitted model, or a constant classifier if all targets are equal.
 
     Fitting uses one thread. With several threads, short vectors would take ten times as long, and
     the last digits would depend on the number of threads.
@@ -98,7 +98,7 @@ class LinearBaseline(Baseline):
         """Returns the model's answer to each row."""
 
     def texts(self, rows: Sequence[Row]) -> list[str]:
-        """Returns the text of each row for the features; the two texts of a pair are joined."""
+        """Returns the texts that features are computed from; the two texts of a pair are joined."""
         return [" ".join(self.kind.texts(row)) for row in rows]
 
     def features(self, vectorizer: Any, rows: Sequence[Row]) -> Any:

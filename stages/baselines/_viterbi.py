@@ -9,7 +9,7 @@ NEVER = -np.inf
 
 
 def may_follow(tag: str, before: str) -> bool:
-    """Whether ``tag`` may follow ``before`` in BIO: an I- must continue a span of its kind."""
+    """Whether ``tag`` may follow ``before`` in BIO: an I- tag must continue a span of its kind."""
     return not tag.startswith("I-") or before in (f"B-{tag[2:]}", tag)
 
 

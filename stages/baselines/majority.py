@@ -17,7 +17,7 @@ class Majority(Baseline):
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         self.kind = score.kind
         counts = Counter(part for row in train for part in self.kind.answer_parts(row))
-        # Multi-label rows may have no labels.
+        # There is no majority if all rows are multi-label rows without labels.
         ranked = sorted(counts, key=lambda target: (-counts[target], target))
         self.majority = ranked[0] if ranked else None
 

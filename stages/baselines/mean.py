@@ -9,8 +9,8 @@ from stages.kinds.regression import written
 class Mean(Baseline):
     """The mean target of the train rows, for every text.
 
-    A model that learnt nothing should do as well. The correlation of a constant is undefined and
-    counts as 0.
+    A model that learnt nothing should score no better. The correlation of a constant is undefined
+    and counts as 0.
     """
 
     fits = ("regression",)

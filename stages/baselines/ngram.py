@@ -45,7 +45,7 @@ class Ngram(Baseline):
         return [f"{self.bits(row['text'], self.order):.4f}" for row in rows]
 
     def bits(self, text: str, order: int) -> float:
-        """Returns the number of bits of a whole text under the model of an order."""
+        """Returns the number of bits of a whole text under the model of this order."""
         encoded = text.encode()
         return -sum(
             math.log2(self.probability(byte, encoded[max(end - order + 1, 0) : end]))

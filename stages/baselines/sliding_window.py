@@ -9,8 +9,8 @@ from stages.baselines._baseline import Baseline, Row, Score
 
 WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")  # a word, a number or a sign
 ASKING = ("who", "whose", "whom", "when", "where", "why", "which", "what", "how many", "how")
-SIGNS = ".?!;"  # no answer extends over these
-NUM_FREQUENT = 50  # number of most frequent words that are features; other words have shapes
+SIGNS = ".?!;"  # signs that end a sentence; an answer lies within a sentence
+NUM_FREQUENT = 50  # the most frequent words are features themselves; other words have shapes
 SHAPES = ("<edge>", "<sign>", "<number>", "<capital>", "<lower>")
 PRIOR = 10.0  # pseudo-count of answers that look like any other span
 
@@ -25,8 +25,8 @@ class SlidingWindow(Baseline):
     question word (who, when, ... in English). Frequent words are features themselves; other words
     are replaced by their shape. Spans have at most ``max_words`` words, signs included.
 
-    Validation chooses the window, the weight of its words relative to the look and, if some
-    training rows have no answer, the score below which no answer is given.
+    Validation chooses the size of the window, the weight of the question's words relative to the
+    look and, if some training rows have no answer, the score below which no answer is given.
     """
 
     fits = ("span_qa",)
@@ -71,8 +71,8 @@ class SlidingWindow(Baseline):
         return [text if score >= self.threshold else "" for score, text in spans]
 
     def _learn_looks(self, train: Sequence[Row]) -> None:
-        """Learns log ratios of frequencies: those of looks at the first word of an answer, the last
-        word, the word before and the word after, relative to all words; and those of the lengths of
+        """Learns log ratios of frequencies: of the looks of an answer's first and last word and of
+        the words before and after it, relative to the looks of all words; and of the lengths of
         answers, relative to a uniform distribution."""
         num_looks = len(self.looks)
         everywhere = np.ones(num_looks)
@@ -149,7 +149,7 @@ class _Context:
         return np.array([np.log1p(1 / self._counts[w]) if w in given else 0.0 for w in self.lower])
 
     def spans(self, answers: Iterable[Row]) -> list[tuple[int, int]]:
-        """Returns the first and the last word of each answer."""
+        """Returns the indices of the first and the last word of each answer."""
         spans = []
         for answer in answers:
             start = answer["answer_start"]
@@ -161,7 +161,7 @@ class _Context:
 
 
 def _log_ratio(counts: np.ndarray, everywhere: np.ndarray) -> np.ndarray:
-    """Returns the log ratio of smoothed frequencies to those ``everywhere``; 0 without counts."""
+    """Returns the log ratio of smoothed frequencies to ``everywhere``; all 0 without counts."""
     smoothed = counts + PRIOR * everywhere
     return np.log(smoothed / smoothed.sum(axis=-1, keepdims=True) / everywhere)
 

@@ -28,7 +28,7 @@ class _Decoder:
     def __call__(
         self, rows: Sequence[Row], probabilities: Float[np.ndarray, "words tag"]
     ) -> list[str]:
-        """Returns the tags of each row, joined; ``probabilities`` has the words of all rows."""
+        """Returns the tags of each row, joined. ``probabilities`` has the words of all rows."""
         with np.errstate(divide="ignore"):
             scores = np.log(probabilities) - self.bias * (np.array(self.tags) == OUTSIDE)
         ends = np.cumsum([len(row["words"]) for row in rows])
@@ -131,7 +131,7 @@ class Window(Baseline):
 
 
 def parts(word: str) -> list[str]:
-    """Returns the parts of 2 to 4 letters of a word, whose ends are marked: ``<word>``."""
+    """Returns the parts of 2 to 4 letters of a word, after its ends are marked: ``<word>``."""
     marked = f"<{word}>"
     return [marked[i : i + n] for n in PART_LENGTHS for i in range(len(marked) - n + 1)]
 

@@ -1,11 +1,11 @@
-"""Reads component names in entries of params.yaml, and turns errors into faults of entries."""
+"""Helpers of the checks of params.yaml: names of components, and errors as faults."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from stages.core.components import Settings, unknown
 
-MOST_SHOWN = 300  # characters of a file's name
+MOST_SHOWN = 300  # characters of a file's name in a message
 
 
 def name_of(entry: Settings) -> str:
@@ -26,8 +26,8 @@ def fault_of(attempt: Callable[[], object]) -> Iterator[str]:
 
 @contextmanager
 def file_errors(where: str) -> Iterator[None]:
-    """Re-raises errors of the file system as ValueErrors with the path ``where``: a file that may
-    not be read, or a name that is too long."""
+    """Turns errors of the file system (a file that may not be read, too long a name) into
+    ValueErrors that begin with ``where``, a path in params.yaml."""
     try:
         yield
     except OSError as error:

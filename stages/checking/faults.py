@@ -20,7 +20,7 @@ from stages.tasks._task import TASKS
 from stages.training.ranks import too_few_threads
 
 SETTING = re.compile(rf"\bpretrain\.(?:runs|continued)\.({NAME})\.(\w+)(?:\.(\w+))?")
-# Settings of a training, each with the setting on which its validity depends.
+# Settings of ``training``, each with the other setting that limits its value.
 TOGETHER = {"micro_batch_rows": "batch_rows", "num_validations": "num_steps"}
 
 
@@ -63,7 +63,7 @@ def _faults_of_runs(params: Params, outlines: Mapping[str, RunOutline]) -> Itera
 
 
 def _draw_faults(tasks: Mapping[str, Task]) -> Iterator[str]:
-    """Yields a fault for each task that has another task's rows in another draw of the splits."""
+    """Yields a fault for each pair of tasks with the same rows in different draws of the splits."""
 
     def without_seed(task: Task) -> Settings:
         return {key: value for key, value in task.source.items() if key != SPLIT_SEED}
@@ -91,8 +91,8 @@ def _repetition_faults(runs: Mapping[str, Run]) -> Iterator[str]:
 
 
 def _device_faults(params: Params) -> Iterator[str]:
-    """Yields a fault if a CPU has too few threads for ``distributed.devices``. GPUs are counted
-    later, where pretraining runs."""
+    """Yields a fault if ``compute.threads`` of a CPU are too few for ``distributed.devices``. GPUs
+    are counted later, on the machine that pretrains."""
     trained = (r for r in params.runs.values() if name_of(r.objective) in OBJECTIVES.names())
     on_cpu = params.compute.device == "cpu" and any(map(trains, trained))
     if on_cpu and (reason := too_few_threads(params.compute, params.distributed)):
@@ -127,7 +127,7 @@ def _budget_faults(params: Params, outlines: Mapping[str, RunOutline]) -> Iterat
 
 
 def _target_lengths(tasks: Mapping[str, Task]) -> dict[str, int]:
-    """Returns ``max_target_tokens`` of the valid tasks that write text, by their paths."""
+    """Returns ``max_target_tokens`` of each valid task that writes text, by the task's path."""
     lengths = {}
     for key, task in tasks.items():
         where = f"tasks.{key}.task"
@@ -145,7 +145,7 @@ def length_faults(
     backbone: Backbone, max_tokens: int, targets: Mapping[str, int], where: str
 ) -> Iterator[str]:
     """Yields a fault if inputs of ``finetune.max_tokens`` are too long for the model, alone or
-    together with the text that a task writes (``targets``)."""
+    together with the text that a task writes (``targets`` has the lengths)."""
     if reason := backbone.too_long(max_tokens):
         yield f"finetune.max_tokens: {reason} ({where})"
         return
@@ -158,12 +158,12 @@ def _told_once(runs: Mapping[str, Run], faults: Sequence[str]) -> Iterator[str]:
     """Yields the faults of runs, each fault of a shared setting only once.
 
     If a run takes the faulty setting over from ``pretrain.training``, the fault names that section.
-    If the run takes it over from the reference, and the reference has the same fault, only the
-    reference's fault is yielded: mending the reference mends the run.
+    If it takes the setting over from the first run, which has the same fault, only the first run's
+    fault is yielded.
     """
 
     def in_training(setting: re.Match[str]) -> str:
-        """Returns the path of a setting, in ``pretrain.training`` if the run takes it over."""
+        """Returns a setting's path: in ``pretrain.training`` if the run takes it from there."""
         name, section, key = setting.groups()
         if section != "training" or key is None:
             return setting[0]
@@ -171,18 +171,18 @@ def _told_once(runs: Mapping[str, Run], faults: Sequence[str]) -> Iterator[str]:
         is_own = key in by_the_run or TOGETHER.get(key) in by_the_run
         return setting[0] if is_own else f"pretrain.training.{key}"
 
-    first, reference = next(iter(runs.items()))
+    first_name, first = next(iter(runs.items()))
 
-    def in_reference(setting: re.Match[str]) -> str:
-        """Returns the path of a setting, in the reference if the run takes it over."""
+    def in_first_run(setting: re.Match[str]) -> str:
+        """Returns a setting's path: in the first run if the run takes it from there."""
         name, key, _ = setting.groups()
         run = runs[name]
-        if key in run.model_fields_set or getattr(run, key) != getattr(reference, key):
+        if key in run.model_fields_set or getattr(run, key) != getattr(first, key):
             return setting[0]
-        return setting[0].replace(run.where(name), reference.where(first), 1)
+        return setting[0].replace(run.where(name), first.where(first_name), 1)
 
     stated = dict.fromkeys(SETTING.sub(in_training, fault) for fault in faults)
     for fault in stated:
-        shared = SETTING.sub(in_reference, fault)
+        shared = SETTING.sub(in_first_run, fault)
         if shared == fault or shared not in stated:
             yield fault

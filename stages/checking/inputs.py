@@ -17,7 +17,7 @@ from stages.sources._source import SOURCES, Source
 from stages.tasks._task import TASKS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL
 
-NUM_BYTES = 256  # the pieces that byte fallback needs
+NUM_BYTES = 256  # pieces for byte fallback, one for each byte
 
 
 def corpus_faults(tasks: Mapping[str, Task], corpus: Corpus, where: str) -> Iterator[str]:
@@ -76,8 +76,8 @@ def baseline_faults(tasks: Mapping[str, Task], baseline: Settings, where: str) -
 
 
 def _check_files(tasks: Mapping[str, Task], baseline: Baseline, where: str) -> None:
-    """Raises ValueError unless each of a baseline's files belongs to a task whose kind the baseline
-    fits, and can be read as the task's source reads its data."""
+    """Raises ValueError for a baseline's file whose task has a kind of rows that the baseline does
+    not fit, or that cannot be read with the settings of the task's source."""
     with below(where):
         files = baseline.files([*tasks]) or {}
         for task, file in files.items():
@@ -98,7 +98,7 @@ def _kind(task: Task) -> Kind | None:
 
 def _check_source(task: Task, label_budgets: Iterable[int | str], where: str) -> None:
     """Raises ValueError for a source with invalid settings or broken files, and for files with
-    fewer rows to train on than the largest label budget. Rows are read until there are enough."""
+    fewer rows to train on than the largest label budget. Stops reading at that number of rows."""
     kind = _kind(task)
     source = _source(task.source, f"{where}.source", kind)
     budgets = [int(budget) for budget in label_budgets if budget != "all"]
@@ -137,7 +137,7 @@ def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
 
 
 def _check_draws(task: Task, where: str) -> None:
-    """Raises ValueError unless there are several fine-tuning seeds and each can draw the splits."""
+    """Raises ValueError unless the source can draw splits by a seed and there are several seeds."""
     source = SOURCES.find(name_of(task.source), where=f"{where}.source")
     where = f"{where}.split_per_seed"
     if getattr(source, "schema", None) is not SCHEMA:
@@ -156,8 +156,8 @@ def _check_draws(task: Task, where: str) -> None:
 
 
 def _check_task(entry: Settings, where: str, *, max_tokens: int) -> None:
-    """Raises ValueError for invalid settings, for unknown metrics, and for a task class that sets
-    no ``kind``, or that sets another one although a kind has the task's name."""
+    """Raises ValueError for invalid settings, for unknown metrics, and for a task class without
+    ``kind``, or with another ``kind`` than the one of the task's name, if there is one."""
     settings, values = TASKS.settings(entry, where=where), TASKS.tried(entry, where=where)
     task = TASKS.find(name_of(entry), where=where)
     named: Kind | None = getattr(task, "kind", None)

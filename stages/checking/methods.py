@@ -96,7 +96,7 @@ def _unused_faults(
     backbones: Mapping[str, Backbone],
 ) -> Iterator[str]:
     """Yields a fault for each run, task and method without a single trial."""
-    if set(backbones) == set(runs):  # else a run with an unknown model may be compatible
+    if set(backbones) == set(runs):  # else a run whose model is unknown might fit
         for key, entry in methods.items():
             if why := _why_unused(reasons, key, place=2):
                 name = name_of(entry.method)
@@ -112,8 +112,8 @@ def _unused_faults(
 def _read_faults(
     entry: Run, backbone: Backbone, task_entry: TaskEntry, *, run: str, task: str
 ) -> Iterator[str]:
-    """Yields a fault if, with every value that a task tries for its settings, the label would be
-    read from a state that has not read the labelled text."""
+    """Yields a fault if, with every value of its settings that the task tries, the label would be
+    predicted from a hidden state that does not depend on the labelled text."""
     where = f"tasks.{task}.task"
     try:
         TASKS.settings(task_entry.task, where=where)
@@ -160,8 +160,8 @@ def _training_faults(
 def _added_tokens_faults(
     method: Method, key: str, backbone: Backbone, max_tokens: int, model: str
 ) -> Iterator[str]:
-    """Yields a fault for inputs that fit alone, but not with the tokens that a method adds;
-    ``length_faults`` reports inputs that do not fit alone."""
+    """Yields a fault if the longest inputs fit the model, but not together with the tokens that a
+    method adds. ``length_faults`` reports inputs that do not fit by themselves."""
     added = method.num_added_tokens
     if not added or backbone.too_long(max_tokens):
         return

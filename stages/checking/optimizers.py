@@ -36,8 +36,8 @@ def pretraining_faults(
 def finetuning_faults(
     entry: Method, method: TrainedMethod, outlines: Mapping[str, Backbone], where: str
 ) -> Iterator[str]:
-    """Yields the faults of a method's optimizer for the first run that has any. ``outlines`` has
-    the models of the method's runs, and ``where`` is the path of the method's entry."""
+    """Yields the faults of a method's optimizer, only those for the first run with a fault.
+    ``outlines`` has the models of the method's runs; ``where`` is the path of its entry."""
     for run, backbone in outlines.items():
         schedule = entry.of(run).training
         assert schedule is not None
@@ -50,7 +50,7 @@ def finetuning_faults(
         if OPTIMIZERS.find(name_of(schedule.optimizer), where=here).trains_all_weights:
             continue
         model = ModelWithHead(deepcopy(backbone), nn.Identity())
-        with OnMeta():  # a method may compute with the model's own weights
+        with OnMeta():  # a method may compute with weights, which have no values here
             method.apply(model, generator=torch.Generator())
         if faults := [*_faults(schedule, model, here)]:
             yield from faults

@@ -18,8 +18,8 @@ Tokenizers = Mapping[str, Tokenizer | PublishedTokenizer]
 
 @dataclass
 class RunOutline:
-    """A run's model and objective. They are None if they are invalid (``faults`` has the reasons)
-    or belong to a public checkpoint that is not downloaded."""
+    """A run's model and objective. Each is None if it is invalid (``faults`` has the reasons) or
+    belongs to a public checkpoint that is not downloaded."""
 
     key: str
     run: Run
@@ -56,11 +56,11 @@ def _outlined(key: str, run: Run, tokenizers: Tokenizers) -> RunOutline:
                     f"{outlined.where}.model: has {num_weights:,} weights; make it smaller"
                 )
             outlined.backbone = backbone
-        else:  # the tokenizer of the model is unknown
+        else:  # no tokenizer gives the vocabulary size
             MODELS.settings(run.model, where=f"{outlined.where}.model")
     except ValueError as error:
         outlined.faults.append(str(error))
-    except (OverflowError, RuntimeError, TypeError) as error:  # torch: a shape of too many numbers
+    except (OverflowError, RuntimeError, TypeError) as error:  # from torch: too large a shape
         reason = " ".join(str(error).split())
         outlined.faults.append(
             f"{outlined.where}.model: weights of this size do not exist: {reason}"

@@ -20,8 +20,8 @@ def cycle_faults(runs: Mapping[str, Run], key: str) -> Iterator[str]:
 
 
 def parent_faults(child: RunOutline, parent: RunOutline | None) -> Iterator[str]:
-    """Yields the faults of ``child.parent``; ``parent`` is None if the run has no parent or if no
-    run has the parent's name."""
+    """Yields the faults of the setting ``parent`` of a run, the child. The argument ``parent`` is
+    None if the run has no parent or names one that does not exist."""
     run, objective, here = child.run, child.objective, f"{child.where}.parent"
     if parent is not None:
         yield from _seed_faults(child, parent)
@@ -85,7 +85,7 @@ def _seed_faults(child: RunOutline, parent: RunOutline) -> Iterator[str]:
 
 
 def _differences(parent: RunOutline, child: RunOutline) -> dict[str, tuple[object, object]]:
-    """Returns the settings, with defaults, in which two models differ.
+    """Returns the settings in which two models differ, with defaults, as (parent's, child's).
 
     An encoder may start from a decoder, and the reverse. Their output layers may differ, since a
     masked language model often has a transform that a causal one lacks.
@@ -108,8 +108,8 @@ def _differences(parent: RunOutline, child: RunOutline) -> dict[str, tuple[objec
 
 
 def _mask_faults(child: RunOutline, parent: RunOutline) -> Iterator[str]:
-    """Yields a fault if a run with relative positions changes its parent's attention mask, for
-    which the biases of the positions were learnt."""
+    """Yields a fault if a run with relative positions has another attention mask than its parent:
+    the parent's position biases are learnt for its own mask."""
     if child.backbone is None or name_of(parent.run.model) not in child.backbone.starts_from:
         return
     if child.run.model.get("positions") == "relative":

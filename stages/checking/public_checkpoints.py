@@ -65,8 +65,8 @@ def _further_faults(params: Params, outlined: RunOutline) -> Iterator[str]:
 
 
 def _prepare(run: Run, vocabulary: Vocabulary, where: str) -> None:
-    """Builds the model as ``pretrain`` does, without storage for weights, and with the checkpoint's
-    own output layers, which only pretraining needs.
+    """Builds the model and the objective's head as ``pretrain`` does, with the layers that only
+    pretraining needs, but without storage for weights.
 
     Raises ValueError if the objective and the model are incompatible.
     """

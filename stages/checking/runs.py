@@ -65,7 +65,7 @@ def _sharing_faults(params: Params, run: Run, where: str) -> Iterator[str]:
     training = run.training
     if name_of(run.objective) not in OBJECTIVES.names() or not trains(run):
         return
-    # If it does not divide, _training_faults reports that.
+    # _training_faults reports micro-batches that do not divide the batch.
     divides = training.batch_rows % training.micro_batch_rows == 0
     if divides and (reason := uneven(training, params.distributed)):
         yield f"{where}.micro_batch_rows: {reason}"

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from stages.core.params import AdaptationChanges
 from stages.core.study_file import StudyFile, TrainingChanges
 
-# Sections with the settings of another section, where all of them are optional.
+# Sections that take the settings of another section, all of them optional.
 LIKE = {
     TrainingChanges: "pretrain.training",
     AdaptationChanges: "finetune.methods.NAME.training",

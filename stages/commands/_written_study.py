@@ -53,7 +53,8 @@ def refuse_loss(path: Path, otherwise: str) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a study, and its hash to WRITTEN: commands may overwrite it until someone edits it."""
+    """Writes a study, and its hash to WRITTEN, so that commands may overwrite the study until it is
+    edited."""
     with replacing(path) as new:
         new.write_text(text, encoding="utf-8")
     with replacing(WRITTEN) as new:

@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def filled(text: str) -> str:
-    """Returns a text in which every table between marks is generated anew.
+    """Returns the text with every table between marks generated anew.
 
     Raises ValueError for a mark that names no table.
     """

@@ -140,7 +140,8 @@ def _names(listed: str | None) -> list[str] | None:
 
 
 def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
-    """Returns the text that is printed about a proposal. ``wanted`` is in minutes."""
+    """Returns the text that is printed about a proposal. ``wanted`` is the time that the study may
+    take, in minutes."""
     study = proposal.study
     design = study.design
     lines = [f"{data} was taken for {study.kind}.", "", *map(_item, proposal.notes)]

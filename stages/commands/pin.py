@@ -44,8 +44,8 @@ class Entry:
         return None if value == NONE else value
 
     def edit(self, commit: str) -> tuple[int, int, str]:
-        """Returns where a part of the file begins and ends, and the text that replaces it: the
-        commit, in place of the revision or after the name."""
+        """Returns the edit that writes the commit over the revision or, without one, after the
+        name: where a part of the file begins and ends, and the text that replaces it."""
         if self.revision:
             begin, end = self.revision.start_mark.index, self.revision.end_mark.index
             return begin, end, _written(commit)

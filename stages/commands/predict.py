@@ -171,7 +171,7 @@ def _renamed(columns: Columns, pairs: Iterable[str]) -> dict[str, str]:
 
 
 def _names_in_study(task: str) -> dict[str, str]:
-    """Returns the column of the study's data for each input, where the source names one."""
+    """Returns the column in the study's data of each input for which the source names one."""
     plan = plans.path_of("prepare_task", task)
     source = read_json(plan)["task"]["source"] if plan.is_file() else {}
     return {key: column for key, column in source.items() if isinstance(column, str)}

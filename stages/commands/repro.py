@@ -103,7 +103,7 @@ def _main(options: argparse.Namespace) -> NoReturn:
 
 
 def _lock() -> None:
-    """Locks this folder against other calls until this process ends, even after DVC replaces it.
+    """Locks this folder against other calls until this process ends, also while it runs DVC.
 
     Raises ValueError if another call runs.
     """
@@ -169,7 +169,7 @@ def _resolve() -> None:
             preexec_fn=partial(die_with_parent, os.getpid()),
         )
 
-    done = run("--quiet")  # also hides DVC's own errors, so a silent failure runs again without it
+    done = run("--quiet")  # hides DVC's own errors, too, so a silent failure runs again without it
     if done.returncode and not done.stderr:
         if pid := running_dvc():
             raise ValueError(

@@ -59,8 +59,8 @@ def show(console: Console) -> None:
 
 
 def mattered() -> Markdown:
-    """Returns the parts of comparison.md on what mattered and why to believe it. The questions with
-    an objection are left out, since their answers are in the report alone."""
+    """Returns the parts of comparison.md on what mattered and why to believe it. The line that
+    lists the audit's objections is left out, since their details are only in the report."""
     text = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8")
     begin = min(text.index(part) for part in SHOWN_PARTS if part in text)
     lines = text[begin : text.index("\n![")].splitlines()

@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         remove(temporary)
         raise
-    if temporary.is_dir() or path.is_dir():  # os.replace replaces no folder
+    if temporary.is_dir() or path.is_dir():  # os.replace cannot replace a folder
         remove(path)
     os.replace(temporary, path)
 
@@ -66,16 +66,16 @@ def read_jsonl(path: Path) -> list[Json]:
 
 
 def write_contents(folder: Path) -> None:
-    """Writes the hash of each file of a folder to its ``contents.json``, for ``whole_contents``."""
+    """Writes the hashes of a folder's files to ``contents.json``, for ``whole_contents``."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     hashes = {file.relative_to(folder).as_posix(): sha256(file) for file in files}
     write_json(folder / CONTENTS, hashes)
 
 
 def whole_contents(folder: Path) -> list[str] | None:
-    """Returns the files that ``contents.json`` lists, by their paths in the folder, or None if one
-    of them is missing or damaged. The folder may come from someone else, so no file outside it is
-    read, and no file of more than ``MOST_FILE_BYTES``."""
+    """Returns the paths in the folder of all files that ``contents.json`` lists; None if it or one
+    of the files is missing or damaged. The folder may come from a stranger, so no file outside it
+    is read, and no file of more than ``MOST_FILE_BYTES``."""
     try:
         if not is_own_file(folder / CONTENTS, folder, MOST_LISTED_BYTES):
             return None
@@ -123,8 +123,8 @@ def is_endless(path: Path) -> bool:
 
 
 def refuse_endless(path: Path) -> None:
-    """Raises ValueError if a path or a file below it is a pipe or a device: DVC and the stages
-    would read it. The message begins with the setting ``path``."""
+    """Raises ValueError if a path or a file below it is a pipe or a device: DVC or a stage might
+    read it without end. The message begins with the setting ``path``."""
     below = (Path(parent, name) for parent, _, names in os.walk(path) for name in names)
     for file in chain([path], below):
         if is_endless(file):

@@ -25,8 +25,8 @@ from stages.core import paths
 from stages.core.artifacts import read_json, replacing, sha256, write_json
 from stages.core.components import STAGES
 
-# Hashes and imports of modules, stored by the content of their source. Parsing all sources takes
-# two seconds, and every stage and every trial needs some of the hashes.
+# A cache: the hash and the imports of each module, in a file named by the hash of its source.
+# Parsing all sources takes two seconds, and every stage and every trial needs some of the hashes.
 PARSED = STAGES.parent / paths.SCRATCH / "parsed"
 
 # Modules that belong to no stage's code, and why editing them changes no result.
@@ -87,15 +87,15 @@ def syntax_hash(source: str | bytes) -> str:
     Raises SyntaxError for source that does not parse.
     """
     digest = hashlib.sha256()
-    # ast.dump would differ between versions of Python. A version may add fields; they are empty for
-    # source that earlier versions accept, and empty fields are left out.
+    # ast.dump differs between versions of Python. Here empty fields are left out, because fields
+    # that a new version adds are empty for source that earlier versions accept.
     for node in ast.walk(_Effective().visit(ast.parse(source))):
         digest.update(type(node).__name__.encode())
         for name, value in ast.iter_fields(node):
             if name == "kind" or (value is None and not isinstance(node, ast.Constant)):
                 continue
-            # Child nodes follow in the order of ast.walk. The escapes of ascii, unlike those of
-            # repr, do not depend on the version's Unicode tables.
+            # Child nodes are hashed when ast.walk reaches them. The escapes of ascii, unlike
+            # those of repr, do not depend on the version's Unicode tables.
             items = [
                 "node" if isinstance(item, ast.AST) else (type(item).__name__, ascii(item))
                 for item in (value if isinstance(value, list) else [value])
@@ -150,8 +150,8 @@ def _source(file: Path) -> _Source:
 
 @cache
 def _reader() -> bytes:
-    """Returns the version of Python and the source of this module, on which the content of stored
-    files depends, too."""
+    """Returns what a cached file depends on besides the module's source: the version of Python and
+    this file."""
     return sys.version.encode() + Path(__file__).read_bytes()
 
 

@@ -1,14 +1,14 @@
-"""Components: a name in params.yaml, a file in a folder of ``stages/``, a class in that file.
+"""Finds and builds components, each named in params.yaml after a file in a folder of ``stages/``.
 
-``{name: mlm, mask_prob: 0.15}`` under ``objective:`` is the one public class of
+``{name: mlm, mask_prob: 0.15}`` under ``objective:`` names the one public class of
 ``stages/objectives/mlm.py``. The constructor is the schema: its positional parameters come from
 code, its keyword-only parameters (after ``*``) come from params.yaml. Settings that several
 components share are the fields of a dataclass, which the class names (``schema = Dimensions``) and
-takes as its last positional parameter. If the dataclass has a method ``from_settings``, this makes
-the dataclass, and its parameters are settings, too.
+takes as its last positional parameter. If the dataclass has a class method ``from_settings``, that
+constructs it, and the parameters of the method are settings, too.
 
-A class may list in ``tried`` settings for which params.yaml may list several values: each trial
-tries all of the values and keeps the one that is best on validation.
+The ``tried`` of a class names the settings for which params.yaml may list several values: each
+trial tries all of them and keeps the value that is best on validation.
 """
 
 import ast
@@ -37,12 +37,12 @@ class Components(Generic[C]):
         self.folder = folder
 
     def names(self) -> list[str]:
-        """Returns the folder's modules, except those that begin with ``_``."""
+        """Returns the names of the folder's modules that do not begin with ``_``."""
         files = (STAGES / self.folder).glob("*.py")
         return sorted(path.stem for path in files if not path.stem.startswith("_"))
 
     def find(self, name: str, *, where: str) -> type[C]:
-        """Returns the component ``stages/{folder}/{name}.py``.
+        """Returns the class of the component ``stages/{folder}/{name}.py``.
 
         Raises ValueError with the path in params.yaml (``where``) if there is no such file, and
         with the path of the file if the file does not define one valid component.
@@ -96,8 +96,8 @@ class Components(Generic[C]):
         }
 
     def build(self, entry: Settings, *from_code: Any, where: str) -> C:
-        """Constructs the component that ``entry`` names, with ``from_code`` before its settings. If
-        ``entry`` lists several values to try, the first one is used.
+        """Constructs the component that ``entry`` names from the arguments ``from_code`` and its
+        settings. Of several values to try for a setting, the first one is used.
 
         Raises the errors of ``settings``, and ValueError for values that the constructor refuses.
         """
@@ -114,8 +114,8 @@ class Components(Generic[C]):
 
 
 def summary(folder: str, name: str) -> str:
-    """Returns what the component ``stages/{folder}/{name}.py`` is: the first sentence of the
-    docstring of the module, else of its class. The file is read and not imported."""
+    """Returns the first sentence of the docstring of ``stages/{folder}/{name}.py``, or of its class
+    if the module has none. The file is parsed, not imported."""
     module = ast.parse((STAGES / folder / f"{name}.py").read_text(encoding="utf-8"))
     classes = (node for node in module.body if isinstance(node, ast.ClassDef))
     public = next(node for node in classes if not node.name.startswith("_"))
@@ -166,7 +166,7 @@ def _public_class(folder: str, name: str) -> type[Any]:
 
 
 def _tried(cls: type) -> tuple[str, ...]:
-    """Returns the settings of a component that may be lists of values."""
+    """Returns the names of the settings for which a component may try several values."""
     return getattr(cls, "tried", ())
 
 
@@ -180,7 +180,7 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
 
 
 def check(cls: type, values: Settings, *, where: str) -> dict[str, Any]:
-    """Returns ``values`` with defaults, checked against the schema of ``cls``."""
+    """Returns the settings ``values`` with defaults, checked against the schema of ``cls``."""
     try:
         return dict(_schema(cls)(**values))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The end of a process: with the process that started it, or by a signal.
+"""Ends a process when the process that started it dies, or when a signal comes.
 
 Imports only the standard library, because ``stages/__init__.py`` calls ``die_with_dvc`` before any
 import that takes time.
@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 SAVE_S = 3.0  # time to save a training after a signal
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG, PR_GET_PDEATHSIG = 1, 2  # options of Linux' prctl
-# Looked up on import, since nothing may be loaded after a fork of a process with threads.
+# Loaded on import, since the fork of a process with threads must not load libraries.
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
@@ -23,8 +23,7 @@ def die_with_parent(parent: int | None = None) -> None:
     """Makes the kernel kill this process when its parent dies (on Linux).
 
     Otherwise a stage would outlive a killed DVC and write at the same time as a stage of the next
-    DVC. Pass the pid of the ``parent`` where it is known: if the parent is dead already, this
-    process ends.
+    DVC. With the pid of the ``parent``, this process also ends if the parent is dead already.
     """
     if _prctl:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -35,8 +34,8 @@ def die_with_parent(parent: int | None = None) -> None:
 def die_with_dvc() -> None:
     """Makes the kernel kill a stage when the DVC that runs it dies (on Linux).
 
-    A stage does not know the pid of its DVC, but both are in one process group. The process that
-    takes over the children of a dead DVC (init) is in another group.
+    A stage does not know the pid of its DVC, but both are in one process group. A parent in another
+    group is the process that took over the children of a dead DVC (init): the stage then ends.
     """
     if _prctl and "DVC_STAGE" in os.environ:  # DVC sets it; a stage that is run by hand lacks it
         die_with_parent()

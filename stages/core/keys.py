@@ -1,4 +1,4 @@
-"""Keys of the checkpoints, cells and trials of a study, used from the trial to the report."""
+"""Keys of the checkpoints, cells and trials of a study."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ class RunKey(NamedTuple):
 
 
 class CellKey(NamedTuple):
-    """A cell: the trials of all seeds of a run or a baseline, whose scores are averaged."""
+    """A cell: trials of a run or baseline that differ only in their seeds; scores are averaged."""
 
     run: str
     task: str
@@ -23,7 +23,7 @@ class CellKey(NamedTuple):
 
 
 class TrialKey(NamedTuple):
-    """A trial of a run or of a baseline."""
+    """A trial: a run or a baseline on a task, with one pair of seeds."""
 
     run: str
     pretrain_seed: int

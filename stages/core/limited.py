@@ -69,7 +69,7 @@ def _child(work: Callable[[], T], writer: int, parent: int, num_bytes: int, what
             answer = {"error": str(error)}
         except MemoryError:
             answer = {"error": f"{what} took more than {num_bytes / 2**30:.0f} GB of memory"}
-        except BaseException as error:  # libraries raise many kinds for damaged files
+        except BaseException as error:  # libraries raise errors of many types for damaged files
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             answer = {"error": f"{what} failed: {reason}"}
         with open(writer, "w", encoding="utf-8") as pipe:

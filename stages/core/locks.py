@@ -18,7 +18,7 @@ class LockHeld(ValueError):
 
 
 def write_holder(file: Path) -> None:
-    """Makes the lock file name this process, which holds it."""
+    """Writes into a lock file that this process holds it."""
     file.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
 
 

@@ -20,7 +20,7 @@ from stages.core.params import Compute, Distributed
 PART_BYTES = 2**20  # size of a part: some tenths of a second of work
 HERE_BYTES = 2**23  # some seconds of work in this process; other processes pay off beyond that
 LARGE_BYTES = 2**26  # a larger part is not sent to a process, which would double its memory
-WAITING_BYTES = 2**21  # per process, of parts in work or with a result that is not yet yielded
+WAITING_BYTES = 2**21  # per process: parts in work, or whose result is not yielded yet
 MOST_PROCESSES = 16  # more processes would wait for the one that reads and writes
 P = TypeVar("P")
 R = TypeVar("R")
@@ -34,8 +34,8 @@ def cores() -> int:
 
 
 def visible_gpus() -> list[str]:
-    """Returns the GPUs that this process may use. Does not use torch, which would keep memory on
-    each."""
+    """Returns the GPUs that this process may use. Does not use torch, which would occupy memory on
+    each GPU."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name for name in visible.split(",") if name]
     if not shutil.which("nvidia-smi"):
@@ -48,7 +48,7 @@ def visible_gpus() -> list[str]:
 def most_jobs(compute: Compute, distributed: Distributed) -> int:
     """Returns the largest number of jobs that share neither a GPU nor a core."""
     if compute.device != "cpu" and (gpus := visible_gpus()):
-        return len(gpus) if distributed.devices == 1 else 1  # a worker sees one GPU
+        return len(gpus) if distributed.devices == 1 else 1  # each of several jobs sees one GPU
     return max(cores() // compute.threads, 1)
 
 
@@ -59,7 +59,7 @@ def in_order(
     *,
     processes: int | None = None,
 ) -> Generator[R, None, None]:
-    """Yields ``work(part)`` for each part, in the order of the parts with any number of processes.
+    """Yields ``work(part)`` for each part, in the order of the parts, however many processes work.
 
     ``size`` returns the bytes of a part. This process works on the first ``HERE_BYTES``. For more,
     one process per core is started, and enough parts are read ahead to keep the processes busy.
@@ -98,8 +98,8 @@ def in_order(
 def grouped(
     items: Iterable[P], size: Callable[[P], int], least: int | None = None
 ) -> Iterator[list[P]]:
-    """Groups consecutive items until the sizes of each group add up to at least ``least``, by
-    default PART_BYTES."""
+    """Yields groups of consecutive items. A group is complete when its sizes add up to at least
+    ``least``, by default PART_BYTES; the last group may be smaller."""
     least = PART_BYTES if least is None else least
     group: list[P] = []
     total = 0

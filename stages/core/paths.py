@@ -34,7 +34,7 @@ def pretraining_time(checkpoint: RunKey) -> Path:
 
 
 def progress(checkpoint: RunKey, kind: str) -> Path:
-    """Returns the file with the ``history``, the ``rates`` or the ``samples`` of a pretraining."""
+    """Returns the file of a pretraining; ``kind`` is ``history``, ``rates`` or ``samples``."""
     suffix = ".jsonl" if kind == "samples" else ".csv"
     return PROGRESS / kind / checkpoint.run / f"{checkpoint.pretrain_seed}{suffix}"
 

@@ -1,8 +1,8 @@
 """The plan of each stage: the settings that it uses and the hashes of the code that it runs.
 
 The root stage writes one file for each stage of dvc.yaml, ``data/plans/STAGE/KEY.json``. A stage
-depends on its plan and its input files, and reads nothing else: so exactly the stages whose plan or
-inputs changed run again, whether a value was edited in params.yaml or a default in the code.
+depends on its plan and its input files, and reads nothing else. So DVC reruns exactly the stages
+whose plan or inputs changed, be it by a value in params.yaml or by a default in the code.
 """
 
 from pathlib import Path
@@ -128,14 +128,14 @@ class BaselinePlan(Plan):
     """The plan of ``fit_baseline``."""
 
     baselines: dict[Name, Component]
-    """The baselines that are fitted to the task; ``path`` is the user's file for the task."""
+    """The baselines of the task; a setting ``path`` names the user's file for this task."""
     files: dict[str, str] = {}
     """Hashes of the files that ``path`` settings of baselines name, by their paths."""
     reading: dict[str, Any] = {}
     """Settings with which the task's source reads cells, if ``files`` is not empty."""
     label_budgets: list[NumberOrAll]
     pretrain_seeds: list[int]
-    """Seeds of all runs. Together with the fine-tuning seeds they draw the labelled rows."""
+    """Seeds of all runs. With the fine-tuning seeds, they determine the labelled rows."""
     finetune_seeds: list[int]
 
 

@@ -23,9 +23,9 @@ LOCKS = paths.SCRATCH / "locks"
 TIMES = paths.SCRATCH / "times"  # duration of each stage's last run here, by its name in DVC
 # A full disk, an exhausted quota, a file that is too large.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# A file or folder of another user, on a damaged or read-only disk, or behind a link to itself.
+# A file of another user, a damaged or read-only disk, a link to itself, too long a name.
 UNREADABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ELOOP, errno.ENAMETOOLONG}
-MOST_LINE = 2000  # characters of a line of a message
+MOST_LINE = 2000  # characters of a line of a message; longer lines are cut
 NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"  # in torch's RuntimeError
 
 
@@ -36,14 +36,14 @@ def run_stage(
     number: tuple[str, str] | None = None,
     rank: Callable[[Any], int | None] = lambda plan: 0,
 ) -> None:
-    """Runs a stage file: parses its positional arguments ``names``, reads its plan, a ``kind``,
-    calls ``main(plan, *keys)`` and exits with 2 on a user's mistake. ``main`` may return one line
-    that says what the stage produced; it is printed at the end. ``number`` is the name and the help
-    of an option with a whole number. ``main`` gets the number as a keyword argument, None if the
-    option is not given.
+    """Runs a stage file: parses the command line, reads the plan (of type ``kind``), calls
+    ``main(plan, *keys)``, and exits with status 2 on a user's mistake. ``keys`` are the values of
+    the positional arguments ``names``. ``main`` may return a line on what the stage produced, which
+    is printed at the end. ``number`` has the name and the help text of an option for a whole
+    number, which ``main`` gets as a keyword argument, None if the option is not given.
 
     ``rank(plan)`` returns the rank of this process among the processes of the stage, or None if
-    other processes have done its work. The process of rank 0 takes the lock for all.
+    nothing is left for it to do. The process of rank 0 takes the lock for all.
     """
     stage, parser = _parser(main, names)
     if number:
@@ -105,7 +105,7 @@ def _locked(main: Callable[[], str | None], stage: str, keys: list[str], purpose
         if purpose:
             print(f"Done in {seconds:.1f} s" + (f": {result}" if result else ""), flush=True)
         name = "@".join([stage, *(["-".join(keys)] if keys else [])])
-        with replacing(TIMES / f"{name}.json") as path:  # for `make plan`; no output of the stage
+        with replacing(TIMES / f"{name}.json") as path:  # for `make plan`; DVC does not track it
             write_json(path, {"wall_time_s": round(seconds, 3)})
 
 

@@ -15,7 +15,7 @@ class Rank:
 
 
 def rank_of_process() -> Rank | None:
-    """Returns the rank that the variables of torchrun or SLURM's srun state, or None without them.
+    """Returns the rank from the variables of torchrun or of SLURM's srun; None without them.
 
     Under srun this also sets the variables that torch reads and srun does not set, unless they are
     set already: the address of the first node, and a port derived from the number of the job.

@@ -27,6 +27,6 @@ def stream(seed: int, *key: str | int) -> np.random.Generator:
 
 def torch_stream(seed: int, *key: str | int) -> "torch.Generator":
     """Returns a torch generator keyed as in ``stream``, for a module's initial weights, say."""
-    import torch  # here, since stages that only read text start without it
+    import torch  # here, so that stages that only read text start without it
 
     return torch.Generator().manual_seed(derive(seed, *key))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 @runtime_checkable
 class Sharded(Protocol):
-    """The interface of a DTensor, of which each rank holds a part. Its import takes seconds."""
+    """The methods of a DTensor that are used here. Importing DTensor itself takes seconds."""
 
     def full_tensor(self) -> Tensor: ...
 
@@ -20,5 +20,5 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """Returns the part of a tensor that this rank holds, in the same memory."""
+    """Returns the part of a tensor that this rank holds, without a copy."""
     return tensor.to_local() if isinstance(tensor, Sharded) else tensor

@@ -1,9 +1,9 @@
 """Handles a standard output and a standard error that cannot be written.
 
 A process may be started without them (``>&-``): Python then has None for the stream, and the next
-file that is opened gets the stream's descriptor, so that a library's output would be written into a
-result. Writing also fails if the disk is full or the reader of a pipe has ended. Imports only the
-standard library, because ``stages/__init__.py`` calls it before anything is opened.
+file that is opened gets the stream's descriptor, so that libraries would print into that file.
+Writing also fails if the disk is full or the reader of a pipe has ended. Imports only the standard
+library, because ``stages/__init__.py`` calls it before anything is opened.
 """
 
 import os
@@ -23,8 +23,8 @@ def open_streams() -> None:
 
 
 def drop_unwritten() -> None:
-    """Drops the buffer of standard output if it cannot be written. Python would try again at its
-    end, fail, and exit with 120."""
+    """Drops the buffer of standard output if it cannot be written. Otherwise Python would try to
+    write it when the process ends, fail, and exit with status 120."""
     try:
         sys.stdout.flush()
     except OSError:

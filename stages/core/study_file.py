@@ -56,7 +56,7 @@ UNTRAINED = Training(
 
 
 def _with_name(baselines: Any) -> Any:
-    """Turns a list of names into entries, and adds ``name``, by default its key, to each entry."""
+    """Turns a list of names into entries, and adds to each entry ``name``, by default its key."""
     if isinstance(baselines, list):
         if not all(isinstance(name, str) for name in baselines):
             raise ValueError("must be a list of names, or entries with settings: `NAME: {...}`")
@@ -103,8 +103,8 @@ class TaskEntry(Strict):
     seed: int | None = None
     """Seed of the samples."""
     split_per_seed: bool = False
-    """Whether each fine-tuning seed draws train, validation and test anew, with itself as
-    ``split_seed``: for fewer than 1,000 rows."""
+    """Whether each fine-tuning seed draws train, validation and test anew (it is the source's
+    ``split_seed``); useful for fewer than 1,000 rows."""
     about: Sentence | None = None
     """What the task is, for the report."""
 
@@ -152,9 +152,9 @@ class RunEntry(Strict):
 
 class ContinuedEntry(RunEntry):
     """One entry of ``pretrain.continued``: a run that continues from the weights of another run, or
-    learns from it as its teacher, at the same seed. A run that continues from a public checkpoint
-    has the checkpoint's model and tokenizer. An encoder may continue from a decoder with the same
-    settings, and the reverse."""
+    learns from that run as its teacher. Each seed uses the other run's checkpoint of the same seed.
+    A run that continues from a public checkpoint has the checkpoint's model and tokenizer. An
+    encoder may continue from a decoder with the same settings, and the reverse."""
 
     parent: Name
     """Run whose weights this run continues from, or whose model teaches it."""
@@ -168,14 +168,14 @@ class Pretraining(Strict):
     training: Training | None = None
     """Schedule and batches of every run; left out only if no run trains."""
     matched: Literal["none", "tokens", "flops", "parameters"] = "tokens"
-    """What every run that trains has in common with the reference: ``tokens`` or ``flops``, which
-    set its number of steps, ``parameters``, which also sets its sizes, or ``none``."""
+    """Quantity that every trained run shares with the reference: ``tokens`` and ``flops`` set its
+    number of steps, ``parameters`` also sets its sizes, ``none`` leaves its settings alone."""
     reference: Name | None = None
     """Run whose budget the others match, the first by default."""
     runs: dict[Name, RunEntry]
     """Runs from random weights and public checkpoints. All state how they differ from the first."""
     continued: dict[Name, ContinuedEntry] = {}
-    """Runs that begin with the weights of another run or learn from it."""
+    """Runs that begin with the weights of another run or have it as their teacher."""
 
 
 class StudyFile(Strict):
@@ -281,7 +281,7 @@ class StudyFile(Strict):
 
     def _continued_model(self, entry: RunEntry) -> Settings | None:
         """Returns the model of the public checkpoint that an entry continues from, directly or
-        through other continued runs; None if it continues from none."""
+        through other continued runs; None if there is no such checkpoint."""
         entries = {**self.pretrain.runs, **self.pretrain.continued}
         for _ in entries:  # a cycle is refused later
             if not isinstance(entry, ContinuedEntry) or entry.parent not in entries:
@@ -292,7 +292,7 @@ class StudyFile(Strict):
         return None
 
     def _tokenizer_of(self, model: Settings, *, trains: bool) -> str:
-        """Returns the tokenizer of a public checkpoint whose entry names none: the checkpoint's
+        """Returns the tokenizer of a run of a public checkpoint that states none: the checkpoint's
         own entry of ``tokenizers:`` if the run trains and there is one, else ``none``."""
         pinned = model.get("path"), model.get("revision")
         own = [
@@ -311,7 +311,7 @@ class StudyFile(Strict):
             raise ValueError(f"pretrain.training: missing; {where} trains")
         settings = shared.model_dump()
         if settings["micro_batch_rows"] == settings["batch_rows"]:
-            # Takes the default again: all rows of a step, whose number `changes` may set.
+            # Lets the default, all rows of a step, follow a `batch_rows` in `changes`.
             del settings["micro_batch_rows"]
         training = Training.model_validate(settings | changes)
         return Training.model_construct(_fields_set={*changes}, **dict(training))
@@ -356,7 +356,7 @@ def read_yaml(path: Path) -> Json:
 
 
 def text_of(path: Path) -> str:
-    """Returns the text of a study; raises ValueError if it cannot be read."""
+    """Returns the text of a study file; raises ValueError if it cannot be read."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"{path}: has more than {MOST_BYTES:,} bytes; split the study")
@@ -411,7 +411,7 @@ def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> 
 
 
 def _old_faults(raw: Settings) -> Iterator[str]:
-    """Yields a message for each setting of an earlier version: what to write in its place."""
+    """Yields a message for each outdated setting, with what to write in its place."""
     pretrain = raw.get("pretrain")
     runs = {
         name: run
@@ -439,7 +439,7 @@ def _fields(loc: tuple[str | int, ...]) -> list[str]:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kind = kind.model_fields[str(part)].annotation
             kind = next(iter(get_args(kind)), kind) if isinstance(kind, UnionType) else kind
-        else:  # dict[Name, Model]: the entry's own name leads to Model
+        else:  # in dict[Name, Model], a name leads to Model
             kind = kind.__args__[1]
     # A tokenizer is Annotated[Tokenizer | PublishedTokenizer, ...].
     models: Any = [kind] if isinstance(kind, type) else get_args(get_args(kind)[0])

@@ -27,9 +27,9 @@ def print_table(
     numbers: Sequence[str],
     rows: Iterable[TableRow],
 ) -> None:
-    """Prints a table. ``texts`` and ``numbers`` are the names of its columns of texts and of
-    numbers. On a narrow console it becomes several tables, one below the other, each with all
-    columns of texts and as many columns of numbers as fit."""
+    """Prints a table whose columns of texts are named ``texts``, and of numbers ``numbers``. On a
+    narrow console it becomes several tables, one below the other, each with all columns of texts
+    and as many columns of numbers as fit."""
     if title:
         console.print(Text(title, "bold"))
     rows, waiting = [*rows], [*range(len(numbers))]

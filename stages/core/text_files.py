@@ -11,7 +11,7 @@ from typing import Any
 
 ENCODING_BYTES = 100_000  # beginning of a file from which its encoding is guessed
 MOST_LINE_BYTES = 2**29  # a longer line would need some gigabytes of memory
-CLOSE = 0.05  # smaller differences of charset-normalizer's coherence do not decide
+CLOSE = 0.05  # differences in charset-normalizer's coherence below this do not decide
 NO_WHOLE_GZIP = gzip.BadGzipFile, EOFError, zlib.error
 OTHER_FILES = {
     b"PK\x03\x04": "an xlsx or zip file; save the sheet as csv UTF-8, or unpack it",
@@ -36,7 +36,7 @@ OTHER_FILES = {
     b"\xff\xfe": "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW",
     b"\xfe\xff": "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW",
 }
-# A line that precedes a sentence: `# id 1`, `# text = ...`, `#begin document`.
+# A comment above a sentence: `# id 1`, `# text = ...`, `#begin document`.
 _COMMENT = re.compile(
     r"#\s*[\w.:]+\s*=|#\s*((sent_?|doc_?)?id|(begin|end)\s+document|newdoc|newpar)\b", re.IGNORECASE
 )
@@ -77,7 +77,7 @@ def opened(file: Path) -> Any:
 def bounded_lines(file: Iterable[bytes]) -> Iterator[bytes]:
     """Yields the lines of a file; raises Fault at a line of more than ``MOST_LINE_BYTES``."""
     if not isinstance(file, IOBase):
-        yield from file  # lines that were read before
+        yield from file  # a list of lines that are read already
         return
     number = 0
     while line := file.readline(MOST_LINE_BYTES + 1):
@@ -138,7 +138,7 @@ def encoding_of(file: Path) -> str:
     best = matches.best()
     if best is None:
         return "WINDOWS-1252"
-    # Most texts fit Central European pages as well as Western ones.
+    # Most texts fit Central European code pages as well as Western ones.
     western = [m for m in matches if m.encoding == "cp1252" and m.chaos <= best.chaos]
     close = western and (
         western[0].coherence >= best.coherence - CLOSE

@@ -8,8 +8,8 @@ PIPELINE = Path("dvc.yaml")
 
 
 def training_environment() -> dict[str, str]:
-    """Returns the variables that determine how memory is allocated and how threads wait. A process
-    reads them when it starts. Without a dvc.yaml there are none."""
+    """Returns the variables that determine how memory is allocated and how threads wait, or {} if
+    there is no dvc.yaml. A process reads these variables only when it starts."""
     if not PIPELINE.is_file():
         return {}
     [command] = [var["torch"] for var in read_yaml(PIPELINE)["vars"] if "torch" in var]

@@ -13,8 +13,8 @@ MOST_VALUES = 300_000
 
 def refuse_large(events: Iterable[Any], path: Path) -> None:
     """Raises ValueError for YAML that is nested too deeply or whose aliases expand to too many
-    values. The ``events`` of a parser, ruamel's or PyYAML's, show this before any value is made:
-    making values recurses into every level, and DVC and the checks walk all values."""
+    values. Only the ``events`` of a parser (ruamel's or PyYAML's) are read, since constructing such
+    values could exhaust the stack or the memory."""
     known: dict[str, _Part] = {}
     parts = [_Part()]
     for event in events:

@@ -6,9 +6,8 @@ Probabilities have the smoothing of Witten and Bell (1991), interpolated as in C
     p(b | c) = (n(c b) + t(c) p(b | c')) / (n(c) + t(c))
 
 n counts occurrences, t(c) is the number of different bytes that follow c, and c' is c without its
-first byte. Below the empty context all bytes are equally likely. Unlike the baseline, the model
-counts only contexts that occur in the given texts, so its memory depends on these texts and not on
-the corpus.
+first byte. For the empty c, p(b | c') is 1/256. Unlike the baseline, this model counts only
+contexts that occur in the given texts, so its memory depends on these texts, not on the corpus.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +20,11 @@ from stages.core.parallel import grouped
 ORDER = 6  # a byte and the five before it
 NUM_BYTES = 256
 BEGIN = b"\n"  # put before every text, so that its first byte has a context
-BATCH_BYTES = 2**22  # counted at once, because a corpus may be larger than memory
+BATCH_BYTES = 2**22  # bytes of a corpus counted at once; all of it may not fit into memory
 
 
 class ByteNgrams:
-    """Computes the bits of texts under the model of a corpus, which is read in parts."""
+    """Computes the bits of given texts under an n-gram model of a corpus that is read in parts."""
 
     def __init__(self, texts: Sequence[bytes], *, order: int = ORDER) -> None:
         """``texts`` are the texts whose bits are computed."""
@@ -34,12 +33,12 @@ class ByteNgrams:
         self._levels = [*_levels(self._bytes, order)]
 
     def count(self, texts: Iterable[bytes]) -> None:
-        """Counts texts of the corpus. Contexts do not extend over the end of a text."""
+        """Counts the n-grams of texts of the corpus. No n-gram spans two texts."""
         for batch in grouped(texts, len, BATCH_BYTES):
             self.add(self._counted(batch))
 
     def counted(self, texts: Iterable[bytes]) -> list["Counts"]:
-        """Returns the counts of texts of the corpus, by length of context, for ``add``."""
+        """Returns the n-gram counts of texts of the corpus, by context length, for ``add``."""
         batches = map(self._counted, grouped(texts, len, BATCH_BYTES))
         return [_sum(of_length) for of_length in zip(*batches, strict=True)]
 
@@ -74,7 +73,7 @@ class Counts(NamedTuple):
     """How often each byte follows each context of one length."""
 
     grams: np.ndarray  # int64 [n], sorted: node * NUM_BYTES + byte
-    number: np.ndarray  # int64 [n]
+    number: np.ndarray  # int64 [n]: count of each gram
 
 
 def _sum(parts: Sequence[Counts]) -> Counts:
@@ -89,7 +88,7 @@ class _Bytes(NamedTuple):
 
     value: np.ndarray  # uint8 [num_bytes]
     offset: np.ndarray  # int64 [num_bytes]: position within the text
-    text: np.ndarray  # int64 [num_bytes]: number of the text
+    text: np.ndarray  # int64 [num_bytes]: index of the text
 
     @classmethod
     def of(cls, texts: Sequence[bytes]) -> "_Bytes":
@@ -102,7 +101,7 @@ class _Bytes(NamedTuple):
     def longer(
         self, at: np.ndarray, node: np.ndarray, length: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the places that have a context of ``length`` bytes, and the keys of the contexts.
+        """Returns the positions that have a context of ``length`` bytes, and the contexts' keys.
 
         A key combines the context's first byte and the node of the rest of the context.
         """
@@ -116,8 +115,8 @@ class _Level:
     ``keys``."""
 
     def __init__(self, at: np.ndarray, keys: np.ndarray, value: np.ndarray) -> None:
-        """``at`` are the places in the texts with a context of this length, and ``value`` the
-        bytes there."""
+        """``at`` are the positions in the texts that have a context of this length, ``keys`` these
+        contexts, and ``value`` the bytes at the positions."""
         self.at = at
         self.keys, self.node = np.unique(keys, return_inverse=True)
         self._grams, self._gram = np.unique(self.node * NUM_BYTES + value, return_inverse=True)
@@ -126,13 +125,13 @@ class _Level:
         self._follows = np.zeros(len(self.keys) * NUM_BYTES, dtype=bool)
 
     def shared(self, at: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the places in a corpus whose context occurs in the texts, and their nodes."""
+        """Returns the positions whose context in the corpus occurs in the texts, and its nodes."""
         node = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
         same = self.keys[node] == keys if len(self.keys) else np.zeros(len(keys), dtype=bool)
         return at[same], node[same]
 
     def counted(self, node: np.ndarray, value: np.ndarray) -> Counts:
-        """Returns the counts of the bytes ``value`` that follow the contexts ``node``."""
+        """Counts how often each byte (of ``value``) follows each context (of ``node``)."""
         grams = node * NUM_BYTES + value
         if len(self._follows) <= len(grams):
             numbers = np.bincount(grams, minlength=len(self._follows))
@@ -148,8 +147,8 @@ class _Level:
         self._gram_counts[counted] += number[np.isin(grams, self._grams, assume_unique=True)]
 
     def interpolated(self, p: np.ndarray) -> np.ndarray:
-        """Returns the probabilities of the texts' bytes at ``at``, given ``p``, the probabilities
-        with the context that is one byte shorter."""
+        """Returns the probabilities of the texts' bytes at the positions ``at``. ``p`` are their
+        probabilities in the contexts one byte shorter."""
         kinds = self._follows.reshape(-1, NUM_BYTES).sum(1)[self.node]
         total = self._counts[self.node] + kinds
         mixed = self._gram_counts[self._gram] + kinds * p

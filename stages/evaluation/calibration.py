@@ -18,7 +18,7 @@ MOST_LOG_TEMPERATURE = 3.0  # temperatures from 1/20 to 20
 AT_BOUND = 0.01
 TINY = 1e-30  # stands in for a probability that was rounded to 0
 STATED_ACCURACIES = (0.8, 0.9, 0.95, 0.99)
-LEAST_ANSWERED = 20  # fewest validation rows above a threshold on the probability
+LEAST_ANSWERED = 20  # fewest validation rows at or above a threshold on the probability
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +32,8 @@ class Calibration:
 
 @dataclass(frozen=True, kw_only=True)
 class ReliabilityRecord:
-    """One bin of a reliability diagram of a cell: all predictions of its trials that have a
-    probability in this bin."""
+    """One bin of a cell's reliability diagram: the predictions, from all of the cell's trials, with
+    a probability in this bin."""
 
     run: str
     method: str
@@ -58,7 +58,7 @@ def calibration(
         return None
     p = np.array(given)
     right = _right(gold, predicted)
-    distances = np.bincount(_bins(p), right - p, NUM_BINS)  # times the bin's number of rows
+    distances = np.bincount(_bins(p), right - p, NUM_BINS)  # of each bin, times its number of rows
     return Calibration(
         accuracy=float(right.mean()),
         mean_probability=float(p.mean()),
@@ -92,9 +92,10 @@ def reliability(
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageRecord(TrialRow):
-    """The number of test rows that a trial answers to reach a stated accuracy, and its calibration
-    error before and after temperature scaling. It answers the rows whose prediction has at least
-    the probability ``min_confidence``, at which validation rows reach that accuracy."""
+    """The number of test rows that a trial can answer at a stated accuracy, and the trial's
+    calibration error before and after temperature scaling. A row is answered if its prediction has
+    at least the probability ``min_confidence``; such predictions for validation rows reach the
+    stated accuracy."""
 
     num_validation: int
     num_test: int
@@ -188,7 +189,7 @@ def lowest_confidence(
     more and are at least as accurate as ``stated``; None if there is no such p."""
     order = np.argsort(-p, kind="stable")
     ordered, number = p[order], np.arange(1, len(p) + 1)
-    is_last = np.append(ordered[1:] < ordered[:-1], True)  # of equal probabilities
+    is_last = np.append(ordered[1:] < ordered[:-1], True)  # among equal probabilities
     accuracy = np.cumsum(right[order]) / number
     reached = np.flatnonzero(is_last & (accuracy >= stated) & (number >= LEAST_ANSWERED))
     return float(ordered[reached[-1]]) if len(reached) else None

@@ -1,4 +1,4 @@
-"""Confusion matrices: how often rows of one class are predicted as another, by run and method."""
+"""Confusion matrices: how often rows of one class are predicted as another, summed by cell."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ Pairs = Counter[tuple[str, str]]  # (right class, predicted class) -> how often
 @dataclass(frozen=True, kw_only=True)
 class ConfusionRecord:
     """An entry of a confusion matrix: how often ``prediction`` was given where ``answer`` is right,
-    in ``num_trials`` trials together. ``number`` counts rows or, for tagging, words."""
+    summed over ``num_trials`` trials. ``number`` counts rows or, for tagging, words."""
 
     run: str
     method: str
@@ -31,8 +31,8 @@ def has_confusion(kind: Kind) -> bool:
 
 
 def classes(kind: Kind, answer: str) -> list[str]:
-    """Returns the classes in an answer or prediction: a single one or, for tagging, the type of
-    span of each word (its tag without B- or I-)."""
+    """Returns the classes in an answer or prediction: a single class or, for tagging, each word's
+    type of span (its tag without B- or I-)."""
     if kind.target not in kind.lists:
         return [answer]
     return [tag if tag == OUTSIDE else _type(tag) for tag in answer.split(" ")]

@@ -2,8 +2,8 @@
 
 The definition follows Brown et al. 2020 (GPT-3, appendix C): texts overlap if they share n
 consecutive words, ignoring case and punctuation, with n between 8 and 13. Three things differ.
-n is chosen for each text and not for each task. A text of fewer than 8 words matches only as a
-whole and only complete sentences, because one or two words occur everywhere. Cleaning a corpus
+n is chosen for each text and not for each task. A text of fewer than 8 words matches only if it
+equals one or more complete sentences, because one or two words occur everywhere. Cleaning a corpus
 removes sentences, not 200 characters around a match.
 """
 
@@ -24,12 +24,12 @@ from stages.kinds._kind import KINDS
 LONG, SHORT = 13, 8  # n for texts of at least 13 words, and of 8 to 12 words
 WORD = re.compile(r"\w+")
 BREAK = -1  # stands for any word that no test text has, and for the end of a document
-BATCH_WORDS = 2**20  # searched at once, because a corpus may be larger than memory
+BATCH_WORDS = 2**20  # words of a corpus searched at once; all of it may not fit into memory
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """The numbers of a task's test rows that overlap with a corpus."""
+    """How many of a task's test rows overlap with a corpus."""
 
     num_test: int  # test rows
     exact: int  # rows with a text that occurs as a whole in the corpus
@@ -50,8 +50,8 @@ def gram_length(num_words: int) -> int:
 def searched_texts(tasks: Iterable[str]) -> dict[str, list[list[str]]]:
     """Returns the input texts of each test row, by task.
 
-    They are the texts of the source, before a task masks words. Answers are left out, because only
-    ``evaluate`` may read them.
+    If the task's source masked words, these are the texts before masking. Answers are left out,
+    because only ``evaluate`` may read them.
     """
     texts_by_task = {}
     for task in tasks:
@@ -65,8 +65,8 @@ def searched_texts(tasks: Iterable[str]) -> dict[str, list[list[str]]]:
 class TaskTexts:
     """Searches documents (lists of sentences) for the texts of test rows.
 
-    A match is a sequence of consecutive words of a document, which may span sentences. A row counts
-    if one of its texts matches.
+    A match consists of consecutive words of a document and may span sentences. A row counts if one
+    of its texts matches.
     """
 
     def __init__(self, rows: Mapping[str, Sequence[Sequence[str]]]) -> None:
@@ -89,8 +89,8 @@ class TaskTexts:
         return self._trie.matches(documents)
 
     def overlap_of(self, matches: Iterable["Matches"]) -> dict[str, Overlap]:
-        """Returns the overlap of each task with all documents of several ``matches``, which may
-        come from other processes."""
+        """Returns the overlap of each task with the documents of several calls of ``matches``, in
+        this process or others."""
         ends = np.cumsum([0, *self._num_test.values()])
         exact, ngram = (
             np.diff(np.searchsorted(np.unique(self._row[hit]), ends)).tolist()
@@ -102,8 +102,8 @@ class TaskTexts:
     def removed_from(self, documents: Iterable[Sequence[str]]) -> Iterator[list[str]]:
         """Yields each document without the sentences that overlap with a match.
 
-        Removing sentences makes others adjacent, which may then match. The search is repeated until
-        nothing matches.
+        Removing a sentence makes its neighbours adjacent, and together they may match. So the
+        search is repeated until nothing matches.
         """
         for batch in _batches(documents):
             waiting = list(range(len(batch)))
@@ -116,15 +116,15 @@ class TaskTexts:
             yield from ([text for text, _ in document] for document in batch)
 
 
-Matches = list[np.ndarray]  # the nodes of the trie that matched, by length in words
+Matches = list[np.ndarray]  # the trie's nodes that matched, an array for each length in words
 _Document = list[tuple[str, list[str]]]  # the sentences with their words
 
 
 class _Trie:
     """A trie of whole texts and their n-grams, with one level per word.
 
-    All positions of a document are looked up at once, one level after the other; few get beyond
-    the second word. The search is exact, because nothing is hashed.
+    All positions of the documents are looked up at once, level by level; few match more than two
+    words. The search is exact, because nothing is hashed.
     """
 
     def __init__(self, texts: Sequence[Sequence[str]]) -> None:
@@ -213,7 +213,8 @@ class _Trie:
     def _matches(
         self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray
     ) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
-        """Yields the places where sequences of each length match, the length, and the nodes."""
+        """Yields, for each length, the positions at which sequences of this length match, the
+        length, and the nodes that match."""
         begins, closes = np.zeros((2, len(ids)), dtype=bool)
         begins[starts] = closes[ends] = True
         at = np.arange(len(ids))

@@ -15,9 +15,9 @@ class EstimateRecord(CheckpointRow):
     """An estimate, from frozen states, of how well a checkpoint would do on a task. Higher is
     better.
 
-    ``layers`` says which states are used: those of the ``last`` layer, the ``mean`` over all
-    layers, or those of the ``best`` layer, which has the highest estimate. Embeddings do not count
-    as a layer.
+    ``layers`` says which states are used: those of the ``last`` layer, the ``mean`` of the states
+    of all layers, or those of the ``best`` layer, the one with the highest estimate. Embeddings do
+    not count as a layer.
     """
 
     estimate: str  # one of ESTIMATES

@@ -9,8 +9,8 @@ from stages.evaluation.records import TrialRecord, budget_order
 from stages.kinds._cells import Row
 from stages.kinds._kind import Kind
 
-ANY = 3  # number of first test rows to show; their order is random
-DISPUTED = 5  # number of rows to show on which runs agree least
+ANY = 3  # number of rows to show from the start of test, which is in random order
+DISPUTED = 5  # number of further rows to show: those on which runs agree least
 
 
 def shown_trials(trials: Iterable[TrialRecord]) -> dict[str, TrialRecord]:

@@ -1,16 +1,17 @@
 """Likeness of a corpus and the texts of tasks, by three measures that use no neural model.
 
 - The Jensen-Shannon divergence (Lin 1991) of their words, in bits. It is 0 for equal distributions
-  and 1 for distributions without a common word. Estimated from samples it is too large, more so for
-  small and varied samples. So samples of equal size are compared, half of the task's words with the
-  same number of the corpus's words, and the mean divergence within the task and within the corpus
-  is subtracted. The corrected divergence is 0 on average if the distributions are equal, for any
-  amount of text. If they differ, it is somewhat too small. It may be slightly below 0.
+  and 1 for distributions without a common word. Estimated from samples, it is too large, the more
+  so the smaller and the more varied they are. So two samples of the task's words and two of the
+  corpus's words, all of one size, are drawn. From the mean divergence between a sample of the task
+  and one of the corpus, the mean divergence of two samples of one source is subtracted. For any
+  amount of text, the result is 0 on average if the distributions are equal, and somewhat too small
+  if they differ. It may be slightly below 0.
   (A few documents may have other words than many documents of the same source; this counts as a
   difference.)
-- The share of the task's words that do not occur in the corpus. It falls with the amount of text.
+- The share of the task's words that do not occur in the corpus. It falls as the corpus grows.
 - The bits per byte of the task under an n-gram model of the corpus (``byte_ngrams``). They also
-  depend on the order of words and on the amount of text.
+  depend on the order of words and on the size of the corpus.
 
 Words are defined as in ``contamination``, without case and punctuation. Bytes are those of the
 original text.
@@ -31,7 +32,7 @@ from stages.evaluation.byte_ngrams import ByteNgrams, Counts
 from stages.evaluation.contamination import words
 from stages.evaluation.word_counts import Vocabulary, WordCounts
 
-NUM_DRAWS = 10  # draws of samples, whose divergences are averaged
+NUM_DRAWS = 10  # times that samples are drawn; divergences are averaged over them
 SEED = 0
 
 
@@ -43,7 +44,7 @@ class Likeness:
     words: int
     types: int  # different words
     bytes: int
-    sampled_words: int  # in each sample of the divergence
+    sampled_words: int  # in each sample for the divergence
     divergence: float | None  # of words, Jensen-Shannon, in bits; None if there are no words
     uncorrected_divergence: float | None
     unseen_words: float | None  # share of the task's words that do not occur in the corpus
@@ -97,7 +98,7 @@ class Comparison:
         return Reading(num_documents, num_bytes, counts, grams)
 
     def measured(self, readings: Iterable[Reading], folder: Path, *, seed: int = SEED) -> Measured:
-        """Returns the likeness of each task to all parts of the corpus.
+        """Returns the size of the whole corpus and the likeness of each task to it.
 
         Words that do not fit into memory are written to ``folder``, which must not exist.
         """
@@ -172,8 +173,8 @@ def _divergences(
 
 
 def _two_samples(ends: np.ndarray, number: int, rng: np.random.Generator) -> np.ndarray:
-    """Returns the words of two disjoint samples as indices, int64 [2, number]. ``ends`` are the
-    cumulative counts of words."""
+    """Returns two disjoint random samples of words, as indices of words, int64 [2, number].
+    ``ends`` are the cumulative counts of words."""
     drawn = rng.choice(ends[-1], 2 * number, replace=False)
     return np.searchsorted(ends, drawn, side="right").reshape(2, number)
 

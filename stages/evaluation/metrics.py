@@ -59,7 +59,7 @@ def scale_of(metric: str) -> Scale:
 
 
 def limits(metric: str, *, difference: bool = False) -> Ends:
-    """Returns the ends of the metric's scale, or of the differences of two of its values."""
+    """Returns the ends of the metric's scale or, if ``difference``, of the differences on it."""
     shares = (0.0, 1.0) if scale_of(metric) == POINTS else (-math.inf, math.inf)
     least, largest = LIMITS.get(metric, shares)
     return (least - largest, largest - least) if difference else (least, largest)
@@ -72,7 +72,7 @@ def cut(low: float, high: float, metric: str, *, difference: bool = False) -> En
     The true value lies on the scale, so the cut does not change the interval's coverage.
     """
     least, largest = limits(metric, difference=difference)
-    if not least <= (low + high) / 2 <= largest:  # a component's own metric may not be a share
+    if not least <= (low + high) / 2 <= largest:  # a component's own metric may have another scale
         return low, high
     return max(low, least), min(high, largest)
 
@@ -202,8 +202,8 @@ def squad_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
     right answer, both normalised as in ``exact_match``. If both are empty, the F1 is 1; if only
     one is, it is 0.
 
-    It is implemented here because torchmetrics needs torch, ``evaluate`` downloads its code, and
-    transformers 5 no longer has it.
+    It is implemented here because torchmetrics needs torch, the package ``evaluate`` downloads its
+    code, and transformers 5 no longer has it.
     """
     return _mean_of_questions(_overlap, gold, predicted)
 

@@ -2,10 +2,10 @@
 
 With three seeds a cell has two degrees of freedom, too few to find anything but large effects. So
 the variance of every contrast is shrunk towards the variance of comparable contrasts (Smyth 2004;
-limma). Plain moderation exceeds its error rate if some cells vary more; this procedure does not.
-It was chosen by simulation (benchmarks/coverage.md):
+limma). Plain moderation exceeds its nominal error rate if some cells vary more than others; this
+procedure does not. It was chosen by simulation (benchmarks/coverage.md):
 
-- All runs of one task, method and label budget share the labels that a seed draws. So seeds are
+- For one task, method and label budget, a seed draws the same labels in all runs. So seeds are
   paired, and the prior of a contrast is the mean variance of paired differences. For two runs this
   is twice the residual mean square of runs and seeds; for two methods or label budgets it is the
   mean over runs.
@@ -18,10 +18,10 @@ It was chosen by simulation (benchmarks/coverage.md):
   because a run's factor then comes from the same trials whose variance it corrects: without the
   halving, up to 10 % of studies made false claims where one run varied widely.
 
-The mean of an effect over tasks has the variance of a mean of independent tasks, times a factor of
-at least 1 for what tasks share, because they all use the same checkpoint. The factor is the
-variance of differences that are averaged over tasks, divided by the variance that they would have
-if tasks were independent.
+The variance of an effect's mean over tasks is that of a mean over independent tasks, times a factor
+of at least 1, because all tasks share the checkpoints. The factor is the variance of differences
+that are averaged over tasks, divided by the variance that these averages would have if tasks were
+independent.
 """
 
 from collections import defaultdict
@@ -37,8 +37,8 @@ from stages.core.keys import CellKey
 from stages.evaluation.statistics import Interval, are_paired, difference, mean, mean_of_differences
 from stages.evaluation.variance import Prior, Sample
 
-PRIOR_DF = 3.0  # maximum for a prior
-PRIOR_DF_PER_OWN = 1.5  # maximum for a prior, per degree of freedom of the contrast itself
+PRIOR_DF = 3.0  # most degrees of freedom of a prior
+PRIOR_DF_PER_OWN = 1.5  # most of them per degree of freedom of the contrast itself
 OF_ONE_TASK = 0.5  # multiplies the degrees of freedom of a prior if the study has one task
 FACTOR_DF = 3.0  # weight of the value 1, towards which a run's factor is shrunk
 
@@ -58,7 +58,7 @@ class _Table:
         return self.values.shape[1]
 
     def of_runs(self, runs: Sequence[str]) -> "_Table":
-        """Returns the table of some of its runs."""
+        """Returns the part of the table with these runs."""
         return _Table(tuple(runs), self.values[[self.runs.index(run) for run in runs]])
 
     @cached_property
@@ -69,7 +69,7 @@ class _Table:
 
     @property
     def residual_mean_square(self) -> float:
-        """The variance of a run between units, without the part that all runs share."""
+        """The mean variance of a run between units, without the part that all runs share."""
         return float((self.residuals**2).sum()) / ((len(self.runs) - 1) * (self.num_units - 1))
 
     @property
@@ -79,7 +79,7 @@ class _Table:
         squares = (self.residuals**2).sum(axis=1) / (self.num_units - 1)
         if number < 3:
             return squares * number / max(number - 1, 1)
-        # A residual has (1 - 1/n)^2 of its own run's variance and 1/n^2 of every other run's.
+        # A residual's variance is (1 - 1/n)^2 times its own run's and 1/n^2 times each other run's.
         total = squares.sum() * number / (number - 1)
         return np.maximum((squares - total / number**2) * number / (number - 2), 0.0)
 
@@ -127,7 +127,7 @@ class Moderation:
         return interval
 
     def mean_difference(self, pairs: Sequence[tuple[CellKey, CellKey]]) -> Interval:
-        """Returns the interval of the mean over tasks of a difference, given one pair of cells per
+        """Returns the interval of a difference averaged over tasks, given one pair of cells per
         task."""
         return mean_of_differences(
             [self.difference(a, b) for a, b in pairs],
@@ -155,8 +155,8 @@ class Moderation:
         }
 
     def _table(self, samples: Mapping[str, Sample]) -> _Table | None:
-        """Returns the table of the largest group of runs with the same units, or None if it has
-        fewer than two runs."""
+        """Returns the table of the largest group of runs with the same units, or None if the group
+        has fewer than two runs."""
         members: dict[tuple[object, ...], list[str]] = defaultdict(list)
         for run, sample in samples.items():
             members[tuple(sorted(sample.unit_keys))].append(run)
@@ -168,7 +168,7 @@ class Moderation:
 
     @cached_property
     def _factors(self) -> dict[str, float]:
-        """Each run's variance relative to that of the runs in its tables, shrunk towards 1."""
+        """Each run's variance relative to the mean of the runs in its tables, shrunk towards 1."""
         return _relative_spreads(
             [(table, table.residual_variances) for table in self._tables.values()]
         )
@@ -223,7 +223,7 @@ class Moderation:
 
     def _prior_to_baseline(self, a: CellKey, b: CellKey) -> Prior | None:
         """Returns the prior of the difference of a run and a baseline: the mean variance of such
-        differences, half of it times the run's factor. The other half comes from the baseline."""
+        differences, of which the run's half is multiplied by the run's factor."""
         run, baseline = (b, a) if a.run in self._baselines else (a, b)
         if baseline.run not in self._baselines or run.run in self._baselines:
             return None
@@ -232,7 +232,7 @@ class Moderation:
         return self._prior_of_one(table, run.run, halved, self.samples[baseline].num_units - 1)
 
     def _table_to_baseline(self, place: Place, baseline: CellKey) -> _Table | None:
-        """Returns the differences of the runs of a place to a baseline; cached."""
+        """Returns the table of the differences between a place's runs and a baseline; cached."""
         if (place, baseline) not in self._to_baselines:
             of_baseline = self.samples[baseline]
             samples = {
@@ -257,7 +257,7 @@ class Moderation:
         return self._weighted(variance, own_df, (len(table.runs) - 1) * (table.num_units - 1))
 
     def _weighted(self, variance: float, own_df: float, others_df: float) -> Prior:
-        """Returns a prior with the number of degrees of freedom that the module docstring gives."""
+        """Returns a prior whose degrees of freedom are limited as the module docstring says."""
         df = min(PRIOR_DF, PRIOR_DF_PER_OWN * own_df, others_df)
         has_one_task = len({task for task, _, _ in self._tables}) == 1
         return Prior(float(variance), OF_ONE_TASK * df if has_one_task else df)
@@ -266,8 +266,8 @@ class Moderation:
 
     def _shared_by_tasks(self, pairs: Sequence[tuple[CellKey, CellKey]]) -> float:
         """Returns the factor by which the variance of a mean over tasks exceeds that of independent
-        tasks. For two runs one factor is estimated from all methods and label budgets together,
-        because a single one has few degrees of freedom."""
+        tasks. For differences of runs it is estimated from all methods and label budgets together,
+        because each of them alone has few degrees of freedom."""
         a, b = pairs[0]
         if a.run == b.run:
             tables = [self._table_of_differences(a[1:], b[1:]) for a, b in pairs]
@@ -283,8 +283,8 @@ class Moderation:
 def _shared(
     tables_of_tasks: Sequence[Sequence[_Table | None]], spread: Callable[[_Table], float]
 ) -> float:
-    """Returns the ``spread`` of tables averaged over tasks, divided by the spread that they would
-    have if tasks were independent, and at least 1. Only runs that all tasks have are used."""
+    """Returns the ``spread`` of tables averaged over tasks, divided by the spread that the averages
+    would have if tasks were independent; at least 1. Only runs that all tasks have are used."""
     averaged = independent = 0.0
     for of_tasks in tables_of_tasks:
         tables = [table for table in of_tasks if table is not None]

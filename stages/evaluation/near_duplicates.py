@@ -2,8 +2,8 @@
 
 Two texts are near-duplicates if the Jaccard similarity of their word 3-grams (the number of common
 ones divided by the number of all; Broder 1997) is at least 0.8. In a text of fewer than 29 words, a
-single changed word reduces it below 0.8. So two such texts are near-duplicates also if the Jaccard
-similarity of their words, in any order, is at least 0.8. The search is exact: nothing is
+single changed word can reduce it below 0.8. So two such texts are also near-duplicates if the
+Jaccard similarity of their words, in any order, is at least 0.8. The search is exact: nothing is
 hashed or sampled.
 
 Words are defined as in ``contamination``, so that case and punctuation do not count. In a script
@@ -21,10 +21,10 @@ from stages.evaluation.contamination import words
 from stages.kinds._cells import Row
 from stages.kinds._kind import Kind
 
-LEAST = 0.8  # similarity of near-duplicates
+LEAST = 0.8  # lowest similarity of near-duplicates
 GRAM = 3  # words
-SHORT = 29  # words; shorter texts are compared by their words, too
-CHUNK = 500  # train texts compared at once, because the products for all may exceed memory
+SHORT = 29  # words; shorter texts are also compared by their words
+CHUNK = 500  # train texts compared at once, because the similarities of all may exceed memory
 MOST_SHOWN = 100  # characters of an example
 NOTEWORTHY_SHARE = 0.01  # of a task's test rows
 
@@ -33,13 +33,13 @@ NOTEWORTHY_SHARE = 0.01  # of a task's test rows
 class Nearest:
     """The train text that is most similar to a test text."""
 
-    place: int  # in train
+    place: int  # index in train
     similarity: float
 
 
 def nearest(test: Sequence[str], train: Sequence[str]) -> dict[int, Nearest]:
     """Returns, for each test text with a near-duplicate in train, the most similar train text (the
-    first of equally similar ones). Keys are places in ``test``."""
+    first of equally similar ones). Keys are indices of ``test``."""
     test_words, train_words = [[words(text) for text in texts] for texts in (test, train)]
     best: dict[int, Nearest] = {}
     for place, candidate in chain(
@@ -55,8 +55,8 @@ def _similar(
     test: Sequence[Sequence[str]], train: Sequence[Sequence[str]], n: int, lengths: range
 ) -> Iterator[tuple[int, Nearest]]:
     """Yields near-duplicates by their n-grams, among texts whose number of words is in ``lengths``.
-    Each test text gets only the most similar one of each chunk of train, because texts made from
-    one template may be near-duplicates of all train texts."""
+    Of each chunk of train, only the text most similar to the test text is yielded, because a text
+    made from a template may be a near-duplicate of all train texts."""
     from sklearn.feature_extraction.text import CountVectorizer  # the import takes a second
 
     test_at, train_at = (
@@ -65,7 +65,7 @@ def _similar(
     )
     if not (test_at and train_at):
         return
-    # The vocabulary is that of test, since other n-grams of train are in no intersection.
+    # The vocabulary has only test's n-grams, since all others of train are in no intersection.
     vectorizer = CountVectorizer(analyzer=lambda grams: grams, binary=True, dtype=np.int32)
     test_grams = [_grams(test[place], n) for place in test_at]
     by_gram = vectorizer.fit_transform(test_grams).T.tocsr()

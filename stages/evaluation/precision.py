@@ -1,7 +1,7 @@
-"""The effect of more seeds or more test rows on the width of intervals, and their cost.
+"""How much more seeds or test rows would narrow the intervals, and what they would cost.
 
-The numbers come from the report's tables, so that the report and the plan of the next study can
-both compute them.
+Everything is computed from the report's tables, because not only the report but also the plan of
+the next study needs it.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from statistics import fmean
 from stages.core.artifacts import Json
 from stages.evaluation.variance import Source
 
-SOURCES: dict[Source, str] = {  # what an interval covers -> suffix of columns of contrasts.csv
+SOURCES: dict[Source, str] = {  # source of chance -> suffix of its columns in contrasts.csv
     "pretraining seeds": "pretrain",
     "fine-tuning seeds": "finetune",
     "test rows": "rows",

@@ -21,7 +21,8 @@ def weighted_tau(
     It equals ``scipy.stats.weightedtau`` (Vigna 2015), without a loop over resamples. Pairs of good
     runs count more: a pair has the weight 1 / rank of one run plus 1 / rank of the other. The
     result is the mean of tau with ranks by the estimate and of tau with ranks by the score. Copies
-    of a run tie in both rankings, so their pairs do not count. Tau is NaN if all runs in it tie.
+    of a run tie in both rankings, so their pairs do not count. Tau is NaN for a resample in which
+    all runs tie.
     """
     by_estimate = np.sign(estimate[:, None] - estimate)
     by_score = np.sign(score[:, None] - score)

@@ -24,8 +24,8 @@ def rare_class(
     probabilities: Sequence[float | None],
     labels: Sequence[str],
 ) -> RareClass | None:
-    """Returns the measures for the label that is rarer in ``gold``, the first if both are equally
-    frequent. The label that is not predicted has 1 minus the probability of the prediction.
+    """Returns the measures for the label that is rarer in ``gold``, or for the first label if both
+    are equally frequent. The other label has 1 minus the probability of the predicted one.
 
     Returns None unless the task has two labels, rows of both, and a probability for each
     prediction. Both measures are scikit-learn's. Probabilities are rounded to six decimals, so

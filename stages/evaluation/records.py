@@ -54,10 +54,10 @@ class TrialRow(CheckpointRow):
 class VariantRow(TrialRow):
     """A row about a variant of a trial."""
 
-    # Settings of task and method that validation chose, or that were tried: "pooling=last,
-    # dropout=0.1". "" if only one value was tried, and for a baseline.
+    # Settings of task and method that were tried or, in a TrialRecord, chosen on validation:
+    # "pooling=last, dropout=0.1". "" if only one value was tried, and for a baseline.
     read_out: str = ""
-    initial_weights: str = ""  # chosen on validation, or tried; "" unless from scratch
+    initial_weights: str = ""  # tried or chosen, like ``read_out``; "" unless from scratch
 
     @property
     def variant(self) -> tuple[TrialKey, str, str]:
@@ -70,9 +70,10 @@ class TrialRecord(VariantRow):
     """A trial without its scores, with the variant that it keeps.
 
     A baseline has its component's name as architecture, the method CLASSICAL, corpus and objective
-    "none", the seeds that drew its labelled rows, and zeros. A public checkpoint has the objective
-    "hub"; its corpus is its path, or the corpus on which a run continued its pretraining; the cost
-    of its own pretraining is unknown. A lineage is a run with all its parents and teachers.
+    "none", the seeds that drew its labelled rows, and 0 or None for what only models have. A public
+    checkpoint has the objective "hub"; its corpus is its path, or the corpus on which a run
+    continued its pretraining; the cost of its original pretraining is unknown. A lineage is a run
+    with all its parents and teachers.
     """
 
     architecture: str
@@ -92,12 +93,12 @@ class TrialRecord(VariantRow):
     weights_bytes: int | None  # size of the files needed for predictions; None for a baseline
     num_pretrained_params: int  # all of the checkpoint; num_params counts only the used ones
     used_architecture: str  # "encoder" if the decoder of an encoder_decoder is not used
-    design: str | None  # equal for models that compute states equally, except for their weights
+    design: str | None  # equal for models whose states differ only because of their weights
     lineage_bytes: int | None  # bytes of the text of lineage_tokens
     num_epochs: int  # trained at the best rate; 0 if nothing was trained in steps
     num_steps: int  # in ``num_epochs``; for a solved probe the iterations of all tries
     last_train_loss: float | None  # mean of the last epoch; for a solved probe at the minimum
-    best_is_last: int  # 1 if the last epoch is the best on validation, whichever is kept
+    best_is_last: int  # 1 if the last epoch is the best on validation, even if another is kept
     chosen_in_warmup: int  # 1 if the best epoch ended before the learning rate reached its peak
     still_improving: int  # 1 if training ended too early (``trials/best_epoch.py``)
     converged: int | None  # 1 if every try of a solved probe reached a minimum
@@ -198,7 +199,7 @@ class EpochRecord(VariantRow):
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedMethod:
-    """A method that does not fit a run, so that the run has no trials with the method."""
+    """A method that does not fit a run and therefore has no trials with this run."""
 
     run: str
     method: str
@@ -226,14 +227,14 @@ class TextBitsRecord(CheckpointRow):
     """The loss of a checkpoint's own objective on the inputs of a task's test rows."""
 
     loss: float  # nats per target
-    bits_per_byte: float  # of the texts, if each token costs as much as the average target
+    bits_per_byte: float  # of the texts, as if each token had the average loss of a target
     num_targets: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostRecord(TrialRow):
-    """The cost of a trial and its speed of prediction on the machine that ran it. The speed is
-    measured only with the first fine-tuning seed."""
+    """The cost of a trial and its speed of prediction, on the machine that ran it. The speed is
+    measured only for the first fine-tuning seed."""
 
     wall_time_s: float
     peak_memory_bytes: int
@@ -329,7 +330,7 @@ def _open(path: Path, how: str, *, gz: bool | None = None) -> Iterator[IO[str]]:
         with path.open(how, encoding="utf-8", newline="") as file:
             yield file
         return
-    # The header has no time and no file name, so that equal rows give equal bytes.
+    # The gzip header gets no time and no file name, so that equal rows give equal bytes.
     with (
         path.open(how + "b") as raw,
         gzip.GzipFile(filename="", fileobj=raw, mode=how + "b", mtime=0) as binary,

@@ -36,8 +36,8 @@ def row_scores(metric: str, gold: Texts, predicted: Texts) -> Float32[np.ndarray
         if sums is None
         else _by_sums(sums, sums.counts(gold, predicted))
     )
-    # The metric may be undefined without some row: without the only row of a label, or if a
-    # perplexity is too large for a float.
+    # Without some row the metric may be undefined (if it is the only row of a label) or infinite
+    # (a perplexity too large for a float).
     influence = np.where(np.isfinite(influence), influence, 0.0)
     return (value + influence - influence.mean()).astype(np.float32)
 
@@ -71,7 +71,7 @@ def _by_groups(
 
 
 def _ratio(of_row: Callable[[str, str], tuple[float, float]]) -> Sums:
-    """The sums of a metric that is a ratio of two totals over rows, or 0 if the divisor is 0."""
+    """``Sums`` of a metric that is a ratio of two totals over rows; 0 if the divisor is 0."""
 
     def counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n 2"]:
         return np.array([of_row(*row) for row in zip(gold, predicted, strict=True)], dtype=float)
@@ -84,7 +84,7 @@ def _ratio(of_row: Callable[[str, str], tuple[float, float]]) -> Sums:
 
 
 def _mean(metric: Callable[[Texts, Texts], float]) -> Sums:
-    """The sums of a metric that is the mean of its values for single rows."""
+    """``Sums`` of a metric that is the mean of its values for single rows."""
     return _ratio(lambda gold, predicted: (metric([gold], [predicted]), 1))
 
 
@@ -99,7 +99,7 @@ def _entities(gold: str, predicted: str) -> tuple[float, float]:
 
 
 def _bits(place: int) -> Sums:
-    """The sums of bits per byte (``place`` 0) or per word (``place`` 1)."""
+    """``Sums`` of bits per byte (``place`` 0) or per word (``place`` 1)."""
     return _ratio(lambda gold, predicted: (float(predicted), float(gold.split()[place])))
 
 
@@ -129,7 +129,7 @@ def _macro_f1(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
 
 
 def _f1_of(metric: str) -> Sums | None:
-    """The sums of the F1 of one label, or None for other metrics."""
+    """``Sums`` of the F1 of one label, or None for other metrics."""
     if not metric.startswith(F1_OF):
         return None
     label = metric.removeprefix(F1_OF)
@@ -167,7 +167,7 @@ def _bleu_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
 
 def _bleu(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
     """BLEU as in sacrebleu, with exponential smoothing: the smallest n without matching n-grams
-    counts as half a match, and each larger one as half of the one before."""
+    counts as half a match, and each larger n as half of the n before."""
     right, answered = sums[..., :NGRAMS], sums[..., NGRAMS : 2 * NGRAMS]
     length, expected = sums[..., -2], sums[..., -1]
     halvings = np.cumsum(right == 0, axis=-1)
@@ -194,7 +194,8 @@ def _matches(answer: Counter[str], right: Counter[str]) -> tuple[int, int, int]:
 
 
 def _chrf(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
-    """chrF as in sacrebleu: precision and recall are means over the n that both texts have."""
+    """chrF as in sacrebleu: precision and recall are means over the n for which both texts have
+    n-grams."""
     answered, expected, same = (sums[..., i::3] for i in range(3))
     counted = (answered > 0) & (expected > 0)
     orders = np.maximum(counted.sum(axis=-1), 1)

@@ -11,7 +11,7 @@ from stages.core.keys import RunKey
 from stages.core.params import Run, Screen
 from stages.evaluation.estimates import EstimateRecord
 
-LAYERS = "last"  # layer of the estimates that are used, because heads read it
+LAYERS = "last"  # the layer whose estimates are used: the one that heads read
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ScreenedOut:
     run: str
     by: str  # one of ESTIMATES
     value: float  # the mean of the estimates of its checkpoints
-    rank: int  # among the pretrained candidates, from 1
+    rank: int  # among the ranked candidates, from 1 (the best)
 
 
 def candidates(runs: Mapping[str, Run]) -> list[str]:

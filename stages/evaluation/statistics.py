@@ -1,7 +1,8 @@
 """Confidence intervals and tests for means and for differences of means.
 
 An interval covers everything that varied: pretraining seeds, fine-tuning seeds and test rows. If a
-run was pretrained once, its interval is about *these checkpoints* and covers the last two only.
+run was pretrained only once, its interval is about *these checkpoints*: it does not cover
+pretraining seeds.
 Simulations of whole studies show that intervals have their nominal coverage:
 benchmarks/coverage.md.
 """
@@ -104,7 +105,7 @@ def mean(sample: Sample, *, confidence: float, prior: Prior | None = None) -> In
 
 
 def are_paired(a: Sample, b: Sample) -> bool:
-    """Whether both samples have the same units, at least two, and so the same draws of labels."""
+    """Whether both samples have the same two or more units, and so the same draws of labels."""
     return a.num_units > 1 and {*a.keys} == {*b.keys} and a.num_units == b.num_units
 
 
@@ -152,10 +153,10 @@ def difference(
 def mean_of_differences(
     differences: Sequence[Interval], *, shared: float, confidence: float
 ) -> Interval:
-    """Returns the mean of differences on several tasks, whose test rows are independent.
+    """Returns the interval of the mean of differences on several tasks. Tasks share no test rows.
 
     ``shared`` is the factor by which the variance between units exceeds that of independent tasks.
-    There is no interval if one of the differences has none.
+    The mean has no interval if one of the differences has none.
     """
     value = sum(interval.value for interval in differences) / len(differences)
     basis = differences[0].basis
@@ -256,7 +257,8 @@ def holm_threshold(corrected: Sequence[float], *, alpha: float, share: int = 1) 
     """Returns the limit below which an uncorrected p-value of a family would become significant.
 
     ``corrected`` are all p-values of the family, corrected by ``holm`` and multiplied by ``share``.
-    The limit is ``alpha / share`` over the number of those that are not significant (at least 1).
+    The limit is ``alpha / share`` divided by the number of p-values that are not significant (at
+    least 1).
     """
     left = sum(p >= alpha for p in corrected)
     return alpha / share / max(left, 1)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 NEIGHBOURS = 3
-WIDEST = 30.0  # log(alpha / beta) is searched this far around the log of the largest variance
+WIDEST = 30.0  # log(alpha / beta) is searched up to this far from the log of the largest variance
 GRID = 25  # points of that search before it is refined
 RANK = 1e-15  # eigenvalues below this share of the largest count as 0, as in Ibrahim et al.
 
@@ -31,10 +31,10 @@ def h_score(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) ->
     the identity (Ledoit and Wolf 2004), and the covariance between classes by the same factor
     (Ibrahim et al. 2022).
 
-    Even random labels have a positive H-score, up to (C - 1) D / N. It rises as the covariance is
-    shrunk less, and shrinkage differs between models. So the score comes with its expectation under
-    chance: the covariance of a sum of n states, drawn without replacement from N centred states, is
-    n (1 - n / N) N / (N - 1) times the covariance of the states.
+    Even random labels have a positive H-score, up to (C - 1) D / N. It is higher if the covariance
+    is shrunk less, and shrinkage differs between models. So the score comes with its expectation
+    for random labels. That is computed from the covariance of a sum of n states, drawn without
+    replacement from N centred states: n (1 - n / N) N / (N - 1) times the covariance of states.
     """
     # scikit-learn takes longer to import than torch, and is not needed if the store has all
     # estimates.

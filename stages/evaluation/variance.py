@@ -125,8 +125,8 @@ class Sample:
         return self.unit_rows.mean(axis=0)
 
     def of_seeds(self, other: "Sample") -> "Sample":
-        """Returns the trials whose pretraining seed also occurs in ``other``, or all trials if none
-        does."""
+        """Returns the sample of the trials whose pretraining seed also occurs in ``other``, or this
+        sample if there are none."""
         seeds = {pretrain_seed for pretrain_seed, _ in other.keys}
         shared = [i for i, (pretrain_seed, _) in enumerate(self.keys) if pretrain_seed in seeds]
         if not shared:
@@ -135,16 +135,16 @@ class Sample:
         return replace(self, keys=keys, values=self.values[shared], rows=self.rows[shared])
 
     def repeated(self) -> "Sample":
-        """Returns the only trial twice. This is for trials that do not depend on any seed, whose
-        mean varies only with the test rows."""
+        """Returns a sample that has the only trial twice: for a trial that depends on no seed, so
+        that its score varies only with the test rows."""
         seed, again = self.keys[0]
         keys = ((seed, again), (seed, again + 1))
         values, rows = np.repeat(self.values, 2), np.repeat(self.rows, 2, axis=0)
         return replace(self, keys=keys, values=values, rows=rows)
 
     def minus(self, other: "Sample") -> "Sample":
-        """Returns the differences of trials with the same key. Both samples must have the same
-        keys."""
+        """Returns the sample of the differences of trials with the same key. ``other`` must have
+        the same keys."""
         places = {key: place for place, key in enumerate(other.keys)}
         order = [places[key] for key in self.keys]
         values, rows = self.values - other.values[order], self.rows - other.rows[order]
@@ -193,8 +193,8 @@ class Between:
 
     def moderated(self, prior: Prior | None) -> "Between":
         """Returns the variance shrunk towards the prior (Smyth 2004, eq. 3): the mean of the
-        two, weighted with their degrees of freedom, which add up. Both variances contain the
-        interaction with test rows, so neither may be smaller than it."""
+        two, weighted with their degrees of freedom, which are added. Both variances contain the
+        interaction with test rows, so neither may be smaller than the interaction."""
         if prior is None or prior.df <= 0 or self.units < NO_SPREAD**2:
             return self  # without spread between seeds there is no variance to shrink
         elsewhere = max(prior.variance / self.num_units, self.interaction)
@@ -203,7 +203,7 @@ class Between:
         return replace(self, units=units, df=df, prior_df=prior.df)
 
 
-# With draws of the splits, only the draws vary for a single checkpoint or for given checkpoints.
+# If seeds draw the splits and the checkpoints are given or a single one, only the draws vary.
 NO_UNITS = Between(0.0, 1.0, 0.0, finetuning=None, num_units=1)
 
 
@@ -246,7 +246,7 @@ class Variance:
     """The variance of a mean or of a difference of means."""
 
     between: Between  # between units of seeds
-    rows: float  # of the rows alone, without the interaction
+    rows: float  # the variance of the rows alone, without the interaction
     num_rows: float
     covers_pretraining: bool
     of_draws: bool = False  # whether rows are, or include, draws of the splits
@@ -262,7 +262,7 @@ class Variance:
     ) -> "Variance":
         """Returns the variance of a mean. ``rows`` are each row's mean over units. The variances of
         ``rows`` and of ``between`` both contain the interaction, so it is subtracted once.
-        ``overlap`` is that of the samples."""
+        ``overlap`` is ``Sample.overlap``."""
         correction = 1 + len(rows) * (overlap or 0.0)
         alone = max(correction * of_rows(rows) - between.interaction, 0.0)
         return cls(between, alone, len(rows), covers_pretraining, overlap is not None)
@@ -296,7 +296,7 @@ class Variance:
         return float(1 - above + below)
 
     def with_units(self, times: float) -> "Variance":
-        """Returns the variance with ``times * num_units`` units and the same prior."""
+        """Returns the variance that ``times * num_units`` units and the same prior would give."""
         now = self.between
         number = times * now.num_units
         own_df = (now.df - now.prior_df) * (number - 1) / (now.num_units - 1)
@@ -311,9 +311,9 @@ class Variance:
         return replace(self, between=between)
 
     def twice(self, source: Source) -> "Variance | None":
-        """Returns the variance with twice as many units of ``source``, or None if it is unknown or
-        ``source`` is not covered. It is unknown with draws of the splits, since ``rows`` does not
-        say which part of the variance more draws would reduce."""
+        """Returns the variance that twice as many units of ``source`` would give, or None if it is
+        unknown or ``source`` is not covered. It is unknown if seeds draw the splits, since ``rows``
+        does not say which part of the variance more draws would reduce."""
         if self.of_draws:
             return None
         now = self.between
@@ -338,7 +338,7 @@ class Variance:
 
     def share(self, source: Source) -> float | None:
         """Returns the share of the variance that comes from ``source``, or None if it is unknown or
-        not covered. An unknown share of fine-tuning seeds is part of that of pretraining seeds."""
+        not covered. If fine-tuning seeds have an unknown share, pretraining seeds include it."""
         within = min(self.between.finetuning or 0.0, self.between.units)
         match source:
             case "test rows":

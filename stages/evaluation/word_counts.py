@@ -15,7 +15,7 @@ MOST_HELD = 2**20  # different words in memory, at about 200 bytes per word
 
 
 class Vocabulary(NamedTuple):
-    """The counts of the words of a corpus and of some given words, in sorted order."""
+    """The corpus counts of the words of a corpus and of some given words, sorted by word."""
 
     ends: np.ndarray  # int64 [num_words]: the cumulative counts
     num_types: int  # number of different words in the corpus

@@ -13,7 +13,7 @@ from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL, read_texts
 from stages.tracking.records import Row, trial_of
 
-MOST = 12  # scores in a card; the card of a checkpoint has those of all tasks
+MOST = 12  # rows of scores in a card; a checkpoint has scores on all tasks
 CARD = """\
 ---
 {metadata}
@@ -65,9 +65,10 @@ def model_card(
     pipeline: str | None = None,
     library: str = "transformers",
 ) -> str:
-    """Returns the card of a checkpoint, of a trial of it or, without a checkpoint's ``record``, of
-    a trial of a classical baseline. ``pipeline`` is the kind of ``transformers`` pipeline that can
-    use the model, None if no kind can; ``library`` is the package that loads the model."""
+    """Returns the card of a checkpoint or of one of its trials, with the checkpoint's ``record``.
+    If ``record`` is None, the card is of a classical baseline's trial. ``pipeline`` is the kind of
+    ``transformers`` pipeline that can use the model, None if no kind can; ``library`` is the
+    package that loads the model."""
     if record is None:
         data = list[str]()
         training = [
@@ -87,7 +88,7 @@ def model_card(
         longest = settings["training"]["max_tokens"]
         limits = f"- Texts of more than {longest} tokens were cut in training."
     known = [row for row in read_texts(paths.REPORTS / "scores.csv") if row["run"] == key.run]
-    results = None  # a checkpoint alone answers no task
+    results = None  # without fine-tuning, a checkpoint has no scores of its own
     if isinstance(key, TrialKey):
         task, method, budget = key.task, key.method, key.label_budget
         place = {"task": task, "method": method, "label_budget": budget}
@@ -134,7 +135,7 @@ def model_card(
 
 
 def _corpus(run: str) -> list[str]:
-    """Returns what the report says about a run's pretraining text; empty if it says nothing."""
+    """Returns a line on a run's pretraining text from the report; empty if the report has none."""
     for row in read_texts(paths.REPORTS / "corpora.csv"):
         if row["run"] == run:
             words, documents = int(row["corpus_words"]), int(row["corpus_documents"])
@@ -146,7 +147,7 @@ def _corpus(run: str) -> list[str]:
 
 
 def _finetuning(key: TrialKey) -> list[str]:
-    """Returns what the report says about the training of a trial; empty for a baseline."""
+    """Returns a line on a trial's training from the report; empty for a baseline."""
     for row in read_texts(paths.REPORTS / "trials.csv"):
         if trial_of(row) == key and key.method != CLASSICAL:
             return [

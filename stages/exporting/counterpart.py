@@ -31,7 +31,7 @@ def counterpart(
 ) -> tuple[str, Any]:
     """Returns the name of the auto class, and the model of ``transformers`` with our weights.
 
-    ``max_tokens`` is the maximum length in its configuration unless positions are learned.
+    Unless positions are learned, its configuration has ``max_tokens`` as the maximum length.
     ``labels`` are the labels of a head. Raises ValueError if ``transformers`` has no such model.
     """
     dims, weights = _dims(model), dict(model.backbone.state_dict())
@@ -63,8 +63,8 @@ def _dims(model: ModelWithHead) -> Dimensions:
 
 
 def _auto_class(model: ModelWithHead, family: Family) -> str:
-    """Returns the name of the auto class. A classifier of texts gets the class for labels of tokens
-    if the family's class for texts has a layer before its classifier or pools other states."""
+    """Returns the name of the auto class. A text classifier gets the class for token labels if the
+    family's class for text labels has an extra layer before its classifier or pools differently."""
     if isinstance(model.head, PooledHead) and family.classifies_texts:
         return TEXT_LABELS if model.head.pooling == "last" else TOKEN_LABELS
     if isinstance(model.head, LinearHead):
@@ -75,13 +75,13 @@ def _auto_class(model: ModelWithHead, family: Family) -> str:
 
 
 def without_output_bias(weights: Weights) -> Weights:
-    """Returns weights without an output bias that compute the same logits, since decoders of
-    ``transformers`` have no output bias.
+    """Returns the weights of a model that computes the same logits without an output bias, which
+    decoders of ``transformers`` lack.
 
-    The last norm's outputs are h = g n + b, where n sums to 0 over the d dimensions. So c h with
-    c = 1 / g is s = sum(b / g) for every token. With W + v c in place of the output embedding W,
-    and h + g t in place of h (so that s + d t is far from 0), the logits have a bias of
-    v (s + d t) + t W g.
+    The last norm outputs h = g n + b (scale g, bias b), where n sums to 0 over the d dimensions.
+    So with c = 1 / g, the product c h is s = sum(b / g) for every token. Replace the output
+    embedding W by W + v c, and h by h + t g (t = 1 or -1, so that s + d t is far from 0): the
+    logits change by v (s + d t) + t W g. v is chosen so that this equals the output bias.
     """
     weights = dict(weights)
     bias = weights.pop("output_bias").double()
@@ -96,11 +96,12 @@ def without_output_bias(weights: Weights) -> Weights:
 
 
 def without_head_bias(weights: Weights) -> Weights:
-    """Returns weights without a head's bias that compute the same logits, since classifiers of
-    texts on decoders of ``transformers`` have no bias.
+    """Returns the weights of a model that computes the same logits without a bias in the head,
+    which text classifiers on decoders of ``transformers`` lack.
 
-    The final norm's bias b becomes b + W^+ c, so that W b includes the head's bias c. Raises
-    ValueError if no bias b does so, which can happen with more labels than dimensions.
+    The final norm's bias b becomes b + W^+ c, where W and c are the head's weight and bias: W b
+    grows by c. Raises ValueError if W W^+ c is not c, as can happen with more labels than
+    dimensions.
     """
     weights = dict(weights)
     head, bias = weights["head.linear.weight"].double(), weights.pop("head.linear.bias").double()
@@ -116,7 +117,7 @@ def without_head_bias(weights: Weights) -> Weights:
 
 @torch.no_grad()
 def check(folder: Path, auto_class: str, model: ModelWithHead) -> None:
-    """Raises ValueError unless the model in ``folder`` computes the same outputs as ours."""
+    """Raises ValueError unless the model in ``folder`` computes the same outputs as ``model``."""
     theirs, report = getattr(transformers, auto_class).from_pretrained(
         folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
     )
@@ -130,13 +131,13 @@ def check(folder: Path, auto_class: str, model: ModelWithHead) -> None:
         error = error[batch.document_ids != PADDING]  # states of padding mean nothing
     if faults or not error.max() <= TOLERANCE * expected.abs().max():
         raise ValueError(
-            f"transformers {transformers.__version__} computes something else than this run "
+            f"transformers {transformers.__version__} computes something other than this run "
             f"({', '.join(faults) or f'outputs differ by {error.max():.2g}'}); nothing was written"
         )
 
 
 def _sample(model: ModelWithHead, auto_class: str) -> Batch:
-    """Returns two rows of random text, the second with padding, and the input of any decoder."""
+    """Returns two rows of random text, the second padded, with input for the decoder if needed."""
     backbone = model.backbone
     length = min(SAMPLE_TOKENS, backbone.max_positions or SAMPLE_TOKENS)
     generator = torch_stream(0, "export")
@@ -155,7 +156,7 @@ def _sample(model: ModelWithHead, auto_class: str) -> Batch:
 
 
 def outputs(model: ModelWithHead, batch: Batch, auto_class: str) -> Tensor:
-    """Returns the outputs that the auto class has, from our model: logits, or states of tokens."""
+    """Returns our model's outputs of the kind that the auto class gives: logits or token states."""
     backbone = model.backbone
     if auto_class == TEXT_LABELS:
         return model.head(backbone(batch), batch.document_ids)
@@ -167,7 +168,7 @@ def outputs(model: ModelWithHead, batch: Batch, auto_class: str) -> Tensor:
 
 
 def their_outputs(model: transformers.PreTrainedModel, batch: Batch) -> Tensor:
-    """Returns the outputs of a model of ``transformers``."""
+    """Returns the logits of a model of ``transformers``, or its states if it has no logits."""
     inputs = {
         "input_ids": batch.input_ids,
         "attention_mask": (batch.document_ids != PADDING).long(),

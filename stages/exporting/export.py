@@ -201,8 +201,8 @@ def _threshold_note(threshold: float, labels: list[str]) -> str:
 
 
 def long_texts_note(setup: TrialSetup) -> str:
-    """Returns a note on the parts that a trial has read of texts over ``max_tokens``; "" if it has
-    read their beginning, as the exported tokenizer does."""
+    """Returns a note on which parts of texts longer than ``max_tokens`` a trial has read; "" if it
+    has read their beginning, which the exported tokenizer keeps too."""
     note = LONG_TEXTS[getattr(setup.task, "long_texts", "cut")]
     return note.format(max_tokens=setup.max_tokens, most_windows=MOST_WINDOWS)
 
@@ -210,8 +210,8 @@ def long_texts_note(setup: TrialSetup) -> str:
 def export_baseline(trial: TrialKey, out: Path, *, force: bool = False) -> str:
     """Writes a baseline's trial to ``out``. Returns a text on where it is and how to use it.
 
-    Raises ValueError if the baseline can no longer be fitted as it was, or if ``out`` must not be
-    written (``check_place``).
+    Raises ValueError if the task has changed, if the baseline predicts differently when it is
+    fitted again, or if ``out`` must not be written (``check_place``).
     """
     check_place(out, force=force)
     record, examples = _kept.path_of(trial), paths.examples(trial.task)
@@ -237,12 +237,12 @@ def export_baseline(trial: TrialKey, out: Path, *, force: bool = False) -> str:
 
 
 def check_place(out: Path, *, force: bool) -> None:
-    """Raises ValueError unless the folder is new or empty, or an earlier export that ``force``
-    replaces."""
+    """Raises ValueError unless the folder is new or empty or, with ``force``, has an earlier
+    export."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / RECORD).is_file():
-        raise ValueError(f"{out}: holds something else than an export; choose another folder")
+        raise ValueError(f"{out}: holds something other than an export; choose another folder")
     if not force:
         raise ValueError(f"{out}: is there already; --force replaces it")
 
@@ -285,7 +285,7 @@ def _record(checkpoint: RunKey) -> Json:
 def _pretrained(checkpoint: RunKey, record: Json) -> ModelWithHead:
     """Returns the pretrained model with its weights and no head.
 
-    Raises ValueError for a public checkpoint as published.
+    Raises ValueError for a public checkpoint, or for weights of another version of this code.
     """
     folder = paths.pretrained(checkpoint)
     if record["settings"]["model"]["name"] == HUB:
@@ -309,7 +309,8 @@ def _finetuned(kept: KeptTrial, setup: TrialSetup, path: Path) -> tuple[ModelWit
     """Returns the trial's model with the weights in ``path``, and its labels. LoRA's updates are
     added to the weights.
 
-    Raises ValueError if the task or the method has parts that a plain model lacks.
+    Raises ValueError for a task or an objective that cannot be exported, and for a method that
+    trains nothing or, other than LoRA, adds weights to the model.
     """
     task = setup.task_record["task"]["name"]
     writes = isinstance(setup.task, Writing)
@@ -335,7 +336,7 @@ def _finetuned(kept: KeptTrial, setup: TrialSetup, path: Path) -> tuple[ModelWit
             f"finetune.methods.{kept.method}: transformers has no counterpart of what this "
             f"method adds to a model ({added[0]})"
         )
-    model.load_state_dict(trained, strict=False)  # frozen weights are as they were pretrained
+    model.load_state_dict(trained, strict=False)  # frozen weights keep their pretrained values
     return model, [] if writes else setup.task_record["labels"]
 
 
@@ -353,7 +354,7 @@ def _merged(
             continue
         layer = name.removesuffix(A)
         update = method.scale * merged.pop(layer + B) @ merged.pop(name)
-        transposed = type(model.get_submodule(layer)).__name__ == "Conv1D"  # GPT-2's
+        transposed = type(model.get_submodule(layer)).__name__ == "Conv1D"  # GPT-2's layers
         weight = model.get_parameter(f"{layer}.weight")
         merged[f"{layer}.weight"] = weight + (update.T if transposed else update)
     return merged

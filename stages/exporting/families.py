@@ -299,8 +299,8 @@ FAMILIES = (BERT, ESM, GPT2, STARCODER2, LLAMA, T5)
 def family_of(architecture: str, dims: Dimensions, *, with_head: bool) -> Family:
     """Returns the family whose models compute the same outputs as ours with these settings.
 
-    Raises ValueError with the settings that the nearest family refuses. A model with a head for
-    labels may have any settings of the vocabulary's logits, which it does not use.
+    Raises ValueError with the settings that the nearest family refuses. With a head for labels,
+    the settings of the vocabulary's logits do not count, since the model computes none.
     """
     check_architecture(architecture)
     families = [family for family in FAMILIES if family.architecture == architecture]
@@ -318,7 +318,7 @@ def family_of(architecture: str, dims: Dimensions, *, with_head: bool) -> Family
 
 
 def check_architecture(architecture: str) -> None:
-    """Raises ValueError if no family has the architecture, whatever its settings are."""
+    """Raises ValueError if no family is for the architecture."""
     known = dict.fromkeys(family.architecture for family in FAMILIES)
     if architecture not in known:
         raise ValueError(

@@ -73,7 +73,8 @@ def _converted(model: Any) -> FastTokenizer:
         [
             # Precompiled reads one character with its marks at a time and loses marks that it does
             # not know, so NFKC composes them first. NFKC would also replace the full-width tilde,
-            # which sentencepiece keeps, so a code point that is no character takes its place.
+            # which sentencepiece keeps. So a code point that is no character replaces the tilde
+            # until NFKC is done.
             normalizers.Replace("\uff5e", "\ufdd0"),
             normalizers.NFKC(),
             normalizers.Replace("\ufdd0", "\uff5e"),
@@ -82,7 +83,7 @@ def _converted(model: Any) -> FastTokenizer:
             normalizers.Strip(left=False, right=True),
         ]
     )
-    # "first": text after a special token continues without a blank of its own.
+    # "first": a blank is put before the beginning of a text, but not after a special token.
     fast.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     fast.decoder = decoders.Sequence(
         [
@@ -96,11 +97,11 @@ def _converted(model: Any) -> FastTokenizer:
 
 
 def _pieces(model: Any) -> tuple[Any, list[tuple[str, str]] | None]:
-    """Returns the ids of pieces and the merges of a BPE model, or, for a unigram or char model, the
-    log probabilities of pieces and None.
+    """Returns the pieces and the merges of ``model``. For BPE, the pieces come with their ids; for
+    a unigram or char model they come with their log probabilities, and the merges are None.
 
-    Sentencepiece never reads special tokens and bytes from text. So no merge contains them here, or
-    their log probabilities are too low for any text.
+    Sentencepiece never finds a special token or a byte token in a text. To prevent that here too,
+    no BPE merge contains these tokens, or their log probabilities are too low for any text.
     """
     if model.trainer_spec.model_type == BPE:
         ids = {piece.piece: i for i, piece in enumerate(model.pieces)}
@@ -112,8 +113,9 @@ def _pieces(model: Any) -> tuple[Any, list[tuple[str, str]] | None]:
 
 
 def _add_special(fast: FastTokenizer, special: list[str], *, has_end: bool) -> None:
-    """Adds special tokens, sentinels by T5's names, and ``<s>`` and ``</s>`` around texts."""
-    # A blank before a mask belongs to the word after the mask.
+    """Adds the special tokens and the sentinels (named as in T5), and puts ``<s>`` before texts
+    and, with ``has_end``, ``</s>`` after them."""
+    # A blank before a mask is read as part of the mask, since pieces begin with their blank.
     names = [*special, *(f"<extra_id_{k}>" for k in reversed(range(NUM_SENTINELS)))]
     fast.add_special_tokens(
         [
@@ -133,8 +135,8 @@ def _add_special(fast: FastTokenizer, special: list[str], *, has_end: bool) -> N
 def _check(fast: FastTokenizer, ours: Tokenizer, text_ids: list[int]) -> None:
     """Raises ValueError unless both tokenizers give the same ids for texts of random pieces.
 
-    Two segmentations that are equally probable (of a repeated character, for example) count as
-    equal.
+    The order of the ids may differ, because some segmentations (of a repeated character, for
+    example) are equally probable.
     """
     if fast.get_vocab_size() != ours.vocab_size:
         raise ValueError(

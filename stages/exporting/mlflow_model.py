@@ -37,7 +37,7 @@ def _load_pyfunc(path: str) -> "KeptModel":
 
 
 class KeptModel:
-    """A kept trial of a run or of a baseline that predicts rows of a table.
+    """A loaded trial, of a run or of a baseline, which predicts the rows of tables.
 
     Raises ValueError for files that do not belong together.
     """
@@ -48,8 +48,8 @@ class KeptModel:
         self._columns = Columns.of(examples)
 
     def _run(self, folder: Path) -> tuple[Path, Predictions]:
-        """Returns the folder of the task, and the function that predicts rows, for the trial of a
-        run."""
+        """Loads a run's trial. Returns the folder of its task and the function that predicts
+        rows."""
         from stages.trials import kept
         from stages.trials.new_rows import Abstention, device_for, predictions
 
@@ -67,7 +67,7 @@ class KeptModel:
     def predict(self, model_input: "pd.DataFrame") -> "pd.DataFrame":
         """Returns the prediction of each row, in the columns of ``stages.commands.predict``.
 
-        Raises ValueError for a cell that is missing, empty or of another type.
+        Raises ValueError for a cell that is missing, empty or of the wrong type.
         """
         import pandas as pd
 
@@ -96,8 +96,8 @@ class KeptModel:
 
 
 def _baseline(folder: Path, record: Path) -> tuple[Path, Predictions]:
-    """Returns the folder of the task, and the function that predicts rows, for the trial of a
-    baseline."""
+    """Fits a baseline's trial again. Returns the folder of its task and the function that predicts
+    rows."""
     from stages.trials.new_rows import Abstention, baseline_predictions
 
     examples = folder / paths.examples(_kept.read(record).task)
@@ -106,7 +106,8 @@ def _baseline(folder: Path, record: Path) -> tuple[Path, Predictions]:
 
 
 def _runs(runs: Path, checkpoint: RunKey, renamed: Path) -> Path:
-    """Returns a folder of runs in which a public checkpoint's record has its path in ``runs``."""
+    """Returns ``runs``, or ``renamed`` for a public checkpoint: a copy (by links) of its folder,
+    with a record that has the present path of the checkpoint."""
     place = Path(checkpoint.run, str(checkpoint.pretrain_seed))
     record = read_json(runs / place / "run.json")
     if "path" not in record["model"]:

@@ -81,8 +81,8 @@ rows of the study, on a CPU (threads: {threads}):
 
 
 def export_onnx(trial: TrialKey, out: Path, *, force: bool = False) -> str:
-    """Writes a trial to the folder ``out``: the model in both forms, its tokenizer, a card and the
-    measurements. Returns a text with the measurements.
+    """Writes a trial to the folder ``out``: the model in float32 and with 8-bit weights, its
+    tokenizer, a card and the measurements. Returns a text with the measurements.
 
     Raises ValueError for a trial that cannot be exported (``_check_trial``), for a model whose
     logits differ in ONNX, or if ``out`` must not be written (``check_place``).
@@ -180,8 +180,8 @@ def _save_tokenizer(setup: TrialSetup, folder: Path) -> None:
 def _measured(
     kept: KeptTrial, setup: TrialSetup, forms: dict[str, tuple[ModelWithHead, int]]
 ) -> tuple[list[Json], str]:
-    """Returns the measurements of each form on the study's test rows, and a text with a table of
-    them. ``forms`` are models and their sizes in bytes; all are compared with the first one."""
+    """Returns the measurements of each form on the study's test rows, and a note with a table of
+    them. ``forms`` are models with their sizes in bytes; each is compared with the first."""
     rows = setup.rows("test", seed=kept.finetune_seed)
     metric = setup.task_record["metric"]
     labels = {row["id"]: row for row in read_jsonl(paths.test_labels(kept.task))}

@@ -50,7 +50,7 @@ class _Logits(nn.Module):
             segment_ids=token_type_ids,
             visible=torch.ones_like(input_ids, dtype=torch.bool) if self.has_prefix else None,
             num_targets={},
-            example_ids=[""],  # the id of no row, so no remembered states are read
+            example_ids=[""],  # no row has this id, so no remembered states are read
         )
         states, head = self.model.backbone(batch), self.model.head
         if not isinstance(head, PooledHead):
@@ -104,8 +104,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _cummax(x: Any, dim: int) -> Any:
-    """Computes torch's cummax of the beginnings of documents ([B T], at least 0) with other
-    operators, since ONNX has no cummax. The second result, the indices, is not used."""
+    """Computes torch's cummax with other operators, since ONNX has none. ``x`` are positions where
+    documents begin ([B T], at least 0). The second result, the indices, is not used."""
     length = opset18.Shape(x, start=1)
     ones = opset18.Expand(opset18.Constant(value_ints=[1]), opset18.Concat(length, length, axis=0))
     earlier = opset18.Unsqueeze(x, opset18.Constant(value_ints=[1])) * opset18.Trilu(ones, upper=0)
@@ -114,8 +114,8 @@ def _cummax(x: Any, dim: int) -> Any:
 
 
 def _traceable(model: ModelWithHead) -> ModelWithHead:
-    """Returns a copy of the model whose public checkpoint assumes one document per row. Otherwise
-    it would branch on the values of a batch, which a trace cannot do."""
+    """Returns a copy of the model in which a public checkpoint takes each row as one document.
+    Otherwise its code would branch on the values of a batch, which cannot be traced."""
     model = copy.deepcopy(model)
     for hub in (module for module in model.modules() if isinstance(module, Hub)):
         hub.forward = lambda batch, hub=hub: hub._states(  # type: ignore[method-assign]
@@ -126,7 +126,7 @@ def _traceable(model: ModelWithHead) -> ModelWithHead:
 
 def quantize(path: Path, out: Path) -> None:
     """Writes the model in ``path`` to ``out`` with 8-bit weights in matrix products and embeddings.
-    When the model runs, it also rounds the inputs of products to 8 bits.
+    The written model also rounds the inputs of products to 8 bits.
 
     Weights are unsigned: products of unsigned and signed numbers overflow on processors without
     VNNI (documentation of ONNX Runtime, "Quantize ONNX models").
@@ -139,7 +139,7 @@ def session_of(path: Path) -> InferenceSession:
     """Opens a model with as many threads as torch has."""
     options = SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 3  # errors
+    options.log_severity_level = 3  # errors only
     return InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
@@ -149,7 +149,7 @@ def _run(session: InferenceSession, inputs: _Inputs) -> Float[Tensor, "B *T C"]:
 
 
 class _Session(nn.Module):
-    """An ONNX model in the place of a backbone, with its logits as the states."""
+    """A stand-in for a backbone: its states are the logits of an ONNX model."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class _Session(nn.Module):
 
 
 def with_session(model: ModelWithHead, path: Path) -> ModelWithHead:
-    """Returns a copy of ``model`` whose logits come from the file, for a task to predict with."""
+    """Returns a copy of ``model`` whose logits come from the ONNX model in ``path``."""
     of_file: Any = copy.deepcopy(model)
     of_file.backbone, head = _Session(path), of_file.head
     head.linear, head.dropout, head.pooling = nn.Identity(), nn.Identity(), "first"

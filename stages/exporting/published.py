@@ -20,16 +20,16 @@ from stages.text.tokenizer import TaskTokenizer
 # times this factor, so small that tanh is linear to float32's precision (its error is x^3 / 3). The
 # classifier's weight is divided by the factor, a power of two, so that nothing is rounded.
 POOLER_SCALE = 2.0**-12
-CLASSIFIERS = ("classifier", "score")  # names of the layer that gives labels in transformers
+CLASSIFIERS = ("classifier", "score")  # transformers' names of the layer that computes labels
 
 
 @torch.no_grad()
 def with_head(model: ModelWithHead, labels: list[str]) -> tuple[str, Any]:
     """Returns the name of the auto class, and its model with the weights of backbone and head.
 
-    Only a BERT whose head reads the first token gets the class for labels of texts. Other models
-    get the class for labels of tokens: a text is classified by the logits of its tokens. Raises
-    ValueError if ``transformers`` has no such class.
+    Only a BERT whose head reads the first token gets the class for text labels. Other models get
+    the class for token labels: a text is classified by the logits of its tokens. Raises ValueError
+    for a model that writes text, or if no class of ``transformers`` has the model's weights.
     """
     backbone, head = model.backbone, model.head
     assert isinstance(backbone, Hub)
@@ -72,8 +72,8 @@ def with_head(model: ModelWithHead, labels: list[str]) -> tuple[str, Any]:
 
 
 def save_tokenizer(tokenizer: TaskTokenizer, folder: Path, max_tokens: int) -> str:
-    """Writes the published tokenizer, which cuts texts at ``max_tokens``; returns a note about the
-    special token that it does not add to a text, or "".
+    """Writes the published tokenizer, which cuts texts at ``max_tokens``; returns a note on the
+    final special token if the tokenizer does not add it to texts, else "".
 
     ``folder`` already has the configuration of the model.
     """

@@ -1,4 +1,4 @@
-"""The types of the tables in ``families``: families, and the rules that convert their weights."""
+"""The types of the tables in ``families``: families, and rules that convert our weights."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -22,7 +22,8 @@ SIZES = {  # settings of every configuration
 
 
 class Rule(NamedTuple):
-    """Modules or parameters of our model and of theirs, in ``transformers``, with equal numbers.
+    """Modules or parameters of our model (``ours``), whose weights go to modules or parameters of
+    the ``transformers`` model (``theirs``).
 
     ``*`` stands for the number of a block. Several modules, separated by blanks, are concatenated
     by rows. A rule applies if both models have the modules or parameters that it names.
@@ -34,7 +35,7 @@ class Rule(NamedTuple):
     scale: Callable[[Dimensions], float] | None = None  # theirs = scale x ours
 
     def parameters(self, num_blocks: int) -> Iterator[tuple[list[str], list[str]]]:
-        """Yields the names of parameters of ours and of theirs, for all blocks."""
+        """Yields the names of our parameters and of theirs that correspond, block by block."""
         for block in range(num_blocks if "*" in self.ours else 1):
             for kind in (".weight", ".bias", ""):
                 ours, theirs = (
@@ -45,7 +46,7 @@ class Rule(NamedTuple):
 
 
 def within(ours: str, theirs: str, *rules: Rule) -> tuple[Rule, ...]:
-    """Returns the rules with a prefix for our names and one for theirs."""
+    """Returns the rules with ``ours`` put before our names, and ``theirs`` before their names."""
     return tuple(
         rule._replace(
             ours=" ".join(ours + name for name in rule.ours.split()),
@@ -71,7 +72,7 @@ class Family:
     constants: Json  # their other settings
     rules: tuple[Rule, ...]
     zeros: tuple[str, ...] = ()  # modules and parameters that are 0 unless a rule fills them
-    classifies_texts: bool = False  # with one linear layer on the last token's state
+    classifies_texts: bool = False  # whether it can: one linear layer on the last token's state
 
     def refused(self, dims: Dimensions) -> list[str]:
         """Returns the names of the settings whose values the family does not accept."""
@@ -80,8 +81,8 @@ class Family:
     def configuration(
         self, dims: Dimensions, *, vocab_size: int, max_tokens: int, tied: bool, labels: list[str]
     ) -> Any:
-        """Returns the configuration of their model. ``max_tokens`` is its maximum length unless
-        positions are learned; ``tied`` may differ from ``dims.tied``."""
+        """Returns the configuration of their model. Unless positions are learned,
+        its maximum length is ``max_tokens``; ``tied`` may differ from ``dims.tied``."""
         activation = "silu" if dims.activation == "swiglu" else dims.activation
         values = asdict(dims) | {
             "vocab_size": vocab_size,
@@ -100,15 +101,15 @@ class Family:
             eos_token_id=EOS_ID,
             pad_token_id=PAD_ID,
         )
-        config.tie_word_embeddings = tied  # T5's constructor has used the value and set True
+        config.tie_word_embeddings = tied  # T5's constructor reads the value, then sets it to True
         if labels:
             config.id2label = dict(enumerate(labels))
             config.label2id = {label: i for i, label in enumerate(labels)}
         return config
 
     def weights(self, ours: Mapping[str, Tensor], theirs: nn.Module, dims: Dimensions) -> Weights:
-        """Returns the weights of the model ``theirs`` by its names, as a differentiable function
-        of ``ours``."""
+        """Returns the weights of ``theirs`` by name, converted from ``ours`` by differentiable
+        operations."""
         names, base = theirs.state_dict().keys(), f"{theirs.base_model_prefix}."
         converted: Weights = {}
         used: set[str] = set()

@@ -1,9 +1,8 @@
 """The answer for a task: the best run and baseline, runs that tie with the best, cheaper runs.
 
-One rule holds for ties: two choices tie if the interval of their difference includes 0
-(``tie_of``), and the cheaper of the two is then the better choice. Of two choices with equal means
-the cheaper comes first, too (``preference``). A difference that is significant before correction
-only is neither a tie nor a lead.
+Two choices tie if the interval of their difference includes 0 (``tie_of``); the cheaper one is then
+the better choice. If two means are equal, the cheaper choice comes first (``preference``). A
+difference that is significant only before correction is neither a tie nor a lead.
 
 With limits of size and speed (``answer:`` of params.yaml) the answer is the best choice within
 them. The limits are ignored if no choice is within them.
@@ -31,14 +30,15 @@ from stages.findings.scores import Scores
 from stages.findings.verdicts import Family, Tested, Threshold
 
 STEPS = 4000  # points of the numerical integral; even, so that 0 lies between two points
-REACH = 9.0  # limit of the integral, in standard deviations
+REACH = 9.0  # end of the integral, as a multiple of the largest standard deviation
 FAR = 6.0  # standard errors; a cell this far below the best is never chosen
-DIGITS = 9  # of a mean that are compared; the others are rounding errors
+DIGITS = 9  # decimals of a mean that are compared; later ones are rounding errors
 
 
 def cost_of(cell: Cell) -> float:
-    """Returns the FLOPs of pretraining a lineage and of one trial. A classical baseline trains no
-    network and costs 0. An unknown cost (public checkpoint, external system) is infinite."""
+    """Returns the FLOPs of a cell: of pretraining its lineage and of one trial. A classical
+    baseline trains no network and costs 0. An unknown cost (public checkpoint, external
+    system) is infinite."""
     if cell.method == CLASSICAL:
         return math.inf if cell.is_external else 0.0
     flops = total_flops(cell)
@@ -51,7 +51,7 @@ def preference(cell: Cell) -> tuple[float, float]:
 
 
 class Excess(NamedTuple):
-    """A value of a cell that is outside a limit."""
+    """A limit that a cell exceeds, with the value of the cell."""
 
     limit: str  # the name of the setting in ``answer:``
     allowed: float
@@ -120,16 +120,16 @@ class Standing(Enum):
 class BestRun(Tested):
     """The best run of a task and label budget, compared with the strongest classical baseline.
 
-    ``effect`` is the difference to the ``strongest`` baseline within the limits of the study. If
+    ``effect`` is the difference to ``strongest``, the best baseline within the study's limits. If
     there is none, ``strongest`` is None and ``effect`` is the mean of the run. ``run`` is within
-    the limits if any run is. If no run and no baseline is, the limits are ignored.
+    the limits if any run is. If neither a run nor a baseline is, the limits are ignored.
     """
 
     run: Cell
     strongest: Cell | None
     p_holm: float = 1.0  # corrected for the number of tasks and label budgets
     baselines_only: bool = False  # only baselines are within the limits, and ``run`` is not
-    left_out: Cell | None = None  # the best of all, if it is outside the limits
+    left_out: Cell | None = None  # the best run or baseline of all, if it is outside the limits
 
     @property
     def run_is_ahead(self) -> bool:
@@ -180,9 +180,9 @@ BestRuns = Mapping[tuple[str, str], BestRun]  # by task and label budget
 def best_runs(
     scores: Scores, moderation: Moderation, methods: Sequence[str], outside: Excesses
 ) -> BestRuns:
-    """Returns, for each task and label budget, the best run with one of the ``methods`` and within
-    the limits, which the cells ``outside`` exceed. A task and label budget without trials of these
-    methods is left out."""
+    """Returns the best run of each task and label budget, among the runs that use one of the
+    ``methods`` and are within the limits; ``outside`` has the cells that are not. A task and label
+    budget without trials of these methods is left out."""
     best_by_place: dict[tuple[str, str], BestRun] = {}
     for task, budget in product(scores.tasks, scores.label_budgets):
         cells = [cell for cell in scores.run_cells(task, budget) if cell.method in methods]
@@ -219,8 +219,8 @@ def _best_run(
 
 
 def with_baseline(run: Cell, baselines: Sequence[Cell], moderation: Moderation) -> BestRun:
-    """Returns the comparison of a run with the strongest of ``baselines``, which are all those of
-    the run's task and label budget, fitted to the same labels."""
+    """Returns the comparison of a run with the strongest of ``baselines``, which have the run's
+    task and label budget. Of the baseline, only trials on the run's labels are compared."""
     if not baselines:
         return BestRun(run=run, strongest=None, effect=run.mean)
     strongest = min(baselines, key=preference)
@@ -275,8 +275,8 @@ def _rival(best: BestRun, cell: Cell, contrasts: Sequence[Contrast]) -> Rival:
 def next_best(
     best: Cell, scores: Scores, methods: Sequence[str], outside: Container[Cell] = ()
 ) -> Cell | None:
-    """Returns the best cell of all other runs (with one of the ``methods``) and baselines that are
-    not ``outside`` the limits, or None if there is no such cell."""
+    """Returns the second choice: the best cell of another run (with one of the ``methods``) or of a
+    baseline that is not ``outside`` the limits, or None if there is none."""
     others = [
         cell
         for cell in scores.cells
@@ -291,10 +291,10 @@ def next_best(
 def smaller(
     best: Cell, scores: Scores, methods: Sequence[str], outside: Container[Cell] = ()
 ) -> Cell | None:
-    """Returns the best cell of the other runs that use fewer parameters, with one of the
-    ``methods`` and not ``outside`` the limits, or None if there is no such run or ``best`` is a
-    baseline. A cell of the best run itself with another method does not count, although methods
-    add different numbers of parameters."""
+    """Returns the best cell of another run that uses fewer parameters than ``best``, with one of
+    the ``methods`` and not ``outside`` the limits. Returns None if there is no such run or ``best``
+    is a baseline. Another method of the best run does not count, even if it adds fewer parameters.
+    """
     limit = best.amounts["num_params"]
     if best.group in scores.baselines or limit is None:
         return None
@@ -313,8 +313,9 @@ def cheapest_run(
     methods: Sequence[str],
     outside: Container[Cell] = (),
 ) -> Cell:
-    """Returns the cheapest cell among the best run and the runs that tie with it, use one of the
-    ``methods`` and are not ``outside`` the limits; the best run if none is known to cost less."""
+    """Returns the cheapest of the best run and the runs that tie with it. Those runs must use one
+    of the ``methods`` and not be ``outside`` the limits. Returns the best run itself if none of
+    them is known to cost less."""
     tied = [contrast.other(best) for contrast in contrasts if tie_of(contrast) is Tie.TIED]
     here = [
         cell
@@ -325,9 +326,9 @@ def cheapest_run(
 
 
 def lead(run: Cell, contrasts: Sequence[Contrast]) -> dict[Tie, list[Cell]]:
-    """Returns the other sides of the best run's contrasts, by how surely it leads them: after
-    correction (APART), before correction only (UNSURE), not surely, because they could be as good
-    (TIED), or not tested (UNTESTED)."""
+    """Returns the cells that the best run is contrasted with, by how surely it leads them: after
+    correction (APART), before correction only (UNSURE), not surely (TIED), or untested (UNTESTED).
+    Cells that are told apart from it and are better are left out."""
     others: dict[Tie, list[Cell]] = {tie: [] for tie in Tie}
     for contrast in contrasts:
         tie, other = tie_of(contrast), contrast.other(run)
@@ -340,12 +341,12 @@ def selection_bias(cells: Sequence[Cell]) -> float | None:
     """Returns an upper bound on the selection bias of the best mean (the winner's curse), or None
     if the error of a contender is unknown, for example because it has one trial.
 
-    The best mean is chosen by the test scores that are reported for it, so part of its lead is
-    chance. Its average error is at most the expected maximum of all errors in the worst case: if
-    all runs are equally good and their errors independent. Errors that rise and fall together, as
-    those on the same test rows do, have a smaller expected maximum (Sudakov-Fernique; Vershynin
-    2018, theorem 7.2.11). A cell far below the best is never chosen, so it is left out if its error
-    is unknown, as that of the baseline ``majority`` is if all of its seeds agree.
+    The best cell is chosen by the same test scores that are reported for it, so part of its lead is
+    chance. The bound is the expected maximum of the cells' errors in the worst case, in which all
+    cells are equally good and their errors are independent. Errors that rise and fall together, as
+    on the same test rows, have a smaller expected maximum (Sudakov-Fernique; Vershynin 2018,
+    theorem 7.2.11). A cell far below the best would never be chosen, so its error may be unknown,
+    like that of the baseline ``majority`` if all of its seeds agree.
     """
     best = max(cells, key=lambda cell: cell.merit)
     errors = {c: c.mean.variance.total**0.5 for c in cells if c.mean.variance is not None}
@@ -358,8 +359,8 @@ def selection_bias(cells: Sequence[Cell]) -> float | None:
 
 
 def largest_error(deviations: Sequence[float]) -> float:
-    """Returns the expected maximum of independent normal errors with these standard deviations, of
-    which at least one must be positive."""
+    """Returns the expected maximum of independent normal errors with these standard
+    deviations. At least one of them must be positive."""
     reach = REACH * max(deviations)
     x = np.linspace(-reach, reach, STEPS)
     below = np.ones_like(x)  # the probability that all errors are below x

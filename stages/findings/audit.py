@@ -39,7 +39,8 @@ SMALL = 2.0  # points; improvements that papers report are often smaller (Card e
 # Runs that differ on these axes differ in model or start, so their best rates may differ.
 UNLIKE: tuple[Axis, ...] = ("architecture", "objective", "size", "pretrained", "checkpoint")
 UNLIKE_PRETRAINING: tuple[Axis, ...] = ("architecture", "objective", "size")
-ATTRIBUTED: tuple[Axis, ...] = ("architecture", "size", "training set")  # taken for causes
+# Effects along these axes are read as caused by the axis, so confounds matter.
+ATTRIBUTED: tuple[Axis, ...] = ("architecture", "size", "training set")
 
 
 class Subject(Enum):
@@ -66,7 +67,7 @@ class Subject(Enum):
     BASELINES = "baselines"
 
 
-# Objections on these subjects question why runs differ; others also question which is the best.
+# Objections on these subjects question why runs differ; all others also question which is best.
 ABOUT_EFFECTS = frozenset(
     {
         Subject.PRETRAINING_SEEDS,
@@ -79,10 +80,10 @@ ABOUT_EFFECTS = frozenset(
 
 @dataclass(frozen=True)
 class Check:
-    """The answer to one question."""
+    """The audit's answer to one question about the study."""
 
     objection: bool | None  # None: the question does not apply to the study
-    numbers: Mapping[str, Any] = field(default_factory=dict)  # of the answer
+    numbers: Mapping[str, Any] = field(default_factory=dict)  # that the answer states
     details: Sequence[Any] = ()  # the runs, tasks or cells that the answer is about
 
     @property
@@ -133,7 +134,7 @@ def _trained(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def probes(cells: Sequence[Cell]) -> Check:
-    """Checks whether probes reached a minimum, with a penalty inside the range tried."""
+    """Checks whether probes reached a minimum, and kept a penalty inside the range tried."""
     cells = [cell for cell in cells if cell.trials[0].converged is not None]
     trials = _trials(cells)
     if not trials:
@@ -182,7 +183,8 @@ def end_of_pretraining(endings: Sequence[Ending]) -> Check:
 def finetuning_rates(
     cells: Sequence[Cell], contrasts: Sequence[Contrast], methods: Mapping[str, Method]
 ) -> Check:
-    """Checks whether the learning rates that fine-tuning kept lie inside the range tried."""
+    """Checks whether the learning rates that fine-tuning kept lie inside the range tried. Contrasts
+    of unlike models are an objection, too, if a side has tried only one rate."""
     cells = _trained(cells)
     if not cells:
         return NOT_ASKED
@@ -203,7 +205,8 @@ def finetuning_rates(
 
 
 def pretraining_rates(endings: Sequence[Ending], contrasts: Sequence[Contrast]) -> Check:
-    """Checks whether the learning rates that pretraining kept lie inside the range tried."""
+    """Checks whether the learning rates that pretraining kept lie inside the range tried. Contrasts
+    of unlike models are an objection, too, if a side has tried only one rate."""
     if not endings:
         return NOT_ASKED
     edges = [ending for ending in endings if ending.at_edge]
@@ -223,8 +226,8 @@ def pretraining_rates(endings: Sequence[Ending], contrasts: Sequence[Contrast]) 
 
 
 def tries(trials: Sequence[ScoredTrial], endings: Sequence[Ending]) -> Check:
-    """Checks whether all runs and baselines had equally many tries. Baselines and methods without a
-    setting to choose (majority, in-context learning) are left out."""
+    """Checks whether all trials, and all pretrainings, made equally many tries. Baselines and
+    methods without a setting to choose (majority, in-context learning) are left out."""
     counts: dict[str, list[int]] = {}
     for trial in trials:
         if trial.method == CLASSICAL:
@@ -244,8 +247,9 @@ def tries(trials: Sequence[ScoredTrial], endings: Sequence[Ending]) -> Check:
 def shared_defaults(
     cells: Sequence[Cell], contrasts: Sequence[Contrast], tries: Sequence[ScoredTry]
 ) -> Check:
-    """Checks whether a forced value reverses a contrast whose interval excludes zero. It is an
-    objection, too, if settings could have been varied and none was."""
+    """Checks whether a contrast whose interval excludes zero is reversed if one value of a setting
+    is forced on all trials. It is an objection, too, if settings could have been varied and none
+    was."""
     fixed, changed = not_varied(tries), changes(cells, tries)
     if not changed:
         return Check(True, {"fixed": fixed}) if fixed else NOT_ASKED
@@ -400,7 +404,8 @@ def power(contrasts: Sequence[Contrast], tasks: Mapping[str, Json]) -> Check:
 
 
 def smallest_effect(variance: Variance, confidence: float) -> float:
-    """Returns the smallest effect that a share POWER of studies would find (Card et al. 2020)."""
+    """Returns the smallest true effect that a share POWER of studies with this variance would find
+    (Card et al. 2020)."""
     low, high = 0.0, variance.half_width(confidence)
     while variance.power(high, confidence) < POWER:
         low, high = high, 2 * high
@@ -412,8 +417,8 @@ def smallest_effect(variance: Variance, confidence: float) -> float:
 
 
 def identical(contrasts: Sequence[Contrast], group_of: Mapping[str, Group]) -> Check:
-    """Checks whether compared runs are different models. Two runs from scratch of one design differ
-    in nothing that a task uses."""
+    """Checks whether compared runs are different models. Two runs from scratch with equal designs
+    and settings are not: they differ in nothing that a task uses."""
     between = [contrast for contrast in contrasts if contrast.is_between_runs]
     if not between:
         return NOT_ASKED
@@ -436,7 +441,7 @@ def missing_comparisons(found: Sequence[NotCompared]) -> Check:
 
 
 def confounds(contrasts: Sequence[Contrast]) -> Check:
-    """Checks whether compared runs differ in nothing but the axis."""
+    """Checks whether runs that are compared along an axis differ in nothing else."""
     names = {axis: [c.confound_names for c in contrasts if c.axis == axis] for axis in ATTRIBUTED}
     total = sum(map(len, names.values()))
     if not total:

@@ -1,6 +1,6 @@
 """The pairs of groups that differ in exactly one axis.
 
-Studies do not declare their axes, which follow from the entries of params.yaml.
+A study does not declare its axes: they follow from the entries of params.yaml.
 """
 
 import math
@@ -34,7 +34,7 @@ TOKENS_OF_TEXT = "tokens of text"  # a confound of two training sets of differen
 # An optimizer, and the settings that are chosen for it: learning rates and, to compare optimizers
 # at equal time, a number of steps.
 OF_OPTIMIZERS = {"optimizer", "training.lr", "training.num_steps"}
-# Parts of the reasons why a pair is not compared, by which the audit counts the reasons.
+# Phrases of ``Pair.reason``, by which the audit counts the reasons.
 SAME_MODEL, UNLIKE_SIZES, BETTER_MATCHED = "the same model", "sizes too far apart", "is nearer to"
 
 
@@ -44,7 +44,7 @@ def axis_between(a: Group, b: Group) -> Axis | None:
     Two architectures may have different dimensions here, because ``pairs`` matches the sizes of the
     parts that a task uses. How public checkpoints differ is unknown, so they are compared with each
     other as whole checkpoints, and with no other runs. A checkpoint that was pretrained further
-    differs from the published one in its training set, as a run differs from its parent.
+    differs from the published one in its training set.
     """
     same_architecture = a.architecture == b.architecture
     same_model = a.entry.model == b.entry.model
@@ -78,7 +78,7 @@ def axis_between(a: Group, b: Group) -> Axis | None:
 
 
 def _same_text(a: Group, b: Group) -> bool:
-    """Whether two training sets differ in their amount of text alone."""
+    """Whether the training sets of two groups are amounts of one text."""
     return a.corpus_text is not None and a.corpus_text == b.corpus_text
 
 
@@ -93,16 +93,16 @@ class Pair(NamedTuple):
 
 def pairs(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[tuple[Axis, Group, Group]]:
     """Returns the pairs of groups that make a contrast on a task. ``used`` has, for each group with
-    trials, the part of its model that the task uses. Along "size", "amount of text" and
+    trials, the part of its model that the task uses. On the axes "size", "amount of text" and
     "pretrained" the larger or the pretrained group comes first. A public checkpoint that was
     pretrained further comes before the checkpoint that it begins with.
 
     Where several groups share a level of an axis (say, three learning rates of one architecture
     against one of another), the groups nearest to each other in size, then in settings, are paired.
     Two groups are not compared if one of them has a nearer group at the other's level. Two amounts
-    of one text are compared at equal steps and at equal epochs, two texts at the nearest amounts. A
-    pretrained group whose model no group from scratch has is compared with a group from scratch of
-    which the task uses the same part: an encoder for an encoder-decoder, on a task with a head.
+    of one text are compared at equal steps and at equal epochs, two texts at the nearest amounts.
+    If a pretrained group has no group from scratch of its own model, it is compared with one of
+    which the task uses the same part: an encoder-decoder with an encoder, on a task with a head.
     """
     judged = _judged(candidates, used)
     return [(pair.axis, pair.a, pair.b) for pair in judged if not pair.reason]
@@ -137,7 +137,7 @@ def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Pair
 
 
 def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[Pair]:
-    """Yields every pair of groups that differ in one axis and have trials."""
+    """Yields every pair of groups with trials that differ in one axis, compared or not."""
     present = [group for group in candidates if group.name in used]
     axes = {
         (a.name, b.name): axis for a, b in combinations(present, 2) if (axis := axis_between(a, b))
@@ -229,9 +229,9 @@ def _level(group: Group, axis: Axis) -> object:
 
 
 def _incomparable(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> str:
-    """Returns the reason why two groups are not compared, whatever other groups there are: they are
-    the same model (both from scratch, and the task uses parts of equal design), or their sizes
-    differ too much. "" if there is no such reason."""
+    """Returns the reason why two groups would not be compared even if there were no other groups:
+    they are the same model (both from scratch, and the task uses parts of equal design), or their
+    sizes differ too much. Returns "" if there is no such reason."""
     one, other = used[a.name], used[b.name]
     from_scratch = not (a.pretrained or b.pretrained) and a.settings == b.settings
     one_design = one.design is not None and one.design == other.design
@@ -262,7 +262,7 @@ def _distance(a: Group, b: Group, axis: Axis, used: Mapping[str, Used]) -> tuple
 
 
 class Confound(NamedTuple):
-    """A property other than the axis in which two sides differ, with its value on each side."""
+    """A property in which two sides differ, other than the axis, with its value on each side."""
 
     name: str
     values: tuple[Any, ...]
@@ -270,9 +270,10 @@ class Confound(NamedTuple):
 
 def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[Confound, ...]:
     """Returns the settings in params.yaml, other than the axis, in which two groups differ, and the
-    differences in how the learning rates of their pretraining were chosen. Different objectives are
-    a confound of two architectures. Two training sets have a confound if the tokenizer of both
-    groups was trained on one of the sets, and one if both their texts and their amounts differ."""
+    differences in how the learning rates of their pretraining were chosen. Between two
+    architectures, different objectives are a confound. Between two training sets, it is a
+    confound if the tokenizers of both groups were trained on one of the sets, and another if text
+    and amount both differ."""
     if axis in ("checkpoint", "tokenizer", "parent", "training"):
         return tuple(_tuning(a, b))
     if axis == "optimizer":

@@ -1,9 +1,9 @@
-"""How small results carry over: the share of pairs of runs that have the same order in a smaller
-and in a larger experiment.
+"""How results carry over from smaller to larger experiments: the share of pairs of runs that have
+the same order in both.
 
 This is the decision accuracy of DataDecide (Magnusson et al. 2025): the order in the larger
 experiment is that of means over seeds, and the order in the smaller one that of a single seed. The
-share is the mean over these seeds. Two things differ here:
+share is the mean over these seeds. Two things differ from DataDecide:
 
 - The means leave out the seed whose order is judged. With that seed on both sides, in simulations
   of 4 to 7 equally good runs with 3 to 5 seeds, 57 to 60 % of pairs kept their order instead of 50.
@@ -11,8 +11,8 @@ share is the mean over these seeds. Two things differ here:
   ties in the smaller one counts half, because a coin would be right half of the time.
 
 The interval is Student's t over seeds. In these simulations it contained the expected share in 90
-to 100 % of studies, at a confidence of 95 %. The mean over tasks has an interval over tasks
-instead, which speaks for further tasks. There is no interval if all seeds (or tasks) agree.
+to 100 % of studies, at a confidence of 95 %. The interval of a mean over tasks is taken over tasks
+instead, so it is about further tasks. There is no interval if all seeds (or tasks) agree.
 """
 
 from collections import defaultdict
@@ -40,7 +40,7 @@ Experiment = Float[np.ndarray, "runs seeds"]  # scores, larger is better
 
 @dataclass(frozen=True, kw_only=True)
 class CarryOver:
-    """The share of pairs of runs with equal orders in a smaller and a larger experiment."""
+    """The share of pairs of runs with the same order in a smaller and in a larger experiment."""
 
     growth: Growth  # the quantity that grows
     smaller: str
@@ -49,7 +49,7 @@ class CarryOver:
     method: str = ""
     label_budget: str = ""  # "" if label budgets grow, and for pretraining
     runs: tuple[str, ...]  # as the larger experiment names them
-    num_pairs: int  # with an order in the larger experiment
+    num_pairs: int  # pairs of runs that do not tie in the larger experiment
     shares: tuple[float, ...]  # one for each seed or, for ALL_TASKS, for each task
     confidence: float
 
@@ -73,9 +73,9 @@ def kept_orders(smaller: Experiment, larger: Experiment) -> tuple[int, list[floa
     """Returns the number of pairs of runs that have an order in the larger experiment, and for each
     seed the share of these pairs that keep their order.
 
-    A pair keeps its order if its order in the smaller experiment with this seed is the order of the
-    means over the other seeds in the larger experiment. If there is only one seed, it is compared
-    with itself, so its share is about these checkpoints and labels alone.
+    The order in the smaller experiment is that of the scores with this seed. The order in the
+    larger experiment is that of the means over the other seeds. A single seed has no others and
+    gives both orders, so its share is about these checkpoints and labels alone.
     """
     num_runs, num_seeds = smaller.shape
     others = larger if num_seeds == 1 else larger.sum(axis=1, keepdims=True) - larger
@@ -94,11 +94,11 @@ def kept_orders(smaller: Experiment, larger: Experiment) -> tuple[int, list[floa
 def carry_over(
     scores: Scores, contrasts: Sequence[Contrast], progress: Mapping[RunKey, Progress]
 ) -> list[CarryOver]:
-    """Returns the shares for all pairs of label budgets, all pairs of sizes along the axis "size",
-    and every validation of pretraining but the last, compared with the last.
+    """Returns the shares for all pairs of label budgets and all pairs of sizes that are contrasted,
+    their means over tasks, and the shares for each earlier validation of pretraining and the last.
 
-    Validations are compared by their share of a run's steps, because the learning rate depends on
-    that share. They are compared only between runs whose losses can be compared.
+    Validation losses are compared at equal shares of the runs' steps, because the learning rate
+    depends on that share, and only between runs whose losses can be compared.
     """
     rows = [*_label_budgets(scores), *_sizes(contrasts)]
     by_place: dict[tuple[str, ...], list[CarryOver]] = defaultdict(list)

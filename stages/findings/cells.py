@@ -23,7 +23,7 @@ from stages.evaluation.variance import Checkpoints, Sample
 from stages.findings.groups import Group
 
 # The confounds that every contrast checks. They are counted and not measured, so that they are the
-# same on every machine. A lineage includes a run's parents and teachers.
+# same on every machine. A lineage is a run with its parents and teachers.
 AMOUNTS = {
     "num_params": "parameters",
     "num_trained_params": "trained parameters",
@@ -149,10 +149,10 @@ def _checkpoints(group: Group) -> Checkpoints:
 
 
 def by_shared_seeds(some_cells: Sequence[Cell]) -> Float[np.ndarray, "cells seeds"]:
-    """Returns the scores of each cell for the seeds that all cells have. The seeds are pretraining
-    seeds if the cells share several, because their scores vary with both sources of chance, and
-    otherwise fine-tuning seeds. If fine-tuning seeds draw the splits, only the mean over them is
-    returned, as one column: draws share rows, so their spread would be too small."""
+    """Returns the score of each cell for each seed that all cells have: for pretraining seeds if
+    they share several (whose scores vary with both sources of chance), else for fine-tuning seeds.
+    If these fine-tuning seeds draw the splits, the only column is the mean over them: the draws
+    share rows, so the spread of their scores would be too small."""
     samples = [per_pretrain_seed(cell.values) for cell in some_cells]
     shared = set.intersection(*map(set, samples))
     by_finetune_seed = len(shared) < 2

@@ -31,7 +31,7 @@ class Worst(NamedTuple):
 
 @dataclass(frozen=True)
 class Confusion:
-    """The confusion of a cell's trials."""
+    """The confusion table of a cell, over all of its trials."""
 
     cell: Cell
     num_classes: int
@@ -41,8 +41,8 @@ class Confusion:
 
 
 def confusion(cell: Cell, records: Sequence[ConfusionRecord]) -> Confusion | None:
-    """Returns the confusion of a cell, given the ``records`` of its task; None if the task has no
-    classes."""
+    """Returns the confusion table of a cell from the ``records`` of its task; None if the task has
+    no classes."""
     place = cell.group, cell.method, cell.label_budget
     rows = [row for row in records if (row.run, row.method, row.label_budget) == place]
     if not rows:

@@ -39,8 +39,8 @@ def faults(cell: Cell) -> dict[Fault, int]:
 
 
 def confounds(a: Cell, b: Cell) -> list[Confound]:
-    """Returns a confound for each side of a contrast that has not converged, and one if a side was
-    fitted to its labels much less than the other.
+    """Returns the confounds of the two sides of a contrast: one for each side that has not
+    converged, and one if a side was fitted to its labels much less than the other.
 
     A side's own curve does not show that it is unfitted: before a model has found what to learn,
     its training loss may be as flat as at the end. Only the other side shows that a lower loss is

@@ -97,7 +97,7 @@ class Gain:
 
     @property
     def gained(self) -> float | None:
-        """The gain in the unit of the metric, or None unless it is a significant gain."""
+        """The gain in the unit of the metric; None if it is not significant or not positive."""
         a, b, metric = self.contrast.a, self.contrast.b, self.contrast.metric
         gained = merit(metric, a.mean.value) - merit(metric, b.mean.value)
         if not self.contrast.significant or gained <= 0:

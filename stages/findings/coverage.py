@@ -7,7 +7,7 @@ from statistics import fmean
 from stages.evaluation.calibration import CoverageRecord
 from stages.findings.cells import Cell
 
-STATED_ACCURACY = 0.95  # the one that the report mentions
+STATED_ACCURACY = 0.95  # of the stated accuracies, the one that the report mentions
 
 
 @dataclass(frozen=True)

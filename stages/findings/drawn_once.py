@@ -6,7 +6,7 @@ from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.sources._source import SOURCES
 
-FEW_ROWS = 1_000  # the draw of the splits matters for a task that uses fewer
+FEW_ROWS = 1_000  # with fewer rows, results depend on the draw of the splits
 
 
 def drawn_once(sources: Mapping[str, Settings], tasks: Mapping[str, Json]) -> dict[str, int]:

@@ -69,7 +69,7 @@ class _Ranker:
     name: str
     values: Mapping[RunKey, float]
     layers: str = ""
-    flops: Mapping[RunKey, int] | None = None  # for computing the values, if that takes any
+    flops: Mapping[RunKey, int] | None = None  # for computing each value; None: free
     has_known_cost: bool = True
 
 
@@ -133,7 +133,7 @@ def _merit(trials: Sequence[ScoredTrial]) -> float:
 
 
 def _estimates(records: Sequence[EstimateRecord], layers: Sequence[str]) -> Iterator[_Ranker]:
-    """Yields each estimate from each of ``layers``, for the checkpoints that have a value of it."""
+    """Yields each estimate from each of ``layers``, with the checkpoints that have a value."""
     for name, states in product(ESTIMATES, layers):
         known = [r for r in records if (r.estimate, r.layers) == (name, states)]
         values = {r.checkpoint: r.value for r in known if r.value is not None}
@@ -172,8 +172,8 @@ def mean_ranks(merits: Sequence[Mapping[RunKey, float]]) -> dict[RunKey, float]:
 def negative_losses(
     all_groups: Sequence[Group], progress: Mapping[RunKey, Progress]
 ) -> Iterator[dict[RunKey, float]]:
-    """Yields, for every set of at least two runs whose losses can be compared, minus the last
-    validation loss of pretraining of each checkpoint, in nats."""
+    """Yields, for every set of at least two runs whose losses can be compared, the negated last
+    validation loss of each checkpoint's pretraining, in nats."""
     for members in comparable(all_groups, progress):
         if len(members) > 1:
             yield {

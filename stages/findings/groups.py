@@ -20,7 +20,7 @@ class Group:
     architecture: str
     num_params: int  # of the checkpoint; the part that trials use is in ``Used``
     tokenizer_corpus: str  # the corpus that the tokenizer was trained on; "none" if published
-    corpus_tokens: int | None = None  # of its training set; None unless it is a corpus of the study
+    corpus_tokens: int | None = None  # of the training set; None unless a corpus of the study
     corpus_text: str | None = None  # a hash, equal for two amounts of one text
     kept_rates: tuple[float, ...] = ()  # the learning rates that pretraining kept, sorted
 
@@ -110,8 +110,8 @@ def groups(
 
 
 def _without_published_parent(run: Run, runs: Mapping[str, Run]) -> Run:
-    """Returns a run without its parent if the parent is the run's own checkpoint as published, with
-    which the run begins whether its entry names it or not."""
+    """Returns a run without its parent if the parent is a published checkpoint: the run would begin
+    with this checkpoint even if its entry named no parent."""
     parent = runs.get(run.parent)
     if parent is None or not parent.as_published:
         return run
@@ -130,9 +130,9 @@ def names_of(checkpoints: Iterable[RunKey], runs: Mapping[str, Run]) -> list[str
 
 @dataclass(frozen=True)
 class Used:
-    """The part of a group's model that its trials on one task with one method use. On a task with a
-    head they use no decoder if there is an encoder, and no layers that are needed only for logits
-    over the vocabulary."""
+    """The part of a group's model that its trials on one task with one method use. Trials on a task
+    with a head use no decoder if there is an encoder, and no layers that only compute logits over
+    the vocabulary."""
 
     num_params: int
     architecture: str

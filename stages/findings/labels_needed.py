@@ -27,8 +27,8 @@ class Reach(Enum):
 
 
 class Crossing(NamedTuple):
-    """The number of labels from which a lead stays positive; None if it is not between two label
-    budgets."""
+    """The number of labels from which a lead stays positive; ``num_labels`` is None if this is not
+    between two label budgets."""
 
     reach: Reach
     num_labels: float | None = None
@@ -91,10 +91,10 @@ def passing(places: Sequence[tuple[int, BestRun]]) -> Passing | None:
     mean, and the ends of this interval are where they cross 0. A bootstrap over seeds would have
     too narrow an interval: three seeds have only ten different resamples.
 
-    - The interval contains the true number at least as often as the t intervals contain a
-      difference, if the true difference is linear in the logarithm of the number of labels between
-      two label budgets: interpolated t intervals are at least as wide as the t interval of an
-      interpolated difference, whatever the correlation of the two label budgets.
+    - The interval contains the true number at least as often as the t intervals contain the true
+      difference, if this difference is linear in the logarithm of the number of labels between two
+      label budgets: interpolated t intervals are at least as wide as the t interval of the
+      interpolated difference, however the differences at the two label budgets correlate.
     - With three seeds the t intervals are wide, and the ends are often outside the label budgets.
     - The baseline is chosen as the best of several on the same test rows, so on average its score
       is too good and the number of labels too large.
@@ -124,8 +124,8 @@ def passing(places: Sequence[tuple[int, BestRun]]) -> Passing | None:
 def labels_needed(
     scores: Scores, moderation: Moderation, num_labels: Mapping[str, Mapping[str, int]]
 ) -> dict[tuple[str, str, str], LabelsNeeded]:
-    """Returns the effect of more labels by task, run and method, for those that have trials at two
-    or more numbers of labels.
+    """Returns the effect of more labels by task, run and method. A run and method with trials at
+    only one number of labels on a task is left out.
 
     ``num_labels`` has the number of labels of each label budget, by task.
     """

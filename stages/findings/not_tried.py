@@ -10,7 +10,7 @@ from stages.findings.results import Results
 FAR = 5  # at most this many times the study's labels are proposed at once
 FEW_SEEDS = 3  # fewer say little about the variance between seeds
 ON_THE_HUB = "{name: hub, path: google-bert/bert-base-uncased}"
-WRITTEN = {"language_modelling", "seq2seq"}  # kinds without a head, so no probe either
+WRITTEN = {"language_modelling", "seq2seq"}  # kinds of tasks without a head, so without a probe
 
 
 class Untried(Enum):
@@ -48,8 +48,9 @@ def not_tried(results: Results) -> list[NotTried]:
 
 def _label_budgets(results: Results, finetuning_s: float) -> Iterator[NotTried]:
     """Yields the proposal to try half of the study's labels, and also all labels or, if these are
-    more than FAR times the study's, twice as many. The time of a trial grows at most in proportion
-    to its labels, because its number of steps follows from its epochs or is a minimum."""
+    more than FAR times the study's, twice the study's. The estimated time is an upper bound: the
+    time of a trial grows at most in proportion to its labels, because its number of steps follows
+    from its epochs or is a minimum."""
     budgets = results.scores.label_budgets
     if len(budgets) > 1:
         return

@@ -37,7 +37,7 @@ class Overlap:
 
     @property
     def shares(self) -> dict[tuple[str, str], float]:
-        """The shares by task and name of the training text."""
+        """The shares of n-gram overlap, by task and name of the training text."""
         return {
             (task, self.name(text)): self.share(text, task)
             for task in self.tasks

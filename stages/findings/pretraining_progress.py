@@ -32,7 +32,7 @@ class TriedStep(Step):
     """A row of the history of one of several learning rates."""
 
     rate: float
-    kept: int  # 1 at the rate that was best
+    kept: int  # 1 in the rows of the rate that was best, otherwise 0
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,7 @@ def kept_rate(run: Run, progress: Progress) -> float:
 
 @dataclass(frozen=True)
 class Passage:
-    """A validation passage, with the output for it of each checkpoint that has its corpus and
-    tokenizer."""
+    """A validation passage, with the outputs of all checkpoints of its corpus and tokenizer."""
 
     corpus: str
     text: str  # empty: an empty prompt

@@ -18,8 +18,8 @@ from stages.findings.verdicts import Family, Tested, Threshold
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Question(Tested):
-    """The contrasts between two runs (or methods, or label budgets) on all tasks whose metrics have
-    one unit, and their mean."""
+    """The contrasts between two runs (or methods, or label budgets) on all tasks whose scores
+    share a unit, and the mean of these contrasts."""
 
     contrasts: tuple[Contrast, ...]  # one for each task
 

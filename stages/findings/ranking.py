@@ -1,9 +1,9 @@
 """Ranks of all runs and baselines, with intervals.
 
-The interval of a run's rank follows from its comparisons with all others. At least those that are
-significantly better rank above it, and at most those that are not significantly worse (Mogstad et
-al. 2024, section 3). Each run's comparisons are corrected for their number (Holm), so that the
-interval contains the true rank as often as the study's confidence says.
+The interval of a run's rank follows from its comparisons with all others: the significantly better
+ones rank above it, the significantly worse ones below it, and the rest above or below it (Mogstad
+et al. 2024, section 3). Each run's comparisons are corrected for their number (Holm), so that the
+interval contains the true rank at least as often as the study's confidence says.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,8 +57,8 @@ def rankings(scores: Scores, moderation: Moderation) -> list[Ranked]:
 def _on_all_tasks(
     scores: Scores, by_task: Mapping[str, Mapping[str, list[Cell]]]
 ) -> dict[str, list[Cell]]:
-    """Returns the cells of the runs and baselines that have a cell on every task. There are none if
-    there is one task, or if the tasks' scores differ in unit."""
+    """Returns the cells of the runs and baselines that have a cell on every task, by name. Returns
+    no cells if there is one task, or if the tasks' scores differ in unit."""
     units = {unit_of(metric) for metric in scores.metrics.values()}
     if len(by_task) < 2 or len(units) > 1:
         return {}

@@ -56,7 +56,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The trials of a study, in the order of params.yaml, and what is derived from them."""
+    """The trials and other records of a study, in the order of params.yaml, and the findings that
+    are derived from them."""
 
     params: Params
     trials: Sequence[ScoredTrial]
@@ -204,7 +205,7 @@ class Results:
 
     @cached_property
     def carry_over(self) -> list[CarryOver]:
-        """How small results carry over to larger ones."""
+        """The shares of pairs of runs that keep their order in a larger experiment."""
         return carry_over(self.scores, self.contrasts, self.progress)
 
     @cached_property
@@ -230,8 +231,8 @@ class Results:
 
 
 def load(params: Params) -> Results:
-    """Reads the results of a study; its ``params`` have the matched budget. First deletes results
-    that params.yaml no longer lists.
+    """Reads the results of a study, after deleting results that params.yaml no longer lists. The
+    budget of ``params`` must already be matched.
 
     Raises ValueError with the path of a file that is missing or does not match params.yaml.
     """

@@ -24,8 +24,8 @@ Tries = Mapping[TrialKey, Sequence[ScoredTry]]
 class Forced(NamedTuple):
     """A value that is forced on all trials that have tried it."""
 
-    setting: str  # "pooling"
-    value: str  # "mean"
+    setting: str  # such as "pooling"
+    value: str  # such as "mean"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,7 @@ class ForcedEffect:
 
 
 def forced_values(tries: Iterable[ScoredTry]) -> list[Forced]:
-    """Returns all values of every setting for which a trial has tried several values, in the order
-    of ``tries``."""
+    """Returns the values of each setting that a trial has varied, in the order of ``tries``."""
     forced = dict[Forced, None]()
     for members in _by_trial(tries).values():
         for setting in dict.fromkeys(name for each in members for name in each.settings):
@@ -77,7 +76,7 @@ def not_varied(tries: Sequence[ScoredTry]) -> list[str]:
 
 
 def changes(cells: Iterable[Cell], tries: Sequence[ScoredTry]) -> list[Change]:
-    """Returns the mean of each cell with each forced value that one of its trials has tried."""
+    """Returns the change of each cell under each forced value that one of its trials has tried."""
     by_trial = _by_trial(tries)
     every = [each for some in by_trial.values() for each in some]
     return [
@@ -89,7 +88,7 @@ def changes(cells: Iterable[Cell], tries: Sequence[ScoredTry]) -> list[Change]:
 
 
 def largest_changes(found: Iterable[Change]) -> dict[str, Change]:
-    """Returns the largest change of a cell for each setting, up or down."""
+    """Returns, for each setting, the change of a cell that is largest in absolute value."""
     largest = dict[str, Change]()
     for change in found:
         so_far = largest.get(change.forced.setting, change)

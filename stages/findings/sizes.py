@@ -21,7 +21,7 @@ SAME_SIZE = 1.01  # models within this ratio of parameters count as one size
 
 
 class Estimate(NamedTuple):
-    """A mean over seeds with its interval; None where all seeds agree."""
+    """A mean over seeds with its interval; ``low`` and ``high`` are None if all seeds agree."""
 
     value: float
     low: float | None

@@ -18,7 +18,7 @@ from stages.findings.contrasts import Contrast
 from stages.findings.groups import Group
 
 FEWEST = 4  # corpora for a rank correlation
-MOST_PERMUTED = 7  # up to this many corpora, the p-value is from all orders
+MOST_PERMUTED = 7  # up to this many corpora, the p-value comes from all permutations
 # The measures of likeness and amount. Each measure times its sign grows with likeness or amount.
 MEASURES = {
     "divergence": -1,
@@ -69,13 +69,13 @@ class TrainingSets:
 
 
 def gain_of(cell: Cell | None, contrasts_of: Mapping[Cell, Sequence[Contrast]]) -> Contrast | None:
-    """Returns the contrast of a pretrained cell with the same model from scratch, or None."""
+    """Returns the contrast of a pretrained cell with its model from scratch, or None."""
     own = contrasts_of.get(cell, []) if cell else []
     return next((c for c in own if c.axis == "pretrained" and c.a is cell), None)
 
 
 def families(groups: Sequence[Group]) -> list[list[Group]]:
-    """Returns the groups in lists that differ in their training sets and in nothing else."""
+    """Returns lists of groups; the groups of one list differ in nothing but their training sets."""
     groups_by_rest: dict[str, list[Group]] = {}
     for group in groups:
         rest = repr((group.entry.model, group.entry.objective, group.settings))

@@ -18,7 +18,7 @@ class Verdict(Enum):
 
 
 class Family(Enum):
-    """The tests that are corrected together."""
+    """A family of tests, which are corrected together."""
 
     QUESTIONS = "questions"  # effects averaged over tasks
     TASKS = "contrasts on single tasks"  # of the significant questions
@@ -36,7 +36,8 @@ class Threshold:
 
 @dataclass(frozen=True, kw_only=True)
 class Tested:
-    """An effect with its test. It is significant only by both its interval and ``p_holm``."""
+    """An effect with its test. It is significant if its interval excludes zero and ``p_holm`` is
+    small."""
 
     effect: Interval
     p_holm: float | None  # corrected for the tests of its family; None if untested

@@ -10,7 +10,7 @@ from typing import Any
 
 Row = Mapping[str, Any]  # a row of a task; its kind defines the columns
 
-# As Python, pandas and R print lists: set(), frozenset({'a'}), Index(['a'], dtype=object), c("a").
+# Lists printed by Python, pandas or R: set(), frozenset({'a'}), Index(['a'], dtype=object), c("a").
 _WRAPPED = re.compile(
     r"(?:set|frozenset|list|tuple|deque|array|Index|OrderedDict|c)"
     r"\((.*?)(?:,\s*dtype=[^()]*)?\)",
@@ -19,7 +19,7 @@ _WRAPPED = re.compile(
 
 
 class EmptyCellError(ValueError):
-    """A cell that must not be empty is empty."""
+    """The error that a required cell is empty."""
 
 
 def text_of(value: Any, place: str) -> str:
@@ -49,7 +49,7 @@ def list_of(value: Any, place: str) -> list[str]:
 
 def structure_of(text: str) -> list[Any] | dict[str, Any] | None:
     """Returns the list or the mapping that a text spells in JSON or as printed by Python or numpy,
-    or None for any other text. A csv file has its lists in this form."""
+    or None for any other text. Lists in csv files have this form."""
     text = text.strip()
     if re.fullmatch(r"""(["'])[\[{(].*\1""", text, re.DOTALL):
         text = text[1:-1]  # a list that was written as text twice
@@ -93,7 +93,7 @@ def _printed(text: str) -> Any:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.string in ("array", "\n"):
             continue
-        if token.type in items and before in items:  # Python would join two texts to one
+        if token.type in items and before in items:  # Python would join two adjacent texts
             pieces.append(",")
         pieces.append("None" if token.string == "nan" else token.string)
         before = token.type

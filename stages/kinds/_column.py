@@ -13,11 +13,11 @@ from stages.kinds.regression import decimal_of, number_of
 
 MOST_LABELS = 300
 NUM_FEW = 20  # with fewer rows, shares say nothing
-RECUR = 4  # least mean number of times that a label in lists occurs
-LONG_RECUR = 10  # least mean number of times that a label with a long name occurs
+RECUR = 4  # times that a label in lists occurs on average, at least
+LONG_RECUR = 10  # times that a label with a long name occurs on average, at least
 MOST_DISTINCT = 0.5  # most distinct values per row in a column of labels
-TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 5.0, 5.0  # means per cell: least, least, most
-LEAST_FILLED = 0.9  # least share of a label's cells; the empty ones are reported later
+TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 5.0, 5.0  # means per cell: at least, at least, at most
+LEAST_FILLED = 0.9  # least share of filled cells in a column of labels
 MOST_NUMBERS = 0.9  # least share of numbers in the cells of a column of numbers
 SAME_LENGTHS = 0.9  # least share of rows with as many words as tags
 LOOKED_AT = 200  # number of values to look at to see what a column holds
@@ -99,7 +99,7 @@ class Column:
         self.decimal, self.is_sure = decimal_of(spelt)
         numbers = pandas.Series([number_of(text, self.decimal) for text in spelt], dtype=float)
         finite = numbers[numbers.between(-1e300, 1e300)]
-        # The few cells that are no numbers are refused later, with their lines.
+        # The few cells that are no numbers are refused later, with their line numbers.
         self.are_numbers = self.are_single and len(finite) >= MOST_NUMBERS * max(len(spelt), 1)
         amounts = sum(bool(re.fullmatch(AMOUNT, text)) for text in spelt)
         self.are_amounts = not self.are_numbers and amounts >= MOST_NUMBERS * max(len(spelt), 1) > 0
@@ -157,7 +157,7 @@ class Column:
 
     @property
     def is_hot(self) -> bool:
-        """Whether the column has 1 in the rows with a label and 0 in the others."""
+        """Whether the column stands for one label: 1 in the rows that have it, 0 in the others."""
         return bool({*self.values} - {"-1"}) and _are_hot(self.values)
 
     @property

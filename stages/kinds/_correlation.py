@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from stages.kinds._metric import Sums
 
-SMALLEST_SHARE = 1e-12  # rounding error of a constant's deviation, relative to the values
+SMALLEST_SHARE = 1e-12  # values with a smaller relative spread count as constant
 
 
 def pearson(gold: Sequence[str], predicted: Sequence[str]) -> float:
@@ -31,7 +31,7 @@ def _of_moments(sums: Float[np.ndarray, "*sets 6"]) -> Float[np.ndarray, "*sets"
 
 
 def spearman(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Returns Pearson's correlation of the ranks, 0 for a constant; equal values share a rank."""
+    """Returns Pearson's correlation of the ranks, 0 if either side is constant."""
     return correlation(ranks(_numbers(gold)), ranks(_numbers(predicted)))
 
 
@@ -58,11 +58,11 @@ def _numbers(texts: Sequence[str]) -> Float[np.ndarray, " n"]:
 
 
 def _linearised(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n 2"]:
-    """Returns for each row Spearman's correlation plus the row's influence on it, and 1. The mean
-    of the first number over a set of rows approximates the set's correlation.
+    """Returns two numbers for each row: Spearman's correlation of all rows plus the row's influence
+    on it, and 1. The mean of the first over a set of rows approximates the correlation of the set.
 
-    A row has influence as a point and by moving the ranks of all rows above it (Croux and Dehon
-    2010).
+    A row has influence by its own ranks, and by raising the ranks of all rows with larger values
+    (Croux and Dehon 2010).
     """
     x, y = ranks(_numbers(gold)), ranks(_numbers(predicted))
     (xx, of_xx), (yy, of_yy), (xy, of_xy) = (
@@ -78,7 +78,7 @@ def _linearised(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarr
 def _covariance(
     x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]
 ) -> tuple[float, Float[np.ndarray, " n"]]:
-    """Returns the covariance of rank / n, and each row's influence on it."""
+    """Returns the covariance of ranks, all divided by n, and each row's influence on it."""
     a, b = ((values - values.mean()) / len(values) for values in (x, y))
     moved = _above(x, b) + _above(y, a)
     value = float((a * b).mean())
@@ -88,8 +88,8 @@ def _covariance(
 def _above(
     values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"]
 ) -> Float[np.ndarray, " n"]:
-    """Returns for each row the sum of the weights of rows with larger values and half of those with
-    an equal value, divided by the number of rows."""
+    """Returns for each row the summed weights of rows with larger values, plus half the weights of
+    rows with an equal value (itself included), divided by the number of rows."""
     _, place = np.unique(values, return_inverse=True)
     of_value = np.bincount(place, weights)
     return (of_value[::-1].cumsum()[::-1] - of_value / 2)[place] / len(values)

@@ -59,7 +59,7 @@ class Kind:
     # Names from evaluation/metrics.py, or metrics of this kind alone. The first is the default; the
     # report shows the second, too.
     metrics: ClassVar[tuple[str | Metric, ...]]
-    right_if: ClassVar[str | None] = None  # the metric that is 1 for right answers alone
+    right_if: ClassVar[str | None] = None  # a metric that is 1 for right answers and for no others
 
     has_classes: ClassVar[bool] = False  # answers consist of labels of train, not free text
     stratified: ClassVar[bool] = False  # rows have one label; samples are stratified by it
@@ -68,7 +68,7 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """The name of the kind's file."""
+        """The kind's name, which is that of its file."""
         return type(self).__module__.rpartition(".")[2]
 
     @property
@@ -96,7 +96,7 @@ class Kind:
     # Called by sources --------------------------------------------------------------------------
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
-        """Returns the value of ``column`` from a cell; ``row`` has the columns read before.
+        """Returns the value of ``column`` from a cell; ``row`` has the columns read so far.
 
         Raises ValueError for an invalid cell; the message begins with ``place``.
         """
@@ -126,7 +126,7 @@ class Kind:
         return row
 
     def facts(self, rows: Sequence[Row]) -> Json:
-        """Returns what a task needs to know about the train ``rows`` besides their labels.
+        """Returns the facts about the train ``rows`` that a task needs besides the labels.
 
         ``prepare_task`` writes the facts to ``task.json``, and ``Task.take_facts`` reads them.
         """
@@ -148,12 +148,12 @@ class Kind:
         return "\0".join(map(folded, parts))
 
     def split_key(self, row: Row) -> str:
-        """Returns a key that is equal for rows that must be in the same split."""
+        """Returns a key; rows with the same key must not be in different splits."""
         return self.same_input(row)
 
     def group_key(self, row: Row) -> str:
         """Returns a key. Where splits are drawn, rows with the same key go to one split: they share
-        a text, so the answer to one could give away the answer to another."""
+        a text, so the answer to one of them could give away another's."""
         return self.split_key(row)
 
     # Inputs and right answers -------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Kind:
         return [self.answer(row)]
 
     def repeated(self, part: str, row: Row) -> str:
-        """Returns the prediction for ``row`` that consists of ``part`` alone."""
+        """Returns the prediction for ``row`` in which every part is ``part``."""
         return part
 
     # For the report -----------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class Kind:
         return prediction
 
     def predicted_columns(self, row: Row, prediction: str) -> Json:
-        """Returns the prediction for a new row as the columns to write for it."""
+        """Returns the columns to write for the prediction of a new row."""
         return {"prediction": prediction}
 
     # As text ------------------------------------------------------------------------------------
@@ -269,9 +269,9 @@ def labelled_rows(
 ) -> list[Row]:
     """Returns the ``rows`` of train that a trial learns from, in the order of ``rows``.
 
-    Each pair of seeds has its own random sample, stratified if the kind is (Bouthillier et al.
-    2021: sampling the data varies results as much as initial weights do). All runs and baselines
-    with one pair of seeds have the same rows, and a smaller budget's rows are a subset of a larger
+    Each pair of seeds has its own random sample (Bouthillier et al. 2021: sampling the data varies
+    results as much as initial weights do), stratified if the kind is. For one pair of seeds, all
+    runs and baselines have the same rows, and a smaller budget's rows are a subset of a larger
     budget's. The budget ``all`` is every row, for every pair. If each fine-tuning seed draws its
     own splits, only the rows in this seed's train split count.
 
@@ -288,10 +288,10 @@ def labelled_rows(
 
 
 def stratified_order(labels: list[str], rng: np.random.Generator) -> list[int]:
-    """Returns a random order in which every prefix has the class shares of the whole, to within one
-    example, and the first rows are one of each class.
+    """Returns a random order of rows with these ``labels``. Every prefix has the class shares of
+    all rows, to within one row, and the order begins with one row of each class.
 
-    The i-th of the n examples of a class has the position i / n; ties are broken at random.
+    Row i = 0, 1, ... of the n rows of a class has the position i / n; ties are broken at random.
     """
     seen: dict[str, int] = defaultdict(int)
     totals = Counter(labels)

@@ -17,7 +17,7 @@ LabelCase = Literal["ask", "keep", "fold"]
 
 # Missing values as pandas, R, SQL and spreadsheets write them, but not NA, which is often a class.
 MISSING = {"nan", "<na>", "nat", r"\n", "null", "#n/a", "#na"}
-MISSING |= {"#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!"}  # of Excel
+MISSING |= {"#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!"}  # Excel's errors
 MAYBE_MISSING = {"-", ".", "--", "?", "n/a", "N/A", "None", "<NONE>", "[null]", "(null)", "<null>"}
 MAYBE_MISSING |= {"undefined", "unlabeled", "unlabelled"}
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
@@ -54,11 +54,11 @@ def is_missing(text: str) -> bool:
 
 
 def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
-    """Returns the labels that may be signs of a row without a label, each with whether it can be
+    """Returns the labels that may mean that a row has no label, each with True if it can mean
     nothing else.
 
-    A single negative number is such a label: -1 for hidden labels (SNLI, GLUE), or PyTorch's -100.
-    It is surely a sign if the other labels are 0, 1, 2 and so on; beside 0 and 1 it may be a class.
+    The only negative number is such a label: -1 for hidden labels (SNLI, GLUE), or PyTorch's -100.
+    It can mean nothing else next to 0, 1, 2 and so on; next to 0 and 1 alone, it may be a class.
     """
     signs = {label: label.lower() in MISSING for label in counts if is_missing(label)}
     others = [label for label in counts if label not in signs]
@@ -71,9 +71,9 @@ def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
 
 
 def in_one_script(text: str) -> str:
-    """Returns a text of equal length without mixed scripts where letters look alike. In a word of
-    Latin and Cyrillic or Greek letters, letters of the rarer script are replaced by letters of the
-    other script that look like them."""
+    """Returns a text of equal length, without words that mix look-alike letters of two scripts. In
+    a word of Latin and Cyrillic or Greek letters, letters of the rarer script are replaced by
+    letters of the other script that look like them."""
 
     def of_word(word: re.Match[str]) -> str:
         changed = word[0]
@@ -143,7 +143,7 @@ def check_unclear(counts: Mapping[str, int], settings: Mapping[str, Any]) -> Non
 
 
 def _odd_letter(label: str) -> str:
-    """Names, for a message, the first letter of a label that only looks like one of its script."""
+    """Returns " with NAME" for a label's first letter of the wrong script, or "" without one."""
     pairs = zip(label, in_one_script(label), strict=True)
     odd = [unicodedata.name(letter) for letter, usual in pairs if letter != usual]
     return f" with {odd[0]}" if odd else ""

@@ -9,10 +9,10 @@ from jaxtyping import Float
 
 @dataclass(frozen=True)
 class Scale:
-    """How the values of a metric are compared and shown."""
+    """The scale on which the values of a metric are compared and shown."""
 
     unit: str
-    factor: int  # values are multiplied by it to be shown
+    factor: int  # shown values are multiplied by this
     decimals: int
     lower_is_better: bool = False
 
@@ -20,13 +20,13 @@ class Scale:
         return f"{self._scaled(value):.{self.decimals}f}"
 
     def signed(self, value: float) -> str:
-        """Returns a difference with its sign; 0 has none."""
+        """Returns a difference as text with its sign; 0 has none."""
         text = f"{self._scaled(value):+.{self.decimals}f}"
         return text.replace("-", "\N{MINUS SIGN}") if float(text) else text[1:]
 
     def _scaled(self, value: float) -> float:
-        """Returns the value in its unit, from six decimals as in reports/*.csv: the terminal, which
-        reads these files, shows the same number."""
+        """Returns the value in the scale's unit. It is first rounded to six decimals as in
+        reports/*.csv, so that the terminal, which reads these files, shows the same number."""
         return round(self.factor * round(value, 6), 6)
 
 
@@ -52,9 +52,9 @@ class Metric:
     """A metric of one kind of rows; ``evaluation/metrics.py`` has the shared ones.
 
     ``value`` maps the right answers of the whole test set (``Kind.answer``) and the predictions to
-    the metric. ``sums`` is the same metric as a function of sums over rows,
-    from which ``evaluation/row_scores.py`` computes the contribution of each row. Without ``sums``
-    the metric is computed 50 times, each time without some of the rows.
+    the metric. ``sums`` is the same metric as a function of sums over rows, from which
+    ``evaluation/row_scores.py`` computes the contribution of each row. Without ``sums``, the
+    metric is computed 50 times instead, each time without some of the rows.
     """
 
     name: str

@@ -4,7 +4,7 @@ import unicodedata
 
 
 def folded(text: str) -> str:
-    """Returns the text without case (casefolded), with single blanks as its white space."""
+    """Returns the text casefolded, with each run of white space as one blank."""
     return " ".join(text.split()).casefold()
 
 

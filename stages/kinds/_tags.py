@@ -18,7 +18,7 @@ LETTERS: dict[Scheme, str] = {
     "bmes": "BMESW",
     "io": "I",
 }
-MOST_ODD = 0.2  # most span tags in another form, as a share
+MOST_ODD = 0.2  # largest share of span tags that may be in another form
 NO_TYPE = "SPAN"  # the type of spans whose tags are letters alone (B, I)
 _AS_BIOES = str.maketrans("LUMW", "ESIS")
 _FORMS = {
@@ -32,8 +32,8 @@ def to_bio(tags: list[str], scheme: Scheme, form: Form = "as_is") -> list[str]:
 
     ``iob1`` (Ramshaw and Marcus 1995; CoNLL-2003): every word of a span is I-X, except that B-X
     begins a span that directly follows one of the same type. ``bioes``: E-X ends a span, and S-X is
-    a span of one word; ``bilou`` has L and U instead, ``bmes`` has M for I. ``io``: the tag of
-    every word of a span is the span's type.
+    a span of one word; ``bilou`` has L and U instead, ``bmes`` has M for I, and W or S. ``io``: the
+    tag of every word of a span is the span's type.
 
     The form ``prefix`` reads B-X, b-X, B_X, B:X, B.X, B/X and B (without types) alike, ``suffix``
     reads X-B, X_B and X:B; both read ``o``, ``0``, ``_``, ``-`` and ``*`` as O.

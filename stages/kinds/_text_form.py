@@ -55,10 +55,10 @@ def label_words(labels: Sequence[str], verbalisers: Iterable[str]) -> dict[str, 
 
 
 class TextForm(ABC):
-    """The rows of a task as text; ``record`` is the task's ``task.json``."""
+    """The rows of a task as text."""
 
     def __init__(self, columns: Sequence[str], key: str, record: Settings) -> None:
-        """``columns`` are the input columns in order; ``key`` is the task's key in params.yaml."""
+        """Takes the input columns in order, the task's key in params.yaml, and its task.json."""
         self.columns, self.key, self.settings = columns, key, record["task"]
         self.words = self.words_of(record["labels"])
 

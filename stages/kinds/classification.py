@@ -13,7 +13,7 @@ from stages.kinds._plain_text import folded, plain_text
 from stages.kinds._text_form import NO_LABEL, TextForm, label_words
 
 POSITIVE_F1 = "positive_f1"
-BY_VALIDATION = "validation"  # the threshold of two classes is chosen by the metric on validation
+BY_VALIDATION = "validation"  # chooses the threshold of two classes by the metric on validation
 
 
 class _AsText(TextForm):
@@ -31,10 +31,10 @@ class _AsText(TextForm):
 
 
 class LabelledText(Kind):
-    """Rows of ``text``, maybe ``text_pair``, and ``label`` (or a list of one).
+    """Rows of ``text``, maybe ``text_pair``, and ``label``, which may be in a list of one.
 
-    Rows whose label is in ``no_label`` are left out. ``label_case`` says whether
-    labels that differ in case alone are one class.
+    Rows whose label is in ``no_label`` are left out. ``label_case`` says whether labels that differ
+    in case alone are one class.
     """
 
     inputs = ("text",)
@@ -76,7 +76,7 @@ class LabelledText(Kind):
             label_words(labels, verbalisers)
 
     def group_key(self, row: Row) -> str:
-        """Groups pairs with the same first text (the hypotheses about one premise)."""
+        """Returns one key for all pairs with the same first text (hypotheses about one premise)."""
         return folded(row["text"]) if "text_pair" in row else self.split_key(row)
 
     def labels_of(self, row: Row) -> list[str]:

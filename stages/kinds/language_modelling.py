@@ -6,7 +6,7 @@ from stages.kinds._plain_text import plain_text
 
 
 class PlainText(Kind):
-    """Rows of ``text``, both the input and the answer. A prediction is the number of its bits."""
+    """Rows of ``text``, both input and answer. A prediction is the text's number of bits."""
 
     inputs = ("text",)
     target = "text"

@@ -65,8 +65,8 @@ class _AsText(TextForm):
 
 
 def _counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n L 3"]:
-    """Returns whether a label is an answer, is predicted, and is both (1 or 0), for each row and
-    each label in ``gold`` or ``predicted``. Labels of ``gold`` come first."""
+    """Returns three numbers (1 or 0) for each row and label: whether the label is an answer, is
+    predicted, and is both. Labels in ``gold`` come before those only in ``predicted``."""
     answers, predictions = ([json.loads(text) for text in texts] for texts in (gold, predicted))
     labels = sorted({label for row in answers for label in row})
     labels += sorted({label for row in predictions for label in row}.difference(labels))
@@ -87,8 +87,8 @@ def _f1(counts: Float[np.ndarray, "*sets 3"]) -> Float[np.ndarray, "*sets"]:
 
 
 def _macro_counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n K"]:
-    """Returns the counts of the labels that are right for some row, so that every run has the same
-    denominator."""
+    """Returns the counts of the labels that are an answer of some row, so that the metric is the
+    mean over the same labels for every run."""
     counts = _counts(gold, predicted)
     return counts[:, counts[..., 0].any(axis=0)].reshape(len(gold), -1)
 
@@ -115,11 +115,11 @@ class TextWithLabels(Kind):
 
     The cell of the labels is a list, or a text in which they are separated by ``label_separator``,
     as in "sad,angry"; an empty cell has no labels. Or each label is a column of the data, with 1 in
-    the rows that have the label and 0 in the others. With ``multi_hot`` a list holds such ones and
-    zeros, and the labels are its positions, from 0.
+    the rows that have the label and 0 in the others. With ``multi_hot``, a list has a 1 or a 0 for
+    each label, and the labels are the positions in the list, from 0.
 
-    Labels that are in ``no_label`` are left out. ``label_case`` says whether labels
-    that differ in case alone are one.
+    Labels that are in ``no_label`` are left out. ``label_case`` says whether labels that differ in
+    case alone are one.
     """
 
     inputs = ("text",)

@@ -56,7 +56,7 @@ class TextWithChoices(Kind):
         return row | {"label": str(number)}
 
     def _number(self, label: str) -> int:
-        """Returns a label's number from 0; -1 or another number that no choice has if invalid."""
+        """Returns a label's number from 0; for an invalid label, a number that no choice has."""
         if self.first_choice == "A":
             return ord(label.upper()) - ord("A") if len(label) == 1 else -1
         return int(label) - self.first_choice if label.isascii() and label.isdigit() else -1

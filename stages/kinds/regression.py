@@ -111,8 +111,8 @@ def _plain(text: str) -> str:
 
 
 def decimal_of(texts: Sequence[str]) -> tuple[Decimal, bool]:
-    """Returns the decimal sign of numbers, and whether it is certain: 1,234 and 1.234 may separate
-    thousands, and a few cells such as 1,5 among whole numbers may be lists."""
+    """Returns the decimal sign of numbers, and whether it is certain: the sign in 1,234 or 1.234
+    may separate thousands, and a few cells such as 1,5 among whole numbers may be lists."""
     texts = [_plain(text) for text in texts]
     commas = [text for text in texts if re.fullmatch(r"[+-]?[\d.]*,\d+(e[+-]?\d+)?", text.lower())]
     if not commas:

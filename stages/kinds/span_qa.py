@@ -61,7 +61,7 @@ class AnsweredQuestion(Kind):
                 )
 
     def split_key(self, row: Row) -> str:
-        """Returns the context, since questions about one context share their answers."""
+        """Returns the context, of which the answers to all questions about it are parts."""
         return folded(row["context"])
 
     def answer(self, row: Row) -> str:
@@ -76,8 +76,8 @@ class AnsweredQuestion(Kind):
 
 
 def _answers(value: Any, context: str, place: str) -> list[Json]:
-    """Returns ``[{"text", "answer_start"}]``; the hub's ``{"text": [], "answer_start": []}`` and
-    two columns of the data are converted, also if a csv file has them as text."""
+    """Returns answers as ``[{"text", "answer_start"}]``. Converts the hub's form, ``{"text": [],
+    "answer_start": []}``, and two columns of the data, even if a csv file has them as text."""
     value = unprinted(value)
     if isinstance(value, Mapping):
         names = ["text", "answer_start"]

@@ -1,4 +1,4 @@
-"""Sentences in words, with one tag for each word."""
+"""Sentences as lists of words, with one tag for each word."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -3,8 +3,8 @@ budget.
 
 The choice of budget decides comparisons between architectures: at equal dimensions an
 encoder-decoder has about twice the parameters of an encoder, but about as many operations per token
-(Raffel et al. 2020, section 3.2.2). On a task with a head its decoder is not used, and the used
-part has as many parameters as the encoder.
+(Raffel et al. 2020, section 3.2.2). On a task with a head the encoder-decoder's decoder is not
+used, and the rest has as many parameters as an encoder.
 """
 
 import json
@@ -36,12 +36,12 @@ from stages.training.pretraining import objective_for
 
 AnyEntry = TokenizerEntry | PublishedTokenizer
 SHORTEST = 8  # tokens of the shortest row whose operations are counted
-_STEP_FLOPS = dict[str, int]()  # by the settings that determine them, which runs may share
+_STEP_FLOPS = dict[str, int]()  # by the settings that determine FLOPs; runs may share them
 
 
 class AnyWords(Tokenizer):
-    """A vocabulary in which every token is a word. It serves to count operations, whose number does
-    not depend on the words."""
+    """A vocabulary in which every token is a word. It is for counting operations, because their
+    number does not depend on the words."""
 
     def __init__(self, vocab_size: int) -> None:
         Vocabulary.__init__(self, vocab_size)
@@ -50,7 +50,7 @@ class AnyWords(Tokenizer):
 
 def vocabulary_for(run: Run, tokenizer: AnyEntry) -> Vocabulary | None:
     """Returns a run's vocabulary, as far as it is known before any tokenizer is trained, or None
-    for a checkpoint that is not downloaded. ``tokenizer`` is the entry of the run's tokenizer."""
+    if its checkpoint is not downloaded. ``tokenizer`` is the entry of the run's tokenizer."""
     if not isinstance(tokenizer, PublishedTokenizer):
         return AnyWords(tokenizer.vocab_size)
     if not Path(tokenizer.path).is_dir():
@@ -65,11 +65,11 @@ def trains(run: Run) -> bool:
 
 
 def matched(params: Params) -> Params:
-    """Returns the study with the number of steps and all sizes of each run under the matched
-    budget; the settings must be valid.
+    """Returns the study with each run's number of steps and sizes set to match the budget. The
+    settings must be valid.
 
-    The FLOPs of a run include all learning rates that it tries; its tokens are those that the kept
-    model sees.
+    The FLOPs of a run include all learning rates that it tries; its tokens are only those that the
+    kept model sees.
     """
     budget, reference = params.budget, params.runs[params.budget.reference]
 
@@ -176,7 +176,7 @@ def _counted(run: Run, runs: Mapping[str, Run], tokenizers: Mapping[str, AnyEntr
         return _batch(objective, vocabulary, rows=training.batch_rows, length=length)
 
     known, batch = FlopsByBatch(), batch_of(training.max_tokens)
-    if not backbone.is_transformer:  # counting long rows is slow; short rows give their FLOPs
+    if not backbone.is_transformer:  # counting long rows is slow, and short rows suffice
         for length in range(SHORTEST, training.max_tokens, SHORTEST):
             if (found := known.known([batch], extrapolates=True)) is not None:
                 return found

@@ -52,7 +52,7 @@ class Method(ABC):
 
     freezes_backbone: ClassVar[bool] = True  # if so, its trials share the backbone's states
     prompts: ClassVar[bool] = False  # if so, its own predictor replaces the task's
-    requires_head: ClassVar[bool] = False  # what it trains would not affect generated text
+    requires_head: ClassVar[bool] = False  # its trained weights would not affect generated text
     fits: ClassVar[tuple[str, ...]] = ()  # supported kinds of task; empty means all
     # Settings that may be a list of values, of which each trial keeps the best on validation.
     tried: ClassVar[tuple[str, ...]] = ()
@@ -72,8 +72,8 @@ class Method(ABC):
 
 
 class TrainedMethod(Method):
-    """Trains weights of the model, or weights that it adds, with the settings ``training:`` in its
-    entry. Other types of methods have no such settings."""
+    """Trains weights of the model, or weights that the method adds to it, with the settings
+    ``training:`` of the method's entry. Other types of methods have no such settings."""
 
     freezes_backbone = False
 

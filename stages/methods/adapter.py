@@ -41,7 +41,7 @@ class Adapter(AdditionMethod):
         freeze_backbone(model)
         if self.train_norms:
             for module in model.backbone.modules():
-                if "Norm" in type(module).__name__:  # transformers has many classes
+                if "Norm" in type(module).__name__:  # transformers has many classes of norms
                     for weight in module.parameters(recurse=False):
                         weight.requires_grad_(True)
         for block in model.backbone.blocks:

@@ -20,7 +20,7 @@ from stages.text.batch import IGNORE_INDEX, PADDING, Batch, label_places, pad
 from stages.text.tokenizer import TaskTokenizer
 
 ROUNDING = 1e-4  # in nats: labels whose scores differ by less are tied
-MOST_KNOWN = 2**16  # scores kept in memory; new texts may have millions
+MOST_KNOWN = 2**16  # most scores kept in memory; new texts may need millions
 INPUTS = ("text", "text_pair")
 LABEL = "label"
 AUTO = "auto"
@@ -51,12 +51,12 @@ class InContext(PromptMethod):
         none            as they are
         tokens          the mean per token (GPT-3, section 2.4)
         bytes           the mean per byte, which does not depend on the tokenizer
-        unconditional   the difference from the log-likelihood after the end of the template alone,
-                        such as "label:" (GPT-3, section 2.4, "answer context"; Holtzman et al.
+        unconditional   minus the label's log-likelihood after the end of the template alone, such
+                        as "label:" (GPT-3, section 2.4, "answer context"; Holtzman et al.
                         2021, "domain-conditional PMI")
 
     All test rows of a trial have the same shots, unlike in GPT-3, which draws them anew for each
-    row. They are drawn with the trial's seed from the rows of its label budget, with the labels as
+    row. Shots are drawn with the trial's seed from the rows of its label budget, with the labels as
     equally frequent as possible. A tie gives the prediction ``<no label>``.
 
     Raises ValueError for a template that cannot be filled in or does not end with the label.
@@ -230,7 +230,7 @@ class _Prompts:
         ]
 
     def _fitting(self, row: Row, num_shots: int) -> list[_Candidate]:
-        """Returns the candidates of a row after the last ``num_shots`` shots, cut to
+        """Returns the candidates of a row with the last ``num_shots`` shots in the prompt, cut to
         ``max_tokens``."""
         candidates = self._candidates(row["id"], self._context(row, num_shots))
         whole = candidates
@@ -256,8 +256,8 @@ class _Prompts:
         return self.method.separator.join([*shots, self.template.prompt(row)])
 
     def _candidates(self, id: str, context: str) -> list[_Candidate]:
-        """Returns the context with each label. Scores count the tokens after the longest beginning
-        that all these texts share with the context alone: the tokens of the labels, unless the
+        """Returns the context followed by each label. Scores leave out the first tokens, which all
+        candidates share with the context alone. The rest are the label's own tokens, unless the
         tokenizer merges the first of them with the end of the context."""
         texts = [context.rstrip(), *(context + word for word in self.words.values())]
         alone, *whole = ([*self.start, *ids] for ids in self.tokenizer.encode(texts))
@@ -311,8 +311,8 @@ class _Prompts:
         self, model: ModelWithHead, batch: Batch, examples: list[_Candidate]
     ) -> list[float]:
         """Returns log-likelihoods in nats; those of a batch that was scored before, in any trial,
-        are looked up. Whole batches are remembered because a candidate's score depends, in its last
-        bit, on the padding of its batch."""
+        are looked up. Whole batches are remembered, because a batch's padding changes the last bit
+        of its scores."""
         keys = tuple(example.key for example in examples)
         if keys not in self._known:
             if sum(map(len, self._known)) + len(keys) > MOST_KNOWN:

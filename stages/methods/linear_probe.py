@@ -21,8 +21,8 @@ WIDE = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 class LinearProbe(SolvedMethod):
     """Minimises the task's own loss with an L2 penalty over the head's weights, on standardised
     states. ``C`` are the inverse strengths of the penalty that are tried, as in scikit-learn: the
-    sum of the losses plus ``|W|^2 / (2 C)``. The strength with the best metric on validation is
-    kept; ties go to the lowest loss. (The loss alone would choose penalties so strong that rare
+    sum of the losses plus ``|W|^2 / (2 C)`` is minimised. The C with the best metric on validation
+    is kept; ties go to the lowest loss. (The loss alone would choose penalties so strong that rare
     labels are never predicted.)
 
     With ``layers: last`` the states are those that the backbone returns. With ``mix`` they are a
@@ -69,8 +69,8 @@ class LinearProbe(SolvedMethod):
 
 
 def _fingerprint(backbone: Backbone) -> str:
-    """Returns a hash of the frozen weights, which compute the states. The weights of a mix, which
-    are fitted, are applied to the states later and left out."""
+    """Returns a hash of the frozen weights, which compute the states. The fitted weights of a mix,
+    which are applied to known states, are left out."""
     digest = hashlib.blake2b()
     for name, weight in backbone.named_parameters():
         if not weight.requires_grad:
@@ -90,7 +90,7 @@ class _Remembered(Backbone):
         self.vocab_size = backbone.vocab_size
         self.num_layers = backbone.num_layers
         self.backbone = backbone
-        self.mix = mix  # None if the backbone has its own
+        self.mix = mix  # None unless this method adds a mix
         self._states = states  # example id -> [its tokens, J, D], or [its tokens, D] without a mix
 
     @property

@@ -66,7 +66,7 @@ def _with_prompt(batch: Batch, prompt: range) -> Batch:
 
 
 class _PromptedEmbedding(nn.Module):
-    """A frozen embedding of tokens with the vectors of a prompt, whose ids follow the tokens'."""
+    """A frozen embedding of tokens (ids below V) and the vectors of a prompt (ids from V on)."""
 
     def __init__(self, table: nn.Module, length: int, *, generator: torch.Generator) -> None:
         super().__init__()

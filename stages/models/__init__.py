@@ -1,3 +1,3 @@
-"""Backbones and their cost. Each file without a leading underscore defines an architecture, whose
-constructor is the schema of ``model:`` in params.yaml.
+"""Backbones and their cost. Each file without a leading underscore defines one architecture; the
+parameters of its constructor or ``schema`` are the settings of ``model:`` in params.yaml.
 """

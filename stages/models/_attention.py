@@ -13,22 +13,22 @@ from stages.models._dimensions import Dimensions
 from stages.models._embedding import embedding_table, sinusoids
 
 RELATIVE_BUCKETS, RELATIVE_MAX_DISTANCE = 32, 128  # T5's
-# Attention is written out for rows of up to this many tokens; the attention logits of longer rows
-# would take most of the memory.
+# Rows of up to this many tokens use explicit matrix products (``attend``); in longer rows the
+# attention logits would take most of the memory.
 WRITTEN_OUT = 512
 
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of a batch, used instead of a mask on a GPU. A token attends to the tokens of
-    its own document or, if ``causal``, only to itself and the tokens before it there. No T x S mask
-    is stored, and pairs of tokens that a mask would forbid take no time."""
+    """The documents of a batch, used instead of a mask on a GPU. A token attends to its document
+    or, if ``causal``, only to itself and earlier tokens of that document. No T x S mask is stored,
+    and pairs of tokens that a mask would forbid take no time."""
 
     starts: Int[Tensor, " N"]  # ``document_starts`` of the batch
     longest: int  # an upper bound of the length of a document
     causal: bool
-    # The tokens of prefixes, which a causal model reads in both directions, and the starts of
-    # documents if each prefix counts as a document of its own; None without prefixes.
+    # None without prefixes. ``visible`` marks the tokens of prefixes, which a causal model reads in
+    # both directions; ``prefix_starts`` counts each prefix as a document of its own.
     visible: Bool[Tensor, "B T"] | None = None
     prefix_starts: Int[Tensor, " F"] | None = None
 
@@ -64,8 +64,8 @@ def attend(
 ) -> Float[Tensor, "B H T d"]:
     """Scaled dot-product attention. The mask must leave each query at least one key.
 
-    In bfloat16 on a CPU the matrix products are written out: torch's kernel takes 1.7 to 6 times
-    as long, forward and backward (benchmarks/attention.md). Long rows still use torch's kernel, to
+    Short rows in bfloat16 on a CPU use explicit matrix products: torch's kernel takes 1.7 to 6
+    times as long, forward and backward (benchmarks/attention.md). Long rows use torch's kernel, to
     save memory.
     """
     if isinstance(mask, Documents):
@@ -88,8 +88,8 @@ def attend_within_documents(
     documents of different lengths.
 
     With prefixes, attention is computed twice, within prefixes in both directions and causally
-    within documents; tokens of prefixes get the first result and the others the second. A mask
-    would take more memory and, in long rows, more time."""
+    within documents; tokens of prefixes get the first result, all others the second. A mask would
+    take more memory and, in long rows, more time."""
     from torch.nn.attention.varlen import varlen_attn  # loads torch's compiler: 1 s
 
     queries, keys, values = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [B*T H d]
@@ -122,8 +122,8 @@ def additive(
 def rotate(
     x: Float[Tensor, "B T H d"], sin: Float[Tensor, "T 1 d"], cos: Float[Tensor, "T 1 d"]
 ) -> Float[Tensor, "B T H d"]:
-    """Rotary position embedding (Su et al. 2021, eq. 34), which pairs the two halves of the columns
-    instead of neighbours; ``sin`` and ``cos`` come from ``rotation``."""
+    """Rotary position embedding (Su et al. 2021, eq. 34), but column i is paired with i + d / 2,
+    not with its neighbour; ``sin`` and ``cos`` come from ``rotation``."""
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
@@ -136,8 +136,8 @@ def rotation(
     return turns[0].to(device, dtype), turns[1].to(device, dtype)
 
 
-# ``rotation``, computed and copied to a GPU once. Compiled code calls ``rotation`` itself: torch
-# keeps constants of compiled code anyway, and warns about a cache.
+# ``rotation`` with a cache: each table is computed and copied to a GPU once. Compiled code calls
+# ``rotation`` itself: torch keeps constants of compiled code anyway, and warns about a cache.
 known_rotation = lru_cache(rotation)
 
 
@@ -173,14 +173,14 @@ def _square_buckets(
 def known_buckets(
     num_queries: int, num_keys: int, *, bidirectional: bool, device: torch.device
 ) -> Int[Tensor, "T S"]:
-    """Returns ``relative_buckets`` on a device, cut from the table for the next power of two, so
-    that all lengths of rows share a few tables."""
+    """Returns ``relative_buckets`` on a device, cut from a cached table for the next power of two,
+    so that all lengths of rows share a few tables."""
     square = _square_buckets(1 << (num_keys - 1).bit_length(), bidirectional, device)
     return square[num_keys - num_queries : num_keys, :num_keys]
 
 
 class RelativeBias(nn.Module):
-    """A learnt bias for each distance, added to each head's logits; shared by all blocks (T5)."""
+    """Learnt biases of attention logits by head and distance, shared by all blocks (T5)."""
 
     def __init__(self, dims: Dimensions, *, bidirectional: bool) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ class KeyValues:
         return keys[:, :, : self.length], values[:, :, : self.length]
 
     def keep(self, rows: Int[Tensor, " N"]) -> None:
-        """Keeps only these rows, in this order; a row may be kept several times."""
+        """Keeps only ``rows``, in this order; a row may be kept several times."""
         assert self._stored is not None
         keys, values = self._stored
         self._stored = keys.index_select(0, rows), values.index_select(0, rows)
@@ -247,7 +247,7 @@ class Cache:
         return self.document_ids
 
     def keep(self, rows: Int[Tensor, " N"], memory_rows: Int[Tensor, " M"] | None = None) -> None:
-        """Keeps only these rows and, if given, only ``memory_rows`` of the memory."""
+        """Keeps only ``rows`` and, if given, only ``memory_rows`` of the memory."""
         assert self.document_ids is not None
         self.document_ids = self.document_ids[rows]
         for key_values in self.own:
@@ -258,7 +258,7 @@ class Cache:
 
 
 class Attention(nn.Module):
-    """Multi-head attention to a memory: the queries' own row or, in cross-attention, another."""
+    """Multi-head attention to a memory: the queries' own row or, if ``cross``, another row."""
 
     def __init__(self, dims: Dimensions, *, cross: bool = False) -> None:
         super().__init__()
@@ -310,8 +310,8 @@ class Attention(nn.Module):
         ``locality`` of 0 gives biases of 0. Attention without rotary positions or biases is not
         changed.
 
-        With biases of 0, a masked token would not find its neighbours until both biases had grown;
-        small models then predicted unigram frequencies for hundreds of steps.
+        With biases of 0, a masked token finds its neighbours only after both biases have grown:
+        small models predicted unigram frequencies for hundreds of steps.
         """
         if not self.can_be_local:
             return
@@ -332,7 +332,7 @@ class Attention(nn.Module):
 
     @torch.no_grad()
     def drop_locality(self) -> None:
-        """Sets the biases of queries and keys that ``initialise_locality`` has drawn to 0."""
+        """Sets to 0 the biases of queries and keys that ``initialise_locality`` drew."""
         if self.can_be_local:
             self.query.bias.zero_()
             self.key_value.bias[: self.query.bias.numel()] = 0.0

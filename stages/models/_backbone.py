@@ -53,13 +53,13 @@ class Backbone(nn.Module, ABC):
 
     @property
     def uncached(self) -> "Backbone":
-        """The backbone that computes states: this one, unless a method looks states up."""
+        """The backbone that computes states: this one, unless it looks them up in a cache."""
         return self
 
     @property
     def compiled_alone(self) -> list[nn.Module] | None:
-        """The modules to compile one by one, for a model that reads values of its batches on the
-        host, which compiled code cannot do; None if a whole step is compiled at once."""
+        """The modules to compile one by one in a model that reads values of its batches on the host
+        (compiled code cannot do so); None if a whole step is compiled at once."""
         return None
 
     @property
@@ -168,7 +168,7 @@ class Backbone(nn.Module, ABC):
         return False
 
     def drop_locality(self) -> None:  # noqa: B027 (most models have none)
-        """Sets the biases that make self-attention local to the usual 0."""
+        """Sets to 0, as is usual, the biases that make self-attention local."""
 
     def add_pretraining_layers(self) -> None:  # noqa: B027 (most models have them from the start)
         """Adds the layers that only objectives need; called before ``initialise``.
@@ -227,8 +227,8 @@ class Backbone(nn.Module, ABC):
     def too_long(
         self, max_tokens: int, *, num_added_tokens: int = 0, max_target_tokens: int = 0
     ) -> str | None:
-        """Returns why the model has too few positions for an input of ``max_tokens`` tokens and the
-        tokens that a method adds, or its target; None if it has enough."""
+        """Returns a message if the model has too few positions for an input of ``max_tokens``
+        tokens, with the tokens that a method adds, or for its target; None if it has enough."""
         most = self.max_positions
         needed = self.positions_taken(max_tokens + num_added_tokens, max_target_tokens)
         if most is None or needed <= most:
@@ -276,7 +276,7 @@ def is_conv1d(module: nn.Module) -> bool:
 
 def unsupported(architectures: tuple[str, ...], model: Backbone | type[Backbone]) -> str | None:
     """Returns why a component that lists these architectures does not support the model, as words
-    that follow the component's name; None if it does. An empty list supports all models."""
+    to put after the component's name; None if it supports the model. An empty list supports all."""
     if not architectures or model.trained_like in architectures:
         return None
     return f"supports {', '.join(architectures)} only, not {model.architecture}"

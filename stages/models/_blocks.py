@@ -71,7 +71,7 @@ class Block(nn.Module):
         if self.cross_attention is not None and self.cross_norm is not None:
             assert memory_mask is not None
             y = self.cross_norm(x) if self.pre else x
-            # Beams, rows of one token that share a row of the memory, become queries of one row.
+            # Beams are rows of one token that share a memory row: they become queries of one row.
             queries = y.view(len(memory_mask), -1, y.shape[2])
             answer = self.cross_attention(queries, memory, memory_mask, cached_memory)
             x = self._add(x, answer.view_as(y), self.cross_norm)
@@ -146,8 +146,8 @@ class Stack(nn.Module):
         memory_mask = None
         if memory_document_ids is not None:
             asking = document_ids.reshape(len(memory_document_ids), -1)
-            # Padding attends to the whole memory, which may have no padding: a softmax over no key
-            # gives NaN in the backward pass of some GPU kernels.
+            # Padding attends to the whole memory: if it attended to padding only, it might have no
+            # key, and a softmax over no key gives NaN in the backward pass of some GPU kernels.
             is_padding = (asking == PADDING)[:, None, :, None]
             memory_mask = attention_mask(asking, memory_document_ids) | is_padding
         for i, block in enumerate(self.blocks):

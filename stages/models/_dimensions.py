@@ -9,7 +9,7 @@ Activation = Literal["gelu", "relu", "swiglu"]
 Positions = Literal["rotary", "learned", "sinusoidal", "relative", "none"]
 
 HEAD_WIDTH, ASPECT_RATIO = 64, 64  # d_model per head, d_model per layer
-MAX_LAYERS = 1000  # more is a mistake and would take minutes to build, even without weights
+MAX_LAYERS = 1000  # more are a mistake and would take minutes to build, even without weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Dimensions:
     bias: bool = True  # of linear layers and norms; T5 has none
     positions: Positions = "rotary"
     max_positions: int = 512  # rows of a learned position embedding
-    num_segments: int = 0  # embeddings that mark the texts of a pair (BERT: 2)
+    num_segments: int = 0  # embeddings of the segments that mark the texts of a pair (BERT: 2)
     embedding_norm: bool = False  # a norm after the sum of embeddings (BERT, BART)
     output_transform: bool = False  # a layer, activation and norm before the vocabulary (BERT)
     tied: bool = True  # the output embedding is the input embedding
@@ -76,7 +76,7 @@ class Dimensions:
         (4), -medium (8; Turc et al. 2019) or -base (12; Devlin et al. 2019, section 3). BERT-large
         is deeper: 24 layers with a d_model of 1024. ``others`` are further fields of the class.
 
-        Raises ValueError if d_model is not divisible by the ratio of an omitted size, or if
+        Raises ValueError if an omitted number of layers or heads would not be a whole number, or if
         ``num_layers`` and ``aspect_ratio`` are both given.
         """
         if num_layers is not None and aspect_ratio is not None:

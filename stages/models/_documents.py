@@ -14,8 +14,8 @@ CALL_TOKENS = 128  # tokens of padding that take as long as one more call of a m
 
 @dataclass(frozen=True)
 class Documents:
-    """The K tokens of N documents of packed rows, with their places if each document has its own
-    row, padded to the longest document."""
+    """The K tokens of N documents in packed rows, and the places that they get if each document has
+    its own row, padded to the longest document."""
 
     tokens: Int[Tensor, " K"]  # indices into the flattened packed rows
     rows: Int[Tensor, " K"]
@@ -24,7 +24,7 @@ class Documents:
     length: int
 
     def apart(self, packed: Shaped[Tensor, "B T *D"]) -> Shaped[Tensor, "N L *D"]:
-        """Returns the values of the tokens with one document per row, padded with zeros."""
+        """Returns the documents' part of ``packed``, one document per row, padded with zeros."""
         values = packed.new_zeros(self.number, self.length, *packed.shape[2:])
         values[self.rows, self.places] = packed.flatten(0, 1)[self.tokens]
         return values
@@ -41,7 +41,7 @@ def together(
     groups: list[Documents], states: list[Shaped[Tensor, "N L D"]], like: Int[Tensor, "B T"]
 ) -> Shaped[Tensor, "B T D"]:
     """Returns the states of all groups in packed rows (the inverse of ``apart``), with zeros at
-    tokens of no group."""
+    tokens that are in no group."""
     of_groups = zip(groups, states, strict=True)
     values = torch.cat([apart[group.rows, group.places] for group, apart in of_groups])
     packed = values.new_zeros(like.numel(), values.shape[1])
@@ -63,7 +63,7 @@ def pairs_of(
 
 
 def document_lengths(*document_ids: Int[Tensor, "B _"]) -> Int[np.ndarray, "B J S"]:
-    """The lengths of all documents by row, document and side, of which there are S, such as inputs
+    """The lengths of all documents by row, document and side; the S sides are, for example, inputs
     and targets. Padding does not count."""
     sides = [ids.cpu().numpy() for ids in document_ids]
     width = max(ids.max(initial=0) for ids in sides) + 1
@@ -73,14 +73,14 @@ def document_lengths(*document_ids: Int[Tensor, "B _"]) -> Int[np.ndarray, "B J 
 
 
 def groups_of_like_length(lengths: Int[np.ndarray, "N S"]) -> list[Int[np.ndarray, " n"]]:
-    """Returns groups of documents (indices); each group will be padded to its longest documents.
-    The documents, sorted by their length on the first side, are cut into groups with the fewest
-    tokens in all, padding and CALL_TOKENS per group included."""
+    """Returns groups of documents, as indices. On each side a group will be padded to its longest
+    document. The documents, sorted by length on the first side, are cut where the groups have the
+    fewest tokens in all, counting padding and CALL_TOKENS per group."""
     order = np.argsort(lengths[:, 0], kind="stable")
-    ends = np.flatnonzero(np.diff(lengths[order, 0], append=-1)) + 1  # documents of equal length
+    ends = np.flatnonzero(np.diff(lengths[order, 0], append=-1)) + 1  # of runs of equal length
     starts = np.append(0, ends)
     longest = np.maximum.reduceat(lengths[order], starts[:-1]) if len(ends) else lengths
-    least, firsts = [0], list[int]()  # the cost up to each start, and where the last group begins
+    least, firsts = [0], list[int]()  # least cost up to each start, and where its last group begins
     for last, end in enumerate(ends):
         padded_to = np.maximum.accumulate(longest[last::-1])[::-1].sum(axis=1)
         costs = least + (end - starts[: last + 1]) * padded_to

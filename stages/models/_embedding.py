@@ -23,9 +23,9 @@ def positions_in_document(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"
 
 
 def sinusoids(num_positions: int, width: int, device: torch.device) -> Float[Tensor, "P D"]:
-    """Returns sin in the first half of the columns and cos in the second (Vaswani et al. 2017,
-    section 3.5), computed on the CPU. Compiled code computes them on ``device``, since copying a
-    table to a GPU would make every step wait."""
+    """Returns sinusoidal positions: sines in the first half of the columns, cosines in the second
+    (Vaswani et al. 2017, section 3.5). They are on the CPU, but in compiled code on ``device``,
+    since copying them to a GPU would make every step wait."""
     made_on = device if torch.compiler.is_compiling() else "cpu"
     frequencies = 10_000 ** -(torch.arange(0, width, 2, device=made_on) / width)
     angles = torch.arange(num_positions, device=made_on)[:, None] * frequencies
@@ -58,7 +58,7 @@ class Embedding(nn.Module):
         *,
         earlier_document_ids: Int[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Returns the sum of the embeddings, normalised with ``embedding_norm``.
+        """Returns the sum of the embeddings, normalised if ``embedding_norm`` is set.
 
         Without ``segment_ids``, or if there is only one segment, every token has segment 0.
         ``earlier_document_ids`` are the document ids of the tokens that precede ``ids`` in the row.

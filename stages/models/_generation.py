@@ -51,11 +51,11 @@ class Reader(ABC):
 
     @abstractmethod
     def keep(self, rows: Int[Tensor, " R"], beams: Int[Tensor, "R K"]) -> None:
-        """Keeps only these of the current rows, and in each only these of its current beams."""
+        """Keeps only ``rows`` of the current rows and, in each of these, only its ``beams``."""
 
 
 class CachedReader(Reader):
-    """A causal stack that reads each token once, at the end of its row."""
+    """A causal stack that reads each token once and appends it to the cache."""
 
     def __init__(
         self,
@@ -147,8 +147,8 @@ def beam_search(
     """Returns each row's text with the best score. Each step continues the ``num_beams`` likeliest
     unfinished texts of a row.
 
-    A row is finished when no unfinished text can get a better score than its best text, as in
-    transformers with ``early_stopping="never"``.
+    A row is finished when no unfinished text can get a better score than the row's best finished
+    text, as in transformers with ``early_stopping="never"``.
     """
     num_beams, eos_id = decoding.num_beams, decoding.eos_id
     max_new_tokens, length_penalty = decoding.max_new_tokens, decoding.length_penalty

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from stages.models._backbone import Backbone, Pooling
 from stages.text.batch import ABSENT, IGNORE_INDEX, PADDING, Batch
 
-MOST_COMPILED = 64  # variants of a function, by model design, task, and training or evaluation
+MOST_COMPILED = 64  # variants of one function: per model design, task, and training or evaluation
 T = TypeVar("T")
 
 
@@ -32,9 +32,9 @@ class ModelWithHead(nn.Module):
         return loss(self, batch)
 
     def compile(self, *args: object, **kwargs: object) -> None:
-        """Compiles the whole computation of a loss (with any decoder, teacher and logits over the
-        vocabulary) and the backbone by itself, for predictions without a loss; or, if the backbone
-        has ``compiled_alone``, only these modules."""
+        """Compiles the computation of a loss as a whole (with a decoder, a teacher and the logits
+        over the vocabulary) and, for predictions without a loss, the backbone alone. If the
+        backbone names modules in ``compiled_alone``, compiles only those."""
         # A process trains many models with the same code; beyond this limit torch stops compiling.
         torch._dynamo.config.recompile_limit = MOST_COMPILED
         parts = self.backbone.compiled_alone
@@ -56,8 +56,8 @@ def initialise_head(head: nn.Module, *, generator: torch.Generator, std: float =
 
 
 def at_least_float32(logits: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
-    """Returns logits in float32, or in float64 if they already are (a probe is fitted in float64).
-    A loss needs more digits than bfloat16 has."""
+    """Returns logits as float32; float64 logits stay float64 (a probe is fitted in float64). A loss
+    needs more digits than bfloat16 has."""
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
@@ -74,14 +74,14 @@ class LinearHead(nn.Module):
 
     @property
     def reader(self) -> nn.Linear:
-        """A layer whose inputs are all states that the head reads."""
+        """A layer that receives every state that the head reads."""
         return self.linear
 
     @torch.no_grad()
     def absorb(self, mean: Float[Tensor, " D"], std: Float[Tensor, " D"]) -> None:
-        """Changes the weights so that they give for raw states the logits that they gave for
-        (states - mean) / std. Without a bias, each class's logits shift by a constant; no loss or
-        prediction may depend on it."""
+        """Changes the weights so that raw states give the logits that (states - mean) / std gave
+        before. Without a bias, each class's logits shift by a constant, on which no loss or
+        prediction may depend."""
         self.linear.weight /= std
         if self.linear.bias is not None:
             self.linear.bias.sub_(self.linear.weight @ mean)
@@ -104,8 +104,8 @@ class StartEndHead(LinearHead):
     """Two logits for each token: as the first and as the last token of the answer (BERT; Devlin et
     al. 2019, sections 4.2 and 4.3).
 
-    Class 0 of both means no answer; its logit is that of the row's first token or, in a causal
-    model, whose first token has no context, of the last (``no_answer``). Class 1 + t is token t.
+    Class 0 of both means no answer; its logit is that of the row's first token, or of the last in a
+    causal model, where the first has no context (``no_answer``). Class 1 + t is token t.
     """
 
     def __init__(
@@ -148,9 +148,9 @@ class SpanHead(nn.Module):
     the mean of its states, with a hidden layer of ReLUs (after Lee et al. 2016, who use the ends
     only).
 
-    Class 0 means no answer; its logit comes from the state of the row's first token or, in a causal
-    model, whose first token has no context, of the last (``no_answer``). Class 1 + t L + l is the
-    span of 1 + l tokens that begins with token t.
+    Class 0 means no answer; its logit comes from the state of the row's first token, or of the last
+    in a causal model, where the first has no context (``no_answer``). Class 1 + t L + l is the span
+    of 1 + l tokens that begins with token t.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class SpanHead(nn.Module):
         self.max_length = max_length
         self.no_answer: Pooling = no_answer
         self.dropout = nn.Dropout(dropout)
-        # The layer on [start; end; mean] is split into three, whose products are shared by spans.
+        # A layer on [start; end; mean], split into three: each token's product serves all spans.
         self.start = nn.Linear(d_model, d_span)
         self.end = nn.Linear(d_model, d_span, bias=False)
         self.mean = nn.Linear(d_model, d_span, bias=False)
@@ -189,20 +189,20 @@ class SpanHead(nn.Module):
 
     @property
     def reader(self) -> nn.Linear:
-        """A layer whose inputs are all states that the head reads."""
+        """A layer that receives every state that the head reads."""
         return self.start
 
     @torch.no_grad()
     def absorb(self, mean: Float[Tensor, " D"], std: Float[Tensor, " D"]) -> None:
-        """Changes the weights so that they give for raw states the logits that they gave for
-        (states - mean) / std."""
+        """Changes the weights so that raw states give the logits that (states - mean) / std gave
+        before."""
         for layer in (self.start, self.end, self.mean):
             layer.weight /= std
             self.start.bias.sub_(layer.weight @ mean)
 
     def classes(self, ends: Int[Tensor, "B 2"], length: int) -> dict[str, Int[Tensor, " B"]]:
         """The correct class of the only term of the loss, in rows of ``length`` tokens; ``ends``
-        holds a ``StartEndHead``'s classes of the first and the last token."""
+        holds the classes of the first and the last token, numbered as in ``StartEndHead``."""
         first, last = ends.unbind(dim=1)
         spans = 1 + (first - 1) * min(self.max_length, length) + last - first
         return {"span": torch.where(first > 0, spans, first)}

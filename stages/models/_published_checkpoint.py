@@ -25,8 +25,8 @@ from transformers.models.auto.modeling_auto import (
 from stages.text.published_files import WEIGHTS, files_in, line_of, read_files, read_settings
 from stages.text.untrusted import refuse_code
 
-# A model and a configuration of transformers. Their classes declare few of the attributes that
-# every family has, so no type says more.
+# A model and a configuration of transformers, without a type: their classes declare few of the
+# attributes that all families have.
 PublishedModel = Any
 Config = Any
 AutoClass = (
@@ -40,7 +40,7 @@ PROBED = 8  # tokens of a text; their states are compared with and without furth
 TOLERANCE = 1e-4  # relative to the largest state: padding changes the last bits of a sum
 INDEX = "model.safetensors.index.json"
 SHARD = re.compile(r"model[\w.-]*\.safetensors")  # files that the pinned hash covers
-MOST_MISSING = 2  # weights of config.json per stored weight; beyond, more than a head is missing
+MOST_MISSING = 2  # weights in config.json per stored weight; if more, not only a head is missing
 LARGEST = 1e18  # absolute weight; the squares of much larger ones overflow float32
 INTEGERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.pkl")
@@ -61,8 +61,9 @@ def architecture_of(config: Config) -> str:
 
 
 def class_of(config: Config) -> AutoClass:
-    """Returns transformers' class for the checkpoint. A decoder or encoder-decoder has a language
-    modelling head, unless it was published without the head and its embeddings are not tied."""
+    """Returns transformers' class for the checkpoint. For a decoder or encoder-decoder it has a
+    language modelling head, unless the checkpoint was published without that head and its
+    embeddings are not tied."""
     architecture = architecture_of(config)
     tied = getattr(config, "tie_word_embeddings", True)
     if architecture == "encoder" or (is_headless(config) and not tied):
@@ -88,7 +89,7 @@ def published(
 ) -> PublishedModel:
     """Returns the model with the weights in ``folder``. The files are read here, so that
     transformers opens no other file and no other format. If an encoder was published without its
-    language modelling head, the head is drawn from ``generator`` as transformers does.
+    language modelling head, ``generator`` draws the head's weights as transformers would.
 
     Raises ValueError for weights that cannot be read, are incomplete, or are not finite numbers.
     """
@@ -245,7 +246,7 @@ def weight_files(folder: Path) -> list[Path]:
             listed.add(name)
         if absent := sorted(listed - {file.name for file in present}):
             raise ValueError(f"path: {folder} lacks {absent[0]}, which {index.name} lists")
-    if whole in present:  # transformers prefers it, too
+    if whole in present:  # transformers, too, prefers this file
         return [whole]
     if not listed:
         raise ValueError(f"path: {folder} lacks model.safetensors, or the index of its parts")
@@ -253,7 +254,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def refuse_damaged(folder: Path) -> None:
-    """Raises ValueError for weights whose file ends too early or has no header."""
+    """Raises ValueError if a file of weights ends too early or has no header."""
     for file in read_files(folder, [name for name in WEIGHTS if name != INDEX]):
         try:
             with safe_open(file, framework="pt"):

@@ -20,8 +20,8 @@ OUTPUT_SETTINGS = ("tied", "output_bias", "output_transform")
 
 
 class TransformerBackbone(Backbone):
-    """A transformer. A subclass makes its ``Stack``s in the constructor, and defines ``forward`` or
-    ``reader``, the stack that computes the states of input tokens."""
+    """A transformer. A subclass makes its ``Stack``s in the constructor, and defines ``reader``
+    (the stack that computes the states of input tokens) or a ``forward`` of its own."""
 
     schema = Dimensions
     is_transformer = True
@@ -56,9 +56,9 @@ class TransformerBackbone(Backbone):
 
     @property
     def design(self) -> str | None:
-        """The vocabulary, attention, dimensions and remaining output layers, or None if the model
-        has a ``forward`` of its own. After ``drop_output_layers`` an encoder and the encoder of an
-        encoder-decoder have the same design."""
+        """The architecture, vocabulary size, attention, remaining output layers and dimensions as
+        text, or None if the model has a ``forward`` of its own. After ``drop_output_layers`` an
+        encoder and the encoder of an encoder-decoder have the same design."""
         if type(self).forward is not TransformerBackbone.forward:
             return None
         dims = {k: v for k, v in asdict(self.dims).items() if k not in OUTPUT_SETTINGS}
@@ -104,10 +104,10 @@ class TransformerBackbone(Backbone):
 
     @torch.no_grad()
     def initialise(self, *, generator: torch.Generator, std: float = 0.02) -> None:
-        """Initialises all weights: matrices normal with BERT's standard deviation of 0.02, divided
-        for layers that write into the residual stream by the square root of their number (GPT-2);
-        scales of norms 1, biases 0 except those that make self-attention local at first. Layers are
-        counted per stack, so that an encoder-decoder's encoder is drawn like an encoder."""
+        """Initialises all weights. Matrices are normal with BERT's standard deviation of 0.02; in
+        layers that write into the residual stream it is divided by the square root of the number of
+        these layers in their stack (GPT-2), so that an encoder-decoder's encoder starts like an
+        encoder. Scales of norms are 1, biases 0 except those that make self-attention local."""
         stacks = {
             name: part.num_sublayers
             for name, part in self.named_children()

@@ -24,14 +24,14 @@ class BiLSTM(Backbone):
     token's embedding, concatenated with itself, and h_j the concatenation of the forward and the
     backward state of layer j.
 
-    The embedding and each direction have the width d_model / 2. A cell has the width ``d_cell``,
-    by default 4 d_model (4096 cells projected to 512 in each direction; section 3.4); the output of
-    cells wider than d_model / 2 is projected down to that width. Layers after the first have a
-    residual. The mix is initially the mean of the layers; only tasks train it.
+    The embedding and each direction have the width d_model / 2. A direction has ``d_cell`` cells
+    per layer, by default 4 d_model (ELMo has 4096, projected to 512; section 3.4); the output of
+    more than d_model / 2 cells is projected down to that width. Layers after the first have a
+    residual connection. The mix is initially the mean of the layers; only tasks train it.
 
-    Unlike in ELMo, tokens are subwords with an embedding, not words with character convolutions, so
-    that the output embedding can be ``tied`` to it; no state is clipped; and the state does not
-    carry over from one row to the next.
+    Unlike in ELMo, tokens are subwords with an embedding, to which the output embedding can be
+    ``tied``, not words with character convolutions; states are not clipped, and do not carry over
+    from one row to the next.
 
     Raises ValueError for incompatible widths.
     """
@@ -116,7 +116,7 @@ class BiLSTM(Backbone):
         return [nn.ModuleList(pair) for pair in pairs]
 
     def hidden_matrices(self) -> dict[nn.Parameter, int]:
-        """The matrices of the cells, each a stack of four gates' matrices, and the projections."""
+        """The matrices of the cells, each a stack of 4 (one per gate), and of the projections."""
         named = (pair for block in self.blocks for pair in block.named_parameters())
         return {
             weight: 1 if "weight_hr" in name else 4
@@ -133,7 +133,7 @@ class BiLSTM(Backbone):
         return self.mix(self.layers(batch))
 
     def layers(self, batch: Batch) -> Float[Tensor, "J B T D"]:
-        """Returns all J = num_layers + 1 layers h_j of each token. Padding has h_0 and then zeros.
+        """Returns all J = num_layers + 1 layers h_j of each token. At padding, h_1 and later are 0.
 
         Dropout applies to the input of a layer, and therefore also to its residual, as in the
         authors' code.
@@ -156,8 +156,8 @@ class BiLSTM(Backbone):
         return torch.stack(layers)
 
     def directions(self, batch: Batch) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
-        """The last layer's forward and backward states, d = d_model / 2, which predict the next and
-        the previous token."""
+        """The last layer's forward and backward states (width d = d_model / 2), which predict the
+        next and the previous token."""
         forward, backward = self.dropout(self.layers(batch)[-1]).chunk(2, dim=-1)
         return forward, backward
 
@@ -174,8 +174,8 @@ class BiLSTM(Backbone):
 
     @torch.no_grad()
     def initialise(self, *, generator: torch.Generator) -> None:
-        """Initialises matrices normal with a variance of 1 / (number of columns), and biases 0, but
-        those of forget gates 1 (Jozefowicz et al. 2015)."""
+        """Draws matrices from a normal distribution with a variance of 1 / (number of columns), and
+        sets biases to 0, in forget gates to 1 (Jozefowicz et al. 2015)."""
         for weight in self.parameters():
             if weight.dim() == 2:
                 weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
@@ -204,7 +204,7 @@ class _Order:
 
     @classmethod
     def of(cls, batch: Batch) -> "_Order":
-        """Computes the order on the host, which would otherwise have to wait for a GPU's result."""
+        """Computes the order on the host, since the host would have to wait for a GPU's result."""
         document_ids, device = batch.readable_document_ids, batch.document_ids.device
         real = document_ids != PADDING
         neighbours = F.pad(document_ids, (1, 1), value=PADDING)
@@ -240,7 +240,7 @@ def _run(
     weights = []
     for lstm in pair:
         input_weight, recurrent_weight, bias, recurrent_bias, *projection = lstm.all_weights[0]
-        # The biases are added here: stacked separately, both would get one gradient's memory.
+        # The two biases are added here: stacked separately, they would share a gradient's memory.
         weights.append([input_weight, recurrent_weight, bias + recurrent_bias, *projection])
     input_weight, recurrent_weight, bias, *projection = map(torch.stack, zip(*weights, strict=True))
     inputs = torch.baddbmm(bias.unsqueeze(1), states, input_weight.mT)

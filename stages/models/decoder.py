@@ -15,7 +15,7 @@ from stages.text.batch import Batch
 class Decoder(TransformerBackbone):
     """A causal transformer. A target follows its input in the same row.
 
-    Tokens that a batch marks as ``visible`` (a prefix) are also attended to by earlier tokens.
+    Earlier tokens attend, too, to the tokens that a batch marks as ``visible`` (a prefix).
     """
 
     architecture = "decoder"

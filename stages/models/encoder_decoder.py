@@ -34,9 +34,9 @@ class EncoderDecoder(TransformerBackbone):
     def matched_to_encoder(
         cls, settings: Settings, vocab_size: int, *, with_head: bool
     ) -> dict[str, int]:
-        """Returns the number of layers with which encoder and decoder together come closest to the
-        number of parameters of an encoder with these dimensions. With a head, only the encoder is
-        used, which already has this number."""
+        """Returns the ``num_layers`` with which the model's number of parameters is closest to that
+        of an encoder with these dimensions. With a head it changes nothing: only the encoder is
+        used, which already has that number of parameters."""
         if with_head:
             return {}
         dims = Dimensions(**settings)

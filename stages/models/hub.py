@@ -47,8 +47,8 @@ from stages.text.untrusted import examined, refuse_code, refuse_growth
 
 
 class Hub(Backbone):
-    """A model of the Hugging Face hub. Its states are those of its last layer; in an
-    encoder-decoder, of the encoder's. Text is written by ``generate`` of transformers with our
+    """A model of the Hugging Face hub. Its states are those of its last layer (in an
+    encoder-decoder, the encoder's last). Text is written by ``generate`` of transformers with our
     settings, not the published ones.
 
     ``revision`` pins the checkpoint. For a name on the hub it is the full hash of a commit, since a
@@ -59,8 +59,8 @@ class Hub(Backbone):
     An encoder has its language modelling head only while it is pretrained further. An encoder that
     was published without the head (a sentence encoder) gets the head of its family: logits are
     products with its token embeddings, as in BERT (Devlin et al. 2019, section 3.1), and the layers
-    between states and logits are initialised at random, as transformers does. Documents packed in
-    a row are run separately, in groups of similar length.
+    between states and logits are initialised at random, as in transformers. Documents packed in a
+    row are run separately, in groups of similar length.
     """
 
     is_transformer = True
@@ -69,12 +69,12 @@ class Hub(Backbone):
         """Raises ValueError for a checkpoint that cannot be found or is not a language model."""
         super().__init__()
         self._origin, self._folder = {"path": path, "revision": revision}, folder_of(path, revision)
-        if self._folder != Path(path):  # ``check`` has examined a local folder
+        if self._folder != Path(path):  # ``check`` has already examined a local folder
             num_tokens_of(self._folder)
         self.config = config_of(self._folder)
         self.config.use_cache = False  # keys and values are cached for generation only
         self.architecture = self.trained_like = architecture_of(self.config)
-        self.vocab_size, self._has_decoder = vocab_size, True  # until it is dropped
+        self.vocab_size, self._has_decoder = vocab_size, True  # until the decoder is dropped
         self.num_layers = self.config.num_hidden_layers
         self._class = class_of(self.config)
         self.model: PublishedModel = uninitialised(self._class, self.config)
@@ -86,7 +86,7 @@ class Hub(Backbone):
     def tokenizer_of(cls, settings: Settings, folder: Path) -> TaskTokenizer:
         """The tokenizer of the checkpoint."""
         origin = folder_of(settings["path"], settings["revision"])
-        if origin != Path(settings["path"]):  # ``check`` has examined a local folder
+        if origin != Path(settings["path"]):  # ``check`` has already examined a local folder
             num_tokens_of(origin)
         return PublishedTokenizer(origin)
 
@@ -128,7 +128,7 @@ class Hub(Backbone):
 
     @property
     def blocks(self) -> list[nn.Module]:
-        """The contents of the outermost lists of modules, which are the layers in all families."""
+        """The layers, which models of all families keep in their outermost lists of modules."""
         lists = {n: m for n, m in self.model.named_modules() if isinstance(m, nn.ModuleList)}
         outermost = [
             blocks
@@ -144,7 +144,7 @@ class Hub(Backbone):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yields parameters by their names in transformers, so that it can read stored weights."""
+        """Yields parameters by their names in transformers, which can then read stored weights."""
         return self.model.named_parameters(prefix, recurse, remove_duplicate)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
@@ -228,7 +228,7 @@ class Hub(Backbone):
 
     @property
     def logit_bias(self) -> nn.Parameter | None:
-        """The bias of a language modelling head that the checkpoint was published without."""
+        """The bias of the language modelling head, if that head was not published; else None."""
         return self.model.get_output_embeddings().bias if is_headless(self.config) else None
 
     def drop_output_layers(self) -> None:
@@ -294,25 +294,25 @@ class Hub(Backbone):
             encoded = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=row)
             inputs = {"encoder_outputs": encoded, "decoder_input_ids": ids}
         base = self.model.base_model
-        # OPT's head reads the output of the decoder inside the model without a head.
+        # OPT's head reads the output of ``decoder``, a part of the model without a head.
         last = getattr(base, "decoder", base) if both or self.is_causal else base
         with _giving(last, row):
             return self.model(**inputs).logits.reshape(*states.shape[:-1], -1)
 
     def initialise(self, *, generator: torch.Generator) -> None:
-        """Loads the published weights. Only the layers of a language modelling head that the
-        checkpoint was published without are random.
+        """Loads the published weights. If the checkpoint was published without a language modelling
+        head, the layers of an added head are random.
 
-        Raises ValueError for weights that cannot be read, are incomplete, or are not those pinned.
+        Raises ValueError for weights that are unreadable, incomplete, or not the pinned ones.
         """
         self.check(**self._origin)
         self.model = published(self._class, self.config, self._folder, generator=generator)
 
 
 def num_tokens_of(folder: Path) -> int:
-    """Returns the number of the tokenizer's tokens, after a test that the checkpoint can be used: a
-    separate process, with limits of time and memory, loads all of it. The result is remembered
-    until a file changes.
+    """Tests that the checkpoint can be used, and returns its tokenizer's number of tokens. A
+    separate process, with limits of time and memory, loads the whole checkpoint. The result is
+    remembered until a file changes.
 
     Raises ValueError for a folder that cannot be used.
     """
@@ -325,14 +325,14 @@ def num_tokens_of(folder: Path) -> int:
 
 @cache
 def _num_tokens_of(folder: Path, files: frozenset[tuple[Path, int, int, int]]) -> int:
-    """Returns ``num_tokens_of(folder)``. ``files``, all files below the folder with inode, time and
-    size, are the key of the cache."""
+    """Returns ``num_tokens_of(folder)``. ``files`` (all files below the folder, each with inode,
+    time and size) is only a part of the cache's key."""
     return examined(lambda: _examined(folder), folder, read_files(folder))
 
 
 def _examined(folder: Path) -> int:
-    """Returns the number of the tokenizer's tokens; raises ValueError for a folder that cannot be
-    used."""
+    """Loads the whole checkpoint and returns its tokenizer's number of tokens. Raises ValueError
+    for a folder that cannot be used."""
     torch.set_num_threads(1)  # a fork has none of the threads of its parent
     refuse_code(folder)
     weight_files(folder)

@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from stages.text.batch import IGNORE_INDEX
 
 ROWS_AT_ONCE = 64  # of logits, which stay in a core's cache while they are read several times
-BYTES_AT_ONCE = 2**27  # of float32 copies of logits on a GPU, where few rows would leave it idle
+BYTES_AT_ONCE = 2**27  # of float32 copies of logits on a GPU, which few rows would leave idle
 
 
 def cross_entropy(logits: Float[Tensor, "*N V"], labels: Int[Tensor, "*N"]) -> Float[Tensor, ""]:

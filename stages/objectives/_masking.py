@@ -17,8 +17,8 @@ MASK_PROB, REPLACE_PROB, RANDOM_PROB = 0.15, 0.8, 0.1  # BERT's
 
 
 class MaskedObjective(Objective):
-    """Some tokens are chosen; a share ``replace_prob`` of them becomes [MASK], ``random_prob`` a
-    random token, and the rest stays unchanged; the model predicts the original tokens.
+    """Chooses tokens and replaces a share ``replace_prob`` of them by [MASK] and ``random_prob`` by
+    random tokens; the rest stays unchanged. The model predicts the original tokens.
 
     Exactly round(mask_prob * maskable tokens) are chosen in a row, at least one; special tokens are
     never chosen. Logits are computed only at chosen positions, for which a batch has

@@ -59,16 +59,16 @@ class Objective(ABC):
 
     @abstractmethod
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        """A batch of rows; everything random about row i is drawn from ``rngs[i]``. ``pad`` pads
-        rows of different lengths and their labels; it makes them wider on a GPU."""
+        """Returns a batch of rows. Everything random about row i is drawn from ``rngs[i]``. Rows of
+        different lengths, and their labels, are padded with ``pad``."""
 
     @abstractmethod
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
-        """The terms of the loss."""
+        """Returns {term: (its weight, its loss summed over targets)}."""
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray | None:
-        """The input for a sample of generated text, made from the beginning of a document; None if
-        there is no sample. An objective that ``draws_text`` also gets an empty document."""
+        """Returns the input for a sample of generated text, made from the beginning of a document;
+        None for no sample. An objective that ``draws_text`` also gets an empty document."""
         return None
 
     def for_validation(self) -> "Objective":

@@ -15,10 +15,10 @@ def documents_of(row: Row) -> list[np.ndarray]:
 
 
 def batch_of(rows: list[list[Pair]], *, term: str, vocabulary: Vocabulary) -> Batch:
-    """A batch of rows, each with the pairs of its documents in order.
+    """Returns a batch of rows, each given as the pairs of its documents, in order.
 
-    The decoder's inputs are the targets shifted by one, after the vocabulary's start token. Our own
-    start token is <bos>; T5's is padding, which could not attend to a document in our masks.
+    The decoder's inputs are the targets of each document shifted by one, after the start token of
+    the vocabulary (<bos> in our own; padding in T5's, which here belongs to the document).
     """
     inputs, input_documents, decoder_inputs, targets, target_documents = [], [], [], [], []
     for pairs in rows:
@@ -45,6 +45,6 @@ def _shifted(targets: np.ndarray, start_id: int) -> np.ndarray:
 
 
 def written(targets: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """Returns the targets after the token with which all generated text begins, if the vocabulary
-    has one (BART's <s>)."""
+    """Returns the targets, preceded by the token with which all generated text begins if the
+    vocabulary has one (BART's <s>)."""
     return np.concatenate([np.array(vocabulary.before_target, dtype=np.int64), targets])

@@ -173,7 +173,7 @@ def infill(
     is_span = np.zeros(kept + len(lengths), dtype=bool)
     is_span[rng.choice(len(is_span), len(lengths), replace=False)] = True
     widths = np.ones(len(is_span), dtype=int)  # tokens covered by each span and each kept token
-    widths[is_span] = rng.permutation(lengths)  # or the span cut short would always be the last
+    widths[is_span] = rng.permutation(lengths)  # else the shortened span would always be the last
     begins = np.minimum(widths.cumsum() - widths, len(text) - 1)  # an empty span may come last
     return np.where(is_span, mask_id, text[begins])
 

@@ -21,7 +21,7 @@ from stages.text.batch import IGNORE_INDEX, PADDING, Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
-FREE = ("num_layers", "dropout", "locality")  # dimensions that no copied weight depends on
+FREE = ("num_layers", "dropout", "locality")  # may differ: no copied weight depends on them
 
 
 class Distillation(MaskedObjective):
@@ -93,7 +93,7 @@ class Distillation(MaskedObjective):
         return replace(batch, num_targets={"soft": masked, "mlm": masked, "cosine": real})
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
-        """The terms of the loss whose weight is not 0."""
+        """Returns the terms whose weight is not 0."""
         assert batch.target_positions is not None and batch.labels is not None
         states = model.backbone(batch)
         with torch.no_grad():

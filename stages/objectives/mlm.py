@@ -20,8 +20,8 @@ from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
-# A document of fewer tokens does not become a pair. Of 16 tokens three are special. Two texts of
-# about six tokens, or three words, are the least that can show whether one continues the other.
+# A document of fewer tokens does not become a pair. Three of the 16 tokens are special. Texts of
+# six tokens, about three words, are the shortest that can show whether one continues the other.
 LEAST_PAIR = 16
 
 
@@ -32,7 +32,7 @@ class MLM(MaskedObjective):
     pair's <bos> classifies the pair as true (0) or altered (1), which are equally probable:
 
         <bos> A <eos> B <eos>        B continues A: 0
-        nsp   <bos> A <eos> C <eos>  C, as long as B, is text of another row: 1 (BERT)
+        nsp   <bos> A <eos> C <eos>  C is text of another row, as long as B: 1 (BERT)
         sop   <bos> B <eos> A <eos>  the texts are swapped: 1 (ALBERT)
 
     The other row is any row of the corpus, so C may by chance come from the same document as A; if
@@ -190,8 +190,8 @@ class _Runs:
     ends like the true continuation.
 
     In a ``whole`` document, the true continuation ends one token before the end of the document's
-    text; if the row has cut the document, it ends anywhere. A text with another kind of end would
-    be recognisable.
+    text; if the row has cut the document, it may end anywhere. A text with another kind of end
+    would be recognisable.
     """
 
     def __init__(self, row: Row, vocabulary: Vocabulary, *, whole: bool) -> None:

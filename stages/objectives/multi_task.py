@@ -56,7 +56,7 @@ class MultiTask(Objective):
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
         inputs, targets = pair_of(passage, np.arange(len(passage.tokens)), self.vocabulary)
-        # Long inputs are cut, as tasks do.
+        # Long inputs are cut, as in fine-tuning.
         room = self.max_tokens - 1
         return inputs if len(targets) else np.append(inputs[:room], self.vocabulary.after)
 

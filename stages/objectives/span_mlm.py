@@ -36,9 +36,9 @@ class SpanMLM(MaskedObjective):
     until ceil(mask_prob * maskable tokens) tokens of a row are chosen; words that do not fit are
     left out, while the paper's code cuts the last word. Two spans never touch, so that a boundary
     is never masked, and a word whose neighbour in its document lies outside the row is not chosen.
-    The last spans of a row must fit into the rest of this number, so short rows have shorter spans
-    than the distribution's mean of 3.80 words: in rows of 128 tokens 3.4 words if every token is a
-    word, and 3.0 in the default study's documentation; 3.8 in rows of 4,000 tokens or more.
+    The last spans of a row must fit into the rest of this number, so the spans of short rows have
+    fewer words than the distribution's mean of 3.80: in rows of 128 tokens 3.4 words on average if
+    every token is a word, and 3.0 in the corpus of the default study; 3.8 from 4,000 tokens on.
     The spans are the same with and without ``boundary_objective``.
     """
 
@@ -147,7 +147,7 @@ class SpanMLM(MaskedObjective):
         """
         tokens, documents, vocabulary = row.tokens, row.document_ids, self.vocabulary
         starts, regular = vocabulary.starts_word[tokens], vocabulary.is_regular[tokens]
-        # Not the unknown token, which is part of a word.
+        # The unknown token is not among these, since it is part of a word.
         alone = np.isin(tokens, (*vocabulary.before, *vocabulary.after))
         new = documents[1:] != documents[:-1]
         begins = np.flatnonzero(np.append(True, starts[1:] | alone[1:] | alone[:-1] | new))

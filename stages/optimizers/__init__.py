@@ -1,1 +1,1 @@
-"""Optimizers, one file each: they change the weights by the gradients of a step."""
+"""Optimizers, one file each, which update the weights with the gradients of a step."""

@@ -21,7 +21,7 @@ class Optimizer(ABC):
     """Whether each process can update its part of a weight (``distributed.strategy: fsdp``)."""
 
     trains_all_weights: ClassVar[bool] = True
-    """Whether it can train all models; if not, its constructor raises ValueError for some."""
+    """Whether every model can be trained; if not, the constructor raises ValueError for some."""
 
     state: dict[str, dict[str, Tensor]]
     """The optimizer's memory of each weight, by the weight's name; checkpoints store it."""

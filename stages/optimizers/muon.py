@@ -24,9 +24,9 @@ class Muon(Optimizer):
     about equal, so that rare directions are learnt as fast as frequent ones.
 
     The hidden matrices are those of the linear layers in the model's blocks. Embeddings, output
-    layers, heads, norms and biases get AdamW's update at the same learning rate: the root mean
-    square of Muon's update is ``update_rms`` times the learning rate, that of AdamW's update about
-    0.2 times.
+    layers, heads, norms and biases get AdamW's update at the same learning rate. The root mean
+    square of an update is ``update_rms`` times the learning rate for Muon, and about 0.2 times the
+    learning rate for AdamW.
 
     ``torch.optim.Muon`` computes the same update, but matrix by matrix, which takes a third of a
     step of a small model on a CPU. Here matrices of one shape are multiplied in one batch.
@@ -34,7 +34,7 @@ class Muon(Optimizer):
     Raises ValueError if no hidden matrix requires a gradient.
     """
 
-    supports_sharded = False  # an update needs whole matrices
+    supports_sharded = False  # an update needs the whole matrix
     trains_all_weights = False
 
     def __init__(

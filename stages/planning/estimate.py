@@ -20,10 +20,10 @@ from stages.training.meter import peak_memory_bytes
 SPREAD = 1.3
 # On a CPU, the allocator keeps memory that batches of many lengths have freed, and oneDNN keeps the
 # code that it has compiled for each length. Measured in trials of models of 1 to 23 million weights
-# that read up to 128 tokens. A token that a model writes takes as much memory as four lengths.
+# that read up to 128 tokens. Each token that a model writes takes the memory of four lengths.
 OF_A_LENGTH_BYTES = 5_500_000
 LENGTHS_OF_A_WRITTEN_TOKEN = 4
-MOST_LENGTHS = 200  # nothing was measured beyond
+MOST_LENGTHS = 200  # more were not measured
 SUMMED = ("tokens", "flops", "seconds", "disk_bytes")
 Costs = Sequence[Pretraining | Finetuning]
 
@@ -38,7 +38,7 @@ class Estimate:
     finetune: list[Finetuning]
     others: list[Other]  # pending stages that train nothing
     side_by_side: int  # trials that run at once
-    at_least: list[Finetuning] | None = None  # the least a screen leaves; ``finetune`` is the most
+    at_least: list[Finetuning] | None = None  # fine-tuning of the cheapest runs a screen may keep
 
     @property
     def pending(self) -> list[Pretraining | Finetuning]:
@@ -53,12 +53,12 @@ def made(params: Params, stages: list[str]) -> Estimate:
     changed = [task for task in study.tasks if f"prepare_task@{task}" in stages]
     runs = pretrainings(study, {name: stores.missing_seeds(name) for name in study.runs})
     trials = finetunings(study, changed=changed, stored=stores.trials())
-    # The memory of this process is read before the calibration, when it has computed little.
+    # The peak memory of this process is read before the calibration, which would raise it.
     for cost in (*runs, *trials):
         if cost.memory_bytes is not None and on_cpu:
             if isinstance(cost, Finetuning):
                 cost.memory_bytes += _kept_for_lengths(cost, cost.memory_bytes)
-            cost.memory_bytes += peak_memory_bytes()  # Python, torch and what is imported
+            cost.memory_bytes += peak_memory_bytes()  # Python, torch and other imports
     for cost in trials:
         # A stage whose trials are all stored still runs, but takes almost no time.
         waits = f"finetune@{cost.task}" in stages
@@ -71,8 +71,8 @@ def made(params: Params, stages: list[str]) -> Estimate:
 
 
 def _kept_for_lengths(cost: Finetuning, memory_bytes: int) -> int:
-    """Returns the bytes that batches of many lengths leave in the process of a trial whose model
-    takes ``memory_bytes``; at most three times as many if nothing is trained by steps."""
+    """Returns the bytes that a trial's process keeps because its batches have many lengths; at most
+    three times the model's ``memory_bytes`` if nothing is trained by steps."""
     lengths = (cost.longest_text or 0) + LENGTHS_OF_A_WRITTEN_TOKEN * cost.written
     num_bytes = round(OF_A_LENGTH_BYTES * min(lengths, MOST_LENGTHS))
     return min(num_bytes, 3 * memory_bytes) if cost.num_steps is None else num_bytes
@@ -81,8 +81,8 @@ def _kept_for_lengths(cost: Finetuning, memory_bytes: int) -> int:
 def screened(
     runs: Mapping[str, Run], screen: Screen, finetune: Sequence[Finetuning]
 ) -> tuple[list[Finetuning], list[Finetuning]]:
-    """Returns two selections of fine-tunings: those of the most expensive runs that the screen may
-    keep, and those of the cheapest. Which runs it will keep is not known yet.
+    """Returns the fine-tunings that remain if the screen keeps the most expensive runs, and those
+    that remain if it keeps the cheapest. Which runs it will keep is not known yet.
 
     Runs are compared by their times or, where one is unknown, by their operations.
     """
@@ -140,7 +140,8 @@ def totals(estimate: Estimate) -> dict[str, Json]:
 
 def duration_range(estimate: Estimate) -> tuple[float, float, float] | None:
     """Returns the seconds of all pending stages, one job at a time, then a lower and an upper bound
-    of them; None if no time is known. For the lower bound, a screen keeps the cheapest runs."""
+    of this time; None if no time is known. The lower bound assumes that a screen keeps the cheapest
+    runs."""
     if (seconds := totals(estimate)["all"]["seconds"]) is None:
         return None
     least = seconds
@@ -174,7 +175,7 @@ def _total(costs: Costs, num_stages: int) -> Json:
 
 
 def known_sum(costs: Iterable[Pretraining | Finetuning], name: str) -> float | None:
-    """Returns the sum of the field ``name`` where it is known, or None if it is known nowhere."""
+    """Returns the sum of the known values of the field ``name``, or None if no value is known."""
     known = [value for cost in costs if (value := getattr(cost, name)) is not None]
     return sum(known) if known else None
 
@@ -186,7 +187,7 @@ def has_unknown_size(cost: Pretraining | Finetuning) -> bool:
 
 
 def has_unknown_time(cost: Pretraining | Finetuning) -> bool:
-    """Returns whether the time of a training is unknown. A run without an objective takes none."""
+    """Returns whether a training's time is unknown. A run without an objective takes no time."""
     if isinstance(cost, Pretraining) and cost.flops is None:
         return cost.architecture is None
     return cost.seconds is None

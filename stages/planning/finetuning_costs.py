@@ -52,8 +52,8 @@ class Finetuning:
     num_stored: int = 0  # trials that the store has
     architecture: str | None = None
     d_model: int | None = None
-    shares: list[float] = field(default_factory=list)  # of the work, one for each group of trials
-    text_tokens: float | None = None  # mean of a text, or of a window of it, with padding
+    shares: list[float] = field(default_factory=list)  # of the work, one share per group of trials
+    text_tokens: float | None = None  # mean of a text or window, with padding
     longest_text: int | None = None  # in tokens; the longest window of texts read in windows
     written: float = 0.0  # mean tokens of the text that is written; 0 if none
     num_steps: int | None = None  # None if nothing is trained by steps
@@ -63,7 +63,7 @@ class Finetuning:
     prediction_flops_of_all: int | None = None  # stored trials included
     memory_bytes: int | None = None  # of one trial
     disk_bytes: int | None = None
-    rows_cut: float = 0.0  # share of a sample of the task's rows
+    rows_cut: float = 0.0  # share of cut rows, in a sample of the task's rows
     tokens_cut: float = 0.0
     assumes_lengths: bool = False
     leaves_out_rows: bool = False  # whether some rows to predict are not counted yet
@@ -75,7 +75,8 @@ class Finetuning:
 def finetunings(
     study: Params, *, changed: Collection[str] = (), stored: Collection[TrialKey] = ()
 ) -> list[Finetuning]:
-    """Returns the cost of each compatible run, task and method of a study under the matched budget.
+    """Returns the cost of each compatible combination of run, task and method, in a study under
+    the matched budget.
 
     The tasks in ``changed`` will be prepared again: the lengths of their texts are taken from the
     rows that are prepared now, but the numbers of rows from params.yaml. The trials in ``stored``
@@ -99,7 +100,7 @@ def finetunings(
             read = texts(key, task, study.finetune.methods[method].text_to_text)
             cost = Finetuning(key, task, method)
             counted = flops[json.dumps([run.model, run.tokenizer, method])]
-            # A method changes its backbone, so each method gets a new one.
+            # A method changes its backbone, so each method gets a new backbone.
             backbone = backbone_of(run, study.tokenizers) if backbones[key] else None
             _estimate(cost, run, entry.task, study.finetune, backbone, read, stored, counted)
             costs.append(cost)
@@ -181,19 +182,19 @@ def _estimate(
 
 @dataclass(frozen=True)
 class _Shape:
-    """The texts of the trials of a task and a method, and the parts of the model that they use."""
+    """The properties of the trials of a task and a method that set their cost."""
 
     texts: Texts
     method: Method
     training: Adaptation | None
     uses_logits: bool  # over the vocabulary, to write or to score a text
     labels: dict[str, int]  # label budget -> number of labels
-    num_variants: int  # that each trial tries
-    num_backbones: int  # variants whose frozen backbones compute different states
+    num_variants: int  # variants that each trial tries
+    num_backbones: int  # different frozen backbones among the variants
 
     @property
     def tokens(self) -> float:
-        """The mean tokens of a training text, or of a window of it, padding included."""
+        """The mean tokens of a text, or of a window of a text, padding included."""
         at_once = PREDICTED_AT_ONCE if not self.training else self._batch_examples
         return self.texts.padded(at_once) / self.texts.num_windows
 
@@ -203,7 +204,7 @@ class _Shape:
         return self.training.batch_examples
 
     def outputs(self, backbone: Backbone) -> Tensor:
-        """Returns the states of one text, or its logits over the vocabulary if they are used."""
+        """Returns the states of one text, or its logits over the vocabulary if trials use them."""
         batch = self.one_text()
         if batch.decoder_input_ids is not None:
             return backbone.logits(batch)
@@ -235,8 +236,8 @@ def _adapted(backbone: Backbone, method: Method, *, writes: bool) -> ModelWithHe
 
 
 def _flops(shape: _Shape, model: ModelWithHead, counted: "_KnownFlops") -> tuple[int, int]:
-    """Returns the operations for one text with all its windows: first of a forward pass, then of a
-    training step, with a backward pass for all weights that are ever trained. The few operations of
+    """Returns the operations for one text with all its windows: of a forward pass, and of a
+    training step in which all weights that are ever trained get a gradient. The few operations of
     the head are left out."""
     batch = [shape.one_text()]
 
@@ -280,8 +281,8 @@ def _add_work(
         cost.num_steps, cost.flops = steps, round(seen * step)
         predicted = sum(rows)
     else:
-        # The states of validation and test rows are computed once for all trials of a checkpoint;
-        # in a run from scratch, once for each seed, since each seed has a backbone of its own.
+        # The states of validation and test rows are computed once for all trials of a checkpoint.
+        # From scratch, they are computed once for each seed, which has a backbone of its own.
         groups = len({(t.checkpoint, run.from_scratch and t.finetune_seed) for t in trials})
         backbones = groups * shape.num_backbones
         solved = isinstance(method, SolvedMethod)

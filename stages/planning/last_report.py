@@ -1,4 +1,4 @@
-"""The last report, which may be about another study than the one in params.yaml."""
+"""The last report, whose study may differ from the study in params.yaml."""
 
 from stages.core import paths
 from stages.evaluation.precision import narrowing
@@ -12,9 +12,9 @@ def reported_study() -> str | None:
 
 
 def narrower_intervals(study: str) -> list[str]:
-    """Returns, in a list, a sentence on what would narrow the intervals of the last report and what
-    that would cost. The list is empty if the last report is not about ``study`` or if every
-    contrast with a verdict is significant."""
+    """Returns sentences on how to narrow the intervals of the last report, and at what cost. There
+    are none if the last report is not about ``study`` or if every contrast with a verdict is
+    significant."""
     contrasts, costs = (read_texts(paths.REPORTS / f"{n}.csv") for n in ("contrasts", "costs"))
     columns = {"narrower_rows", "p_holm", "resolved"}
     is_older = not contrasts or not columns <= contrasts[0].keys()

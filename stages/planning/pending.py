@@ -1,17 +1,17 @@
 """The stages that ``dvc repro`` would run.
 
 ``dvc status`` and ``dvc repro --dry`` list the stages whose command, dependencies or outputs differ
-from dvc.lock now. To them, a stage after a changed stage is unchanged until the changed stage has
-run. So all stages that follow a changed stage in DVC's own graph are added here.
+from dvc.lock now, but not the stages whose dependencies change only when an earlier stage runs. So
+all stages that follow a changed stage in DVC's own graph are added here.
 
-Two stages are exceptions, since most stages after them would not run. Any edit of params.yaml or
-below ``stages/`` runs the root stage, which writes the plan of every stage. Making plans is quick,
-so they are made here, outside of ``data/``, and only stages whose plan differs from the one in
-dvc.lock are added. And a new run or corpus runs ``record_inputs``, but the pretraining of a run is
-only added if the inputs of this run change.
+For two stages this rule would add too much. Any edit of params.yaml or below ``stages/`` runs the
+root stage, which writes the plan of every stage. Making plans is quick, so they are made here,
+outside of ``data/``, and only stages whose plan differs from the one in dvc.lock are added. And a
+new run or corpus runs ``record_inputs``, but the pretraining of a run is only added if the inputs
+of this run change.
 
-The result is the most that would run. If a stage writes the same outputs as before, DVC runs
-nothing that follows from it, and DVC takes from its run cache what it has computed before.
+The result is the most that would run: a stage that writes the same outputs as before does not make
+DVC run the stages after it, and DVC takes outputs that it has computed before from its run cache.
 """
 
 import hashlib
@@ -31,8 +31,8 @@ ROOT, INPUTS = "resolve", "record_inputs"
 
 
 def pending(params: Params) -> dict[str, list[str]]:
-    """Returns the stages that would run, in the order in which ``dvc repro`` runs them, each with
-    the pending stages that it depends on; empty if all is up to date.
+    """Returns the stages that would run, in the order of ``dvc repro``, each with the pending
+    stages that it depends on; empty if all is up to date.
 
     Raises ValueError if DVC fails.
     """
@@ -82,13 +82,13 @@ def _repository() -> Iterator[Any]:
 
 
 def _is_changed(entries: list[Any], written: set[str]) -> bool:
-    """Returns whether the status of a stage lists more than changed files of the root stage."""
+    """Returns whether a stage's status lists more than changed outputs of the root stage."""
 
     def counts(path: str) -> bool:
         return not any(path == out or path.startswith(f"{out}/") for out in written)
 
     for entry in entries:
-        if not isinstance(entry, Mapping):  # a change of the stage itself, such as of its command
+        if not isinstance(entry, Mapping):  # the stage itself has changed, such as its command
             return True
         if any(counts(path) for changed in entry.values() for path in changed):
             return True
@@ -97,7 +97,8 @@ def _is_changed(entries: list[Any], written: set[str]) -> bool:
 
 def _has_other_inputs(stage: Any, read: Mapping[str, list[str]], waiting: Collection[Any]) -> bool:
     """Returns whether ``record_inputs`` will change its record of the inputs that a stage's run
-    reads. The file that the root stage writes for runs without a tokenizer never changes."""
+    reads. Changed outputs of the root stage do not count: a run reads only one of them, the file
+    for runs without a tokenizer, which never changes."""
     written = {out.def_path for b in waiting if b.addressing != ROOT for out in b.outs}
     for path in {dep.def_path for dep in stage.deps} & read.keys():
         recorded = read_json(Path(path)).keys() if Path(path).is_file() else None

@@ -93,7 +93,7 @@ def backbone_of(run: Run, tokenizers: Mapping[str, AnyEntry]) -> Backbone | None
 
 
 def objective_of(run: Run, tokenizers: Mapping[str, AnyEntry]) -> Objective:
-    """Returns the run's objective, for the architecture of its model."""
+    """Returns the run's objective, built for the architecture of its model."""
     vocabulary = vocabulary_for(run, tokenizers[run.tokenizer])
     backbone = backbone_of(run, tokenizers)
     assert vocabulary is not None and backbone is not None
@@ -106,7 +106,7 @@ def num_weights(model: nn.Module, *, trained_only: bool = False) -> int:
 
 
 def random_batch(objective: Objective, *, rows: int, length: int) -> Batch:
-    """Returns a batch of random tokens; each row is one document of sentences of 16 tokens."""
+    """Returns a batch of random tokens. Each row is one document; each sentence has 16 tokens."""
     ids = objective.vocabulary.regular_ids
     documents = np.ones(length, dtype=np.int64)
     begins = np.arange(length) % 16 == 0

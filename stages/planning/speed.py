@@ -1,7 +1,7 @@
 """The estimated time of pending stages on this machine.
 
-The time of a training is its operations divided by a speed in operations per second, which is that
-of earlier trainings of its kind or, if there are none, of a short calibration.
+The time of a training is its operations divided by a speed in operations per second: the speed of
+earlier trainings of its kind or, if there are none, of a short calibration.
 """
 
 import heapq
@@ -48,13 +48,13 @@ EARLIER, CALIBRATION = "others of its kind before", "a calibration"
 TRAININGS = ("pretrain", "continue_pretraining", "finetune")
 PRETRAINING = "pretraining"
 MIN_STEPS, MAX_STEPS, SECONDS = 3, 200, 1.0  # of a calibration, after its first step
-# Batches and schedule that calibrate a method without training settings of its own.
+# The batch size and schedule with which a method without training settings is calibrated.
 USUAL_EXAMPLES, USUAL_SCHEDULE = 8, Optimisation(lr=1e-4)
 ITERATIONS = 50  # of the solver of a probe, about as many as each C needs
 
 
 class Kind(NamedTuple):
-    """A kind of training: all trainings of a kind do about as many operations per second."""
+    """A kind of training: trainings of one kind do about equally many operations per second."""
 
     work: str  # PRETRAINING, or a method of finetune.methods
     architecture: str | None
@@ -90,7 +90,7 @@ def add_times(
         if not cost.pending or cost.flops is None:
             continue
         if speed := earlier.speed(Kind.of(cost)):
-            # Earlier times of pretraining include validation, and earlier operations do not.
+            # Pretraining: the earlier times include validation, but the earlier operations do not.
             work = cost.flops if isinstance(cost, Pretraining) else operations(cost)
             cost.seconds, cost.speed_from = work / speed, EARLIER
         elif seconds := calibration.seconds(cost):
@@ -101,15 +101,15 @@ def add_times(
 
 
 def operations(cost: Pretraining | Finetuning) -> int:
-    """Returns the operations of a cost, including validation and prediction; unknown ones as 0."""
+    """Returns the operations of a cost with validation and prediction; unknown ones count as 0."""
     is_pretraining = isinstance(cost, Pretraining)
     others = cost.validation_flops if is_pretraining else cost.prediction_flops
     return (cost.flops or 0) + (others or 0)
 
 
 def put_side_by_side(costs: Sequence[Finetuning], at_once: int) -> None:
-    """Scales the times of the trials of one stage, estimated for one trial after the other, so that
-    their sum is the time of the stage with ``at_once`` trials side by side."""
+    """Scales the times of the trials of one stage so that their sum is the time of the stage with
+    ``at_once`` trials side by side. The given times are for one trial after the other."""
     groups = [share * (cost.seconds or 0.0) for cost in costs for share in cost.shares]
     together = makespan(groups, at_once)
     alone = sum(cost.seconds or 0.0 for cost in costs)
@@ -164,7 +164,7 @@ class _Earlier:
 
     def _read_finetunings(self, costs: Iterable[Finetuning]) -> None:
         """Reads the earlier trials of each run, task and method in ``costs``. Their tables count
-        only operations of training: prediction is assumed to have taken as many as it would now."""
+        only the operations of training; those of prediction are assumed to be as many as now."""
         for cost in costs:
             timing = paths.TIMINGS / "finetune" / cost.task / f"{cost.run}.csv"
             table = paths.FINETUNED / cost.task / cost.run / "trials.csv"
@@ -202,8 +202,8 @@ def _is_as_large(settings: Json, run: Run) -> bool:
 
 
 class _Speed(NamedTuple):
-    """A speed in operations per second. The solver of a probe counts no operations: its seconds are
-    the operations for the states of the labelled texts, divided by ``solving``."""
+    """A speed in operations per second. The solver of a probe does not count its operations: its
+    seconds are the operations for the states of the labelled texts, divided by ``solving``."""
 
     speed: float
     solving: float = math.inf
@@ -223,8 +223,8 @@ class Calibration:
 
     def seconds(self, cost: Pretraining | Finetuning) -> float | None:
         """Returns the sum of the seconds of a cost's trainings, even if some run at once; their
-        speed is measured with as many at once as the study runs. None if the study has no run to
-        calibrate with."""
+        speed is measured with as many trainings at once as in the study. None if the study has no
+        run to calibrate with."""
         kind = Kind.of(cost)
         if kind not in self._speeds:
             self._speeds[kind] = self._measured(cost)
@@ -395,13 +395,13 @@ class _Repeated:
 def other_stages(
     corpora: Mapping[str, Corpus], tasks: Mapping[str, Task], stages: Iterable[str]
 ) -> list[Other]:
-    """Returns the ``stages`` that train nothing, each with a time: the estimate of its source if
-    that is slow to read, else the time of its last run here, else the mean time of its kind."""
+    """Returns the ``stages`` that train nothing, each with a time: its source's estimate, if the
+    source is slow to read; else the stage's last time here; else the mean of stages of its kind."""
     kinds: dict[str, dict[str, float]] = {}
     for path in sorted(TIMES.glob("*.json")):
         times = kinds.setdefault(path.stem.partition("@")[0], {})
         times[path.stem] = read_json(path)["wall_time_s"]
-    read = set[str]()  # names of what earlier stages will have read, to count it once
+    read = set[str]()  # names of what earlier stages read, which is counted only once
     entries: dict[str, Mapping[str, Corpus | Task]] = {
         "prepare_corpus": corpora,
         "prepare_task": tasks,

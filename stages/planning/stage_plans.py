@@ -44,7 +44,7 @@ PACKAGES = Path("requirements.lock")
 
 
 def write_plans(planned: Iterable[tuple[tuple[str, ...], Plan]], folder: Path) -> None:
-    """Writes plans with their keys into ``folder``, under the file names of data/plans."""
+    """Writes each plan into ``folder``, under the file name that its keys have in data/plans."""
     for keys, plan in planned:
         file = folder / path_of(*keys).relative_to(paths.PLANS)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def write_plans(planned: Iterable[tuple[tuple[str, ...], Plan]], folder: Path) -
 
 
 def plans(params: Params) -> Iterator[tuple[tuple[str, ...], Plan]]:
-    """Yields the plan of each stage of dvc.yaml, after the name and the keys of the stage."""
+    """Yields, for each stage of dvc.yaml, its name and keys, and its plan."""
     everything, packages = matched(params), sha256(PACKAGES)
     tasks, corpora = without_texts(params.tasks), without_texts(params.corpora)
     for key, corpus in corpora.items():
@@ -115,7 +115,7 @@ def _fitted(
     baselines: Mapping[str, Settings], task: str, source: Settings, tasks: Iterable[str]
 ) -> Json:
     """Returns the fields of a BaselinePlan about the baselines that are fitted to a task. A
-    baseline that reads files is entered with its file for the task, or left out without one."""
+    baseline that reads files is entered with its file for the task, or left out if it has none."""
     entries, files = dict[str, Json](), dict[str, str]()
     for name, entry in baselines.items():
         file_of = files_of(name, entry, tasks)
@@ -162,7 +162,7 @@ def pretrain_plan(study: str, run: Run, compute: Compute, distributed: Distribut
 
 def finetune_plan(runs: dict[str, Run], finetune: Finetune, compute: Compute) -> FinetunePlan:
     """Returns the plan, equal for all tasks, of fine-tuning ``runs`` that have the matched budget.
-    It has no hashes of the code of models and tasks: checkpoints and examples have them."""
+    The hashes of the code of models and tasks are not here but in checkpoints and examples."""
     methods = without_texts(finetune.methods)
     adapted = {f"methods/{entry.method['name']}" for entry in methods.values()}
     trainings = (m.of(run).training for m in methods.values() for run in runs)
@@ -175,8 +175,8 @@ def finetune_plan(runs: dict[str, Run], finetune: Finetune, compute: Compute) ->
 def _revisions(
     runs: Mapping[str, Run], tokenizers: Mapping[str, AnyTokenizer], folder: Path
 ) -> dict[str, str]:
-    """Returns the stated revisions of the runs and tokenizers that are read from ``folder``, by the
-    path of the setting in params.yaml."""
+    """Returns the revisions that params.yaml states for runs and tokenizers whose files are in
+    ``folder``, by the path of the setting."""
     stated = {f"{run.where(key)}.model": run.model for key, run in runs.items() if run.is_public}
     for key, entry in tokenizers.items():
         if isinstance(entry, PublishedTokenizer):

@@ -28,8 +28,8 @@ class Stores:
         self._device = resolve(study.compute, threads=study.compute.threads)
 
     def missing_seeds(self, name: str) -> list[int]:
-        """Returns the seeds that the stage of a run has to train: all seeds, as long as another
-        stage has to make the run's inputs."""
+        """Returns the seeds that the stage of a run has to train: all seeds, if another stage has
+        yet to make the run's inputs."""
         run = self._study.runs[name]
         if pretraining_stage(name, run) not in self._stages:
             return []
@@ -38,8 +38,8 @@ class Stores:
         return checkpoint_store.missing_seeds(self._plan(run), name, self._device)
 
     def trials(self) -> set[TrialKey]:
-        """Returns the stored trials of pending stages, without those whose checkpoint or task has
-        yet to be made or made again."""
+        """Returns the stored trials of pending stages, except if their checkpoint or task has yet
+        to be made (again)."""
         tasks = [
             task
             for task in self._study.tasks

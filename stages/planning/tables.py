@@ -198,7 +198,7 @@ def downloads(estimate: Estimate) -> Iterator[str]:
 
 
 def _screen(estimate: Estimate) -> Iterator[str]:
-    """Yields a note on the most and the fewest trials that a screen may leave."""
+    """Yields, if the study has a screen, a note on the most and fewest trials that it may leave."""
     screen, least = estimate.params.finetune.screen, estimate.at_least
     if screen is None or least is None or not any(cost.pending for cost in estimate.finetune):
         return
@@ -269,7 +269,7 @@ def _flops(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Returns a time in its largest fitting unit, with about two digits."""
+    """Returns a time as text, in the largest fitting unit and with about two digits."""
     for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 1.5 * length:
             number = seconds / length
@@ -278,7 +278,7 @@ def duration(seconds: float) -> str:
 
 
 def size(number: float) -> str:
-    """Returns a number of bytes in decimal units."""
+    """Returns a number of bytes as text, in decimal units."""
     for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if number >= length:
             value = number / length

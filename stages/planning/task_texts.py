@@ -1,4 +1,4 @@
-"""The number and the lengths of a task's texts, assumed if the task is not prepared yet."""
+"""The number and the lengths of a task's texts; assumptions if the task is not prepared yet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from stages.tasks._text_to_text import TextToText
 from stages.training.finetuning import BUCKET_BATCHES, in_parts
 from stages.trials.inputs import input_record
 
-SAMPLED_ROWS = 300  # of a split, to measure text lengths
+SAMPLED_ROWS = 300  # rows of train whose lengths are measured
 
 
 class Size(NamedTuple):
-    """The size of an example."""
+    """The size of an example in tokens and windows."""
 
     tokens: int  # of all windows
     longest: int  # tokens of the longest window
@@ -44,13 +44,13 @@ class Texts:
     test: int | None
     sizes: tuple[Size, ...]  # of a sample of the examples
     written: float  # mean tokens of the text to write; 0 if none
-    per_row: float  # examples per row; over 1 where each window is an example
-    assumed: bool  # not prepared yet: all have the maximum length
-    rows_cut: float  # share of the rows of these examples
-    tokens_cut: float  # share of their tokens
+    per_row: float  # examples per row; more than 1 if each window is an example
+    assumed: bool  # whether the task is not prepared; then all texts get the maximum length
+    rows_cut: float  # share of the sampled rows that are cut
+    tokens_cut: float  # share of the sampled tokens that are cut
 
     def padded(self, batch_examples: int) -> float:
-        """Returns the mean tokens of an example, including padding in batches of this size."""
+        """Returns the mean tokens of an example, padded in batches of ``batch_examples``."""
         lengths = np.array([size.tokens for size in self.sizes])
         bucket = np.arange(len(lengths)) // (BUCKET_BATCHES * batch_examples)
         order = [self.sizes[i] for i in np.lexsort((lengths, bucket))]
@@ -134,6 +134,6 @@ def _prepared(
 
 
 def counts_of(task: Task) -> dict[str, int | None]:
-    """Returns the numbers of rows in params.yaml by split; None is all rows."""
+    """Returns the numbers of rows that params.yaml sets, by split; None means all rows."""
     counts = {"train": task.num_train, "validation": task.num_validation, "test": task.num_test}
     return {split: None if n == "all" else int(n) for split, n in counts.items()}

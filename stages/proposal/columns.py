@@ -35,8 +35,9 @@ from stages.proposal.roles import (
 from stages.sources._columns import GROUP, NONE, TIME, TIME_FORMAT
 from stages.sources._formats import Record
 
-MOST_RATINGS = 20  # largest number of different whole numbers that may be classes
-RATINGS = 4  # smallest number of different whole numbers that may be a scale
+MOST_RATINGS = 20  # most different whole numbers that are taken as classes without asking
+LEAST_RATINGS = 4  # smallest number of different whole numbers that may be a scale
+SHOWN = 4  # examples of labels in a note
 MOST_JOINED = 1 / 3  # share of values with a separator, above which a cell may have several labels
 SPLITTING = {"split", "splits", "fold", "folds", "subset", "partition", "set", "usage"}
 SPLITTING |= {f"is_{split}" for split in ("train", "dev", "valid", "test")}
@@ -156,7 +157,7 @@ def _settings(
                 columns,
             )
         if target.respelt:
-            spelt = ", ".join(target.respelt[:RATINGS])
+            spelt = ", ".join(target.respelt[:SHOWN])
             notes.append(f"Read without blanks, invisible signs and .0: {spelt}.")
     elif kind == "multi_label" and num == 1:
         is_text = not (target.are_lists or target.are_structures)
@@ -189,7 +190,7 @@ def _settings(
 
 def _split_column(free: Columns, flags: Flags, place: str) -> str | None:
     """Returns the column that names splits, or None. Raises ValueError if several columns may name
-    splits, or if a column is called like one but has other cells."""
+    splits, or if a column is called ``split`` or the like but its cells name no splits."""
     if flags.split is not None or flags.splits:
         return None if flags.split in (None, NONE) else flags.split
     columns = [c for c in free.values() if "train" in c.splits and len(c.splits) > 1]
@@ -220,8 +221,8 @@ def note_times(columns: Columns, settings: Json, notes: list[str]) -> None:
 
 
 def _kind(free: Columns, columns: Columns, flags: Flags, place: str) -> str:
-    """Returns the kind of task that the flags show or, without such flags, the columns. ``free``
-    are the columns that no flag names. Raises ValueError if the kind is not clear."""
+    """Returns the kind of task, found from the flags or else from the columns. ``free`` are the
+    columns that no flag names. Raises ValueError if the kind is not clear."""
     kinds = {"answers": "span_qa", "choices": "multiple_choice", "tags": "tagging"}
     for role, kind in (kinds | {"labels": "multi_label"}).items():
         if role in flags.columns:
@@ -345,7 +346,7 @@ def _note(kind: str, names: Names, target: Column, columns: Columns, notes: list
     if left := [c for c in columns.values() if c.name not in (*read, *predicted)]:
         flags = " ".join(f"{flag_of(role)} NAME" for role in names)
         notes.append(f"Not read: {', '.join(f'{c.name} ({c.what})' for c in left)}. ({flags})")
-    if kind == "classification" and target.are_numbers and target.distinct >= RATINGS:
+    if kind == "classification" and target.are_numbers and target.distinct >= LEAST_RATINGS:
         notes.append(
             f"{target.name} has {target.distinct} different whole numbers: taken as classes; as a "
             "scale: --task regression."

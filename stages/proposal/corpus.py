@@ -14,16 +14,16 @@ from stages.text import tokenizer
 
 ENOUGH_WORDS = 400_000  # fewest words of labelled texts to pretrain on
 MOST_WORDS = 3_000_000  # words of a folder after which counting stops
-LATIN = 0.8  # share of Latin letters from which English documentation may help
+LATIN = 0.8  # least share of Latin letters with which English documentation may help
 DOCS = ["numpy", "pandas", "scikit-learn", "scipy"]
 DOCS_WORDS = 700_000  # approximate number of words of DOCS
-# The column of a row that is read as text of a corpus, by kind. Contexts of span_qa would recur.
+# The column that is read as text of a corpus, by kind; none of span_qa, whose contexts recur.
 TEXT_OF = dict.fromkeys(("classification", "multi_label", "regression", "seq2seq"), "text")
 OF_ANSWERS = {"text_pair", "label", "labels", "tags"} | {
     key for kind in KINDS.values() for key in settings_of(type(kind))
 }
 VOCABULARIES = (4096, 2048, 1024, 512)
-SPARE = 1.1  # a text must fill a vocabulary this much larger, since it loses test rows' sentences
+SPARE = 1.1  # a text must fill a vocabulary this much larger: test rows' sentences are removed
 FILLING_WORDS = 200_000  # any text with this many words fills the largest vocabulary
 Algorithm = Literal["unigram", "char"]
 
@@ -50,8 +50,8 @@ def choose_corpus(
     examples: Examples, kind: str, text: Path | None, task: str, notes: list[str]
 ) -> Corpus:
     """Returns the user's own text, or the labelled texts if they are enough, else documentation in
-    English. Labelled texts in another script than Latin are used for the tokenizer if they are too
-    few to pretrain on.
+    English. Labelled texts in a script other than Latin are used for the tokenizer alone if they
+    are too few to pretrain on.
 
     Raises ValueError for a folder without text.
     """
@@ -105,7 +105,7 @@ def choose_corpus(
 def vocabulary_of(sentences: Iterable[str], *, has_blanks: bool) -> tuple[Algorithm, int]:
     """Returns the algorithm and the size of the largest vocabulary that a text fills, found by
     training tokenizers if the text is small. Without blanks between words, or with too few words,
-    the vocabulary is one of letters, which need not be filled."""
+    the vocabulary consists of letters and need not be filled."""
     if has_blanks:
         some, words = list[str](), 0
         for sentence in sentences:
@@ -136,7 +136,7 @@ def _fills(sentences: list[str], vocab_size: int) -> bool:
 
 def _labelled_texts(examples: Examples, kind: str) -> Json | None:
     """Returns the task's source as a source of text, or None if its texts cannot be a corpus. The
-    texts of the task's test rows are held out here, too."""
+    texts of test rows are in this source's test split, too."""
     settings = {key: value for key, value in examples.source.items() if key not in OF_ANSWERS}
     if kind == "tagging":
         return settings if settings.get("format") == "conll" or "words" not in settings else None
@@ -175,8 +175,8 @@ def _own_text(path: Path, task: str, notes: list[str], *, has_blanks: bool) -> C
 
 
 def _counted(settings: Json) -> tuple[dict[str, int], int, list[str]]:
-    """Counts, up to MOST_WORDS, the documents of each split and the words of train, and returns
-    some sentences of train."""
+    """Returns the number of documents of each split, the number of words of train (counting stops
+    at MOST_WORDS), and some sentences of train."""
     num = {"train": 0, "validation": 0, "test": 0}
     words, some = 0, list[str]()
     source: Source = SOURCES.build(settings, where="--corpus")

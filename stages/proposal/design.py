@@ -10,17 +10,17 @@ from stages.planning.speed import makespan
 
 Budget = int | Literal["all"]
 Probed = Literal["none", "published", "all"]
-STEP_TOKENS = 16 * 128  # of pretraining: rows and their length
-WIDTHS = (128, 256)  # of a model; the second if time is left after everything else
+STEP_TOKENS = 16 * 128  # of a step of pretraining: number of rows times their length
+WIDTHS = (128, 256)  # values of d_model; the second if time is left after everything else
 LEAST_STEPS, USUAL_STEPS = 130, 260  # of pretraining
 MOST_EPOCHS = 4  # Muennighoff et al. 2023: four epochs of a corpus are nearly as good as new text
 MOST_SEEDS = 5
 FINETUNING_SEEDS = 3  # where a study has one pretraining seed
-SPLITS_DRAWN = 5  # if rows are few; with fewer draws, intervals are wide
+SPLITS_DRAWN = 5  # number of draws if rows are few; with fewer, intervals are wide
 FEW_LABELS, MANY_LABELS, MOST_LABELS = 100, 1000, 20_000
 FEW_PER_CLASS = 5
 START_S = 4.0  # to start a stage's process
-PROBE = 0.25  # share of the time of full fine-tuning; a fifth in the default study
+PROBE = 0.25  # time of a linear probe as a share of full fine-tuning's; 0.2 in the default study
 FIXED_S = 45.0  # reading, tokenizing and reporting
 
 
@@ -40,8 +40,8 @@ class Design:
 
     @property
     def finetuning_seeds(self) -> list[int]:
-        """The fine-tuning seeds. One is enough with several pretraining seeds, since these also
-        draw labels, heads and orders; but they do not draw the splits."""
+        """The fine-tuning seeds. With several pretraining seeds, which also draw labelled rows,
+        heads and orders, one is enough; but only fine-tuning seeds draw the splits."""
         if self.split_per_seed:
             return [*range(1, SPLITS_DRAWN + 1)]
         return [1] if self.pretraining_seeds > 1 else [*range(1, FINETUNING_SEEDS + 1)]
@@ -57,7 +57,7 @@ class Pace:
 
     def seconds(self, design: Design) -> float:
         """Returns the seconds of the whole study."""
-        # Seconds are measured at the first width; operations grow at most with its square.
+        # Seconds are measured at the first width; operations grow at most with the width squared.
         wider = (design.d_model / WIDTHS[0]) ** 2
         seeds, starts = design.pretraining_seeds, 1 + design.pretrains
         pretrainings, trials = list[float](), list[float]()
@@ -127,8 +127,8 @@ def fitted(
     can_be_probed: bool = False,
     must_pretrain: bool = False,
 ) -> Design:
-    """Returns the largest study that takes at most ``seconds``. The most informative parts are
-    added to the ``smallest`` one first.
+    """Returns the largest study that takes at most ``seconds``. It is the ``smallest`` study
+    with as many additions as fit, tried from the most to the least informative.
 
     ``published`` is whether there is a published checkpoint, ``can_be_probed`` whether the task can
     have a linear probe; both are added if the time allows. The checkpoint's own probe, which costs

@@ -27,7 +27,7 @@ from stages.sources._source import SOURCES, Labelled
 
 TOKENS_PER_WORD = 1.5  # for a vocabulary of some thousand pieces
 SPACELESS = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}  # scripts
-LETTERS = 20_000  # number of letters of the texts that show the script
+LETTERS = 20_000  # number of letters of the texts that are read to find the script
 LENGTHS = (32, 64, 128, 256)  # choices for max_tokens; longer texts cost minutes
 MOST_CUT = 0.05  # largest share of texts that are longer than max_tokens
 SPAN_TAG = r"[BI][-_:./\u2013].+|.+[-_:./\u2013][BI]"
@@ -38,7 +38,7 @@ MANY_OUTSIDE = 1 / 3  # share of words outside of spans, if there are spans
 
 @dataclass(frozen=True, kw_only=True)
 class Examples:
-    """The rows of each split, except rows whose input a later split has too, with counts."""
+    """The rows of each split, without those whose input is also in a later split, and counts."""
 
     kind: Kind
     source: Json  # settings of the source
@@ -77,7 +77,7 @@ def _most(scripts: Counter[str]) -> str:
 
 
 def with_columns(source: Json, guess: Guess) -> Json:
-    """Returns the settings of the source, with the guessed columns and settings added where these
+    """Returns the settings of the source, with the guessed columns and settings added where they
     differ from the defaults."""
     form = source.get("format") or files_of(source)[0].format
     defaults = {"words": "FORM", "tags": "UPOS"} if form == "conllu" else {}
@@ -116,7 +116,7 @@ def read_examples(source: Json, kind: Kind, notes: list[str], min_rows: int) -> 
     texts = [" ".join(kind.texts(example.row)) for example in by_split["train"]]
     letters = islice((c for text in texts for c in text if c.isalpha()), LETTERS)
     scripts = Counter(unicodedata.name(c, "OTHER").replace("-", " ").split()[0] for c in letters)
-    if _most(scripts) in SPACELESS:  # letters, since there are no blanks between words
+    if _most(scripts) in SPACELESS:  # counts letters, since there are no blanks between words
         num_words = [len(text.replace(" ", "")) for text in texts]
     else:
         num_words = [len(text.split()) for text in texts]
@@ -153,7 +153,7 @@ def _repeated(train: list[Labelled], kind: Kind) -> tuple[int, int]:
 
 def tag_settings(tagged: dict[str, list[str]], flags: Flags, file: str) -> tuple[Json, Json, str]:
     """Returns the settings of the source and of the task for tags, and a phrase that explains them.
-    ``tagged`` has each sentence's tags by the sentence's place.
+    ``tagged`` has the tags of each sentence by the sentence's place in the file.
 
     Raises ValueError, which begins with ``file`` or a place, if it is unclear how to read the tags.
     """

@@ -34,8 +34,7 @@ WORD_AND_TAG = (
     "words written word{0}tag; "
     "sed -E 's/ *$/\\n/; s/ +/\\n/g' FILE | sed 's|\\(.*\\){0}|\\1\\t|' > NEW.conll"
 )
-# Descriptions of files that hold neither a table, JSON nor words with tags, by a pattern of their
-# first line.
+# Descriptions of files whose format is not read, by a pattern of their first line.
 LINES = {
     r"__label__[^\s,]+ +[^\s,]": "a file of fastText, which this command converts: "
     rf"sed -E ':a; s/^(__label__[^ ]+) +__label__/\1,/; ta; s/^__label__([^ ]+) +/\1\t/' {NAMED}",
@@ -54,10 +53,10 @@ LINES = {
 
 
 def refuse_lines(files: Sequence[Path]) -> None:
-    """Raises ValueError for a text file whose first line has a form that is not read."""
+    """Raises ValueError for a text file whose first line shows a format that is not read."""
     for file in files:
         first = ""
-        with suppress(ValueError, OSError):  # the source raises these errors, with their place
+        with suppress(ValueError, OSError):  # the source raises these errors later
             first = next((line for line in text_lines(file) if line.strip()), "")
         if what := next((what for form, what in LINES.items() if re.match(form, first)), None):
             raise ValueError(f"{file}: this is {what}")

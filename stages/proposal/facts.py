@@ -12,7 +12,7 @@ from stages.proposal.examples import TOKENS_PER_WORD, Examples
 from stages.sources._columns import GROUP, TIME
 
 SHOWN_LABELS = 8
-UNEVEN = 5  # times as many rows of the largest class as of the smallest
+UNEVEN = 5  # classes are uneven if the largest has this many times the smallest's rows
 FEW_TEST_ROWS = 400
 FEW_TEST_SCORES = 100  # test rows, for metrics other than a share of right answers
 MANY_CUT = 0.01
@@ -97,7 +97,7 @@ def _lengths(examples: Examples, max_tokens: int) -> Iterator[str]:
 
 def _swallowed(examples: Examples) -> Iterator[str]:
     """Yields a sentence about texts of many lines if most texts have one line. An unclosed
-    quotation mark makes all rows up to the next mark part of its text."""
+    quotation mark makes all rows up to the next mark part of one text."""
     if examples.kind.lists:
         return
     rows = [example for split in SPLITS for example in examples.by_split[split]]

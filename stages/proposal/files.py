@@ -25,13 +25,13 @@ from stages.sources.files import PARALLEL, Files
 
 LABELLED_FORMATS = tuple(form for form in FORMATS if form != "txt")
 FIRST = 10  # number of files of a folder that are shown, or looked at
-LOOKED_AT = 500  # rows that indicate the delimiter and the header
-MOST_CHARACTERS = 2**24  # of these rows
+LOOKED_AT = 500  # rows that are read to find the delimiter and the header
+MOST_CHARACTERS = 2**24  # of these rows; reading stops there
 LONG_WORDS, LONG_LETTERS = 8, 60  # a longer cell is not the name of a column
 LEAST_SENTENCES, LONG_SENTENCE = 3, 60  # fewest sentences, and most words of one on average
 WORDS_PER_TOKEN = 1.5  # the cells of a table of texts have more words on average
 TAG = r"[BIESLUMWO]([-_:].+)?|0"
-SENTENCES = 50  # of a conll file that show which columns hold only a placeholder
+SENTENCES = 50  # of a conll file, read to find columns with only a placeholder
 
 
 def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
@@ -69,7 +69,7 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
         if not file.is_file() or not file.stat().st_size:
             raise ValueError(f"{file}: the file is {'empty' if file.exists() else 'missing'}")
         if flags.format == "auto" and format_of(file) not in LABELLED_FORMATS:
-            next(text_lines(file), None)  # raises ValueError that names other programs' files
+            next(text_lines(file), None)  # raises ValueError for a file that is not text
             raise ValueError(
                 f"{file}: the name does not say the format; --format NAME says which of "
                 f"{', '.join(LABELLED_FORMATS)} it is (text without labels is --corpus FOLDER)"
@@ -214,7 +214,7 @@ def _rows(file: SourceFile, delimiter: Delimiter) -> list[list[str]]:
     sign, texts = sep_line(text_lines(file.path))
     quoting = csv.QUOTE_NONE if file.format == "tsv" else csv.QUOTE_MINIMAL
     rows: list[list[str]] = []
-    with suppress(csv.Error):  # the source raises these errors, with their place
+    with suppress(csv.Error):  # the source raises these errors later
         lines = _beginning(texts)
         rows.extend(csv.reader(lines, delimiter=sign or DELIMITERS[delimiter], quoting=quoting))
     return rows

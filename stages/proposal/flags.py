@@ -34,7 +34,7 @@ ROLES = tuple(dict.fromkeys(role for kind in KINDS_OF_STUDIES for role in roles_
 
 @dataclass(frozen=True, kw_only=True)
 class Flags:
-    """The flags that say how files are read. What no flag states is found from the files."""
+    """The flags that say how files are read. Settings without a flag are found from the files."""
 
     task: str | None = None  # a kind of rows
     columns: Mapping[str, str | list[str]] = field(default_factory=dict)  # of the data, by role
@@ -46,17 +46,17 @@ class Flags:
     tag_names: list[str] | None = None  # of tags that are numbers
     no_label: list[str] | None = None  # signs that mean no label
     label_case: LabelCase | None = None
-    min_rows: int = 1  # of a class; rarer classes are left out
+    min_rows: int = 1  # fewest rows of a class; rarer classes are left out
     decimal: Decimal | None = None
     split: str | None = None  # the column that names splits, or "none"
-    group: str | None = None  # the column whose equal values stay in one split
+    group: str | None = None  # rows with the same value in this column stay in one split
     time: str | None = None  # the column in whose order splits are drawn
     time_format: str | None = None  # of the cells of ``time``
     split_seed: int = 0  # another seed draws other splits
     first_choice: Literal["0", "1", "A"] | None = None
-    splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files in the folder
+    splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files in the folder, by split
     max_tokens: int | None = None
-    published: bool | None = False  # True: one is required; None: one is added if it can be fetched
+    published: bool | None = False  # checkpoint: True requires one, None adds one if possible
     budgets: list[int | Literal["all"]] = field(default_factory=list)
 
 

@@ -11,8 +11,8 @@ SEPARATORS = ("|", ";", ",")  # between the labels of a cell; the last is the so
 ALWAYS = ("\n", "\t", "><", ">>", "->", ">")
 # Signs that separate labels (a#b of doccano) unless commas may do so (C#, Java; std::map, set).
 UNLESS_COMMAS = ("::", "#")
-# Other signs that may separate labels in a cell. A sign does so if at least this share of the parts
-# recurs in several cells; otherwise it belongs to a name.
+# Other signs that may separate labels, each with a share. A sign does so if at least this share of
+# the parts recurs in several cells; otherwise it is part of a label's name.
 JOINTS = {"/": 0.5, "+": 0.5, "&": 0.5, " and ": 0.5, " ": 1.0}
 JOINTS |= dict.fromkeys((":", "_", "-"), None)  # separate only labels that also occur alone
 JOINTS = dict.fromkeys(ALWAYS, 0.0) | JOINTS | dict.fromkeys(UNLESS_COMMAS, 0.0)
@@ -21,16 +21,17 @@ JOINTS = dict.fromkeys(ALWAYS, 0.0) | JOINTS | dict.fromkeys(UNLESS_COMMAS, 0.0)
 def separator_of(values: Sequence[str], joint: str | None) -> str | None:
     """Returns the sign between the labels of a cell, or None: the first of SEPARATORS that occurs,
     otherwise ``joint``, the result of ``joint_of``. A comma in a path, as in ``Music > Pop, Rock``,
-    belongs to a name."""
+    is part of a name."""
     usual = next((sign for sign in SEPARATORS if any(sign in value for value in values)), None)
     return joint if usual is None or (usual == "," and joint in ALWAYS) else usual
 
 
 def joint_of(values: Sequence[str]) -> str | None:
-    """Returns a sign between labels other than SEPARATORS, such as the / in joy/fear, or None.
+    """Returns a separator of labels that is not in SEPARATORS, such as the / in joy/fear, or None.
 
-    A sign separates labels if all labels of one cell also occur alone in other cells, or if labels
-    recur in several combinations and in no fixed order, unlike ``very good`` and ``Home/Garden``.
+    ALWAYS and UNLESS_COMMAS separate labels wherever they occur. Any other sign does so if all
+    labels of one cell also occur alone in other cells, or if labels recur in several combinations
+    and in no fixed order, unlike ``very good`` and ``Home/Garden``.
     """
     for joint, least in JOINTS.items():
         cells = [parts_of(value, joint) for value in values]

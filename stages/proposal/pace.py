@@ -17,8 +17,8 @@ def measured(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
     """Measures the pretraining and the full fine-tuning of the first run, with the calibration of
     `make plan`. Other runs are assumed to take as many seconds per operation.
 
-    ``raw`` is a study with one run of each architecture and one seed, whose tasks state their
-    number of rows. Each text of the tasks has ``text_tokens`` tokens.
+    ``raw`` is a study with one seed, one run of each architecture, and tasks that state their
+    numbers of rows. Each text is assumed to have ``text_tokens`` tokens.
     """
     # The plan assumes that texts of tasks that are not prepared yet have the maximum length.
     study = matched(typed(raw | {"finetune": raw["finetune"] | {"max_tokens": text_tokens}}))
@@ -50,6 +50,6 @@ def _at(study: Params, budget: Budget) -> Params:
 
 
 def _seconds_per_operation(calibration: Calibration, cost: Pretraining | Finetuning) -> float:
-    """Returns the measured seconds per operation, or 0 for a run that trains nothing."""
+    """Returns the measured seconds per operation, or 0 if nothing is trained or measured."""
     seconds = calibration.seconds(cost) if cost.flops else None
     return seconds / operations(cost) if seconds else 0.0

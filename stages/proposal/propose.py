@@ -51,8 +51,9 @@ from stages.sources.files import PARALLEL
 MOST_ROWS: dict[Split, int] = {"train": 20_000, "validation": 400, "test": 2_000}
 LEAST_QA_TOKENS = 128  # a question, and a window of its context
 SHOWN_ROWS = 3
-RARE, RARE_OF_EVEN = 0.1, 0.5  # a class is rare below this share and this part of an even share
-MANY_LONG = 0.1  # share of texts that are cut, above which their end is read, too
+# A class is rare if its share is below RARE and below RARE_OF_EVEN times an even share.
+RARE, RARE_OF_EVEN = 0.1, 0.5
+MANY_LONG = 0.1  # share of cut texts above which the ends of texts are read, too
 Measure = Callable[[Json, Sequence[Budget], int], Pace]
 
 
@@ -71,7 +72,7 @@ class Proposal:
 def propose(
     data: Path, flags: Flags, *, corpus: Path | None, seconds: float, measure: Measure
 ) -> Proposal:
-    """Returns the largest study of the data that fits into ``seconds``, or else the smallest.
+    """Returns the largest study of the data that fits into ``seconds``, or the smallest if none.
 
     Raises ValueError for data of which no study can be made, and if the flags require a published
     checkpoint that cannot be fetched.
@@ -174,10 +175,10 @@ def _fetched(candidate: Candidate, flags: Flags, notes: list[str]) -> bool:
 
 
 def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure: Measure) -> Pace:
-    """Measures the seconds of steps and trials with one run of each architecture."""
+    """Measures the seconds of pretraining steps and fine-tuning trials of each architecture."""
     counted = {s: examples.num[s] if n == "all" else n for s, n in study.num.items()}
     raw = entries(replace(study, num=counted))
-    # The first run of each architecture, which is pretrained if any is, states its model.
+    # The first run of each architecture states its model, and is pretrained if any run is.
     first: dict[str, str] = {}
     for key, run in raw["pretrain"]["runs"].items():
         if "model" in run:

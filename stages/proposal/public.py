@@ -65,8 +65,8 @@ def fitting(examples: Examples, max_tokens: int) -> Candidate | None:
 
 
 def fetch_candidate(candidate: Candidate) -> None:
-    """Fetches a candidate, so that its pace can be measured, unless its folder has the pinned
-    content.
+    """Fetches a candidate, so that its pace can be measured, unless its folder already has the
+    pinned content.
 
     Raises ValueError if the package index cannot be reached.
     """

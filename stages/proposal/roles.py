@@ -1,4 +1,4 @@
-"""Finds the columns of the data from which rows of each kind are read, as far as they are clear."""
+"""Finds the columns of the data that hold the inputs and the target of a task, if this is clear."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ def targets_of(free: Columns) -> list[Column]:
 
 
 def _labelled(free: Columns, kind: Kind) -> Names:
-    """Returns the columns of a text or a pair of texts, and of what is predicted."""
+    """Returns the columns of a text, or of a pair of texts, and of the target."""
     names: Names = {}
     targets = targets_of(free)
     if kind.name == "regression":
@@ -52,7 +52,7 @@ def _labelled(free: Columns, kind: Kind) -> Names:
         names[kind.target] = [column.name for column in targets if column.is_hot]
     others = [column for column in free.values() if column.name not in names_read(names)]
     texts = [column for column in others if column.is_text]
-    if not texts:  # words and names are texts, too
+    if not texts:  # short strings, such as words and names, may be texts, too
         filled = [column for column in others if column.filled > column.num / 2]
         strings = [c for c in filled if c.are_strings and not (c.is_id or c.are_marks)]
         texts = [c for c in strings if c.name.lower() in TEXTS or not c.recurs]
@@ -101,7 +101,8 @@ def _choices(free: Columns) -> Names:
 
 
 def choices_of(free: Columns) -> list[str] | str:
-    """Returns the columns such as choice1 and choice2, or else one column with lists of choices."""
+    """Returns columns such as choice1 and choice2, or else the only column with lists of choices;
+    an empty list if there are none."""
     several = [c.name for c in free.values() if re.fullmatch(CHOICES, c.name.lower())]
     lists = [c for c in with_words(free.values(), LISTS_OF_CHOICES) if c.are_lists]
     lists = [c.name for c in lists if c.distinct > 1]
@@ -143,7 +144,7 @@ def _sole(role: str, columns: list[Column]) -> Names:
 
 
 def names_read(names: Names) -> list[str]:
-    """Returns all columns of the data that are read as a column of a row."""
+    """Returns the names of all columns of the data in ``names``."""
     return [name for chosen in names.values() for name in as_list(chosen)]
 
 

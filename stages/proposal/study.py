@@ -40,8 +40,8 @@ OBJECTIVES: dict[str, Json | str] = {
 }
 PRETRAINING_LR, FINETUNING_LR = 9e-3, 1e-3  # for a model of the first width
 FINETUNING_STEPS = 150  # at least: few labels need more epochs
-# Full fine-tuning of a published checkpoint. With only four epochs of 1,000 labels, its validation
-# score is 4.3 points lower on names in tweets, and as high on questions and tweets in two classes.
+# Full fine-tuning of a published checkpoint. With four epochs on 1,000 labels its validation score
+# was 4.3 points lower on names in tweets, and equal on questions and on tweets in two classes.
 PUBLISHED = {"lr": 2e-4, "num_epochs": 8, "min_steps": 100}
 COMMENTS = {
     "samples": "label budgets draw from train",
@@ -68,7 +68,7 @@ class Study:
     corpus: Corpus
     design: Design
     max_tokens: int
-    num_tags: int = 0  # different tags of words, if the task is tagging
+    num_tags: int = 0  # number of different tags, if the task is tagging
     published: Candidate | None = None  # in the study if the design has time for it
 
     @property
@@ -165,7 +165,7 @@ def _runs(study: Study) -> Json:
             name = objective if isinstance(objective, str) else objective["name"]
             corpus = {} if runs else {"corpus": study.corpus.key}
             runs[f"{architecture}_{name}"] = {**corpus, "model": model, "objective": objective}
-        # Each run is compared with the first one, whose model it need not repeat.
+        # A run states how it differs from the first run, so it need not repeat the first's model.
         is_first = architecture == design.architectures[0]
         own = {} if is_first and design.pretrains else {"model": model}
         runs[f"{architecture}_scratch"] = {**own, "objective": "none"}
@@ -217,8 +217,8 @@ def _comments(study: Study) -> dict[str, str]:
 
 
 def _styled(node: Any, comments: Mapping[str, str], *, where: str, indent: int) -> Any:
-    """Returns a parsed file with its comments. Lists, and mappings without mappings in them, are
-    written on one line if they fit."""
+    """Returns a node of a parsed file with its comments. Lists are styled for one line, and so are
+    mappings that contain no mappings, if they fit."""
     if isinstance(node, list):
         items = CommentedSeq(node)
         items.fa.set_flow_style()

@@ -1,8 +1,8 @@
 """Formats of numbers, scores and intervals in files, tables, sentences and figures.
 
-Intervals are cut off at the ends of the metric's scale; files of numbers, except scores.csv, keep
-the ends of the t distribution. Sentences say that an interval "says next to nothing" if it covers
-more than the share ``MOST`` of the scale after the cut.
+Intervals are cut off at the ends of the metric's scale, except in files of numbers, which keep the
+uncut t intervals (only scores.csv has cut ones). If an interval still covers more than the share
+``MOST`` of the scale, the text adds that it "says next to nothing".
 """
 
 from stages.evaluation.metrics import Ends, cut, limits, scale_of
@@ -11,13 +11,13 @@ from stages.evaluation.statistics import Interval
 UNKNOWN = "unknown"
 DASH = "\N{EN DASH}"  # in a table, for a value that is unknown or does not exist
 MINUS = "\N{MINUS SIGN}"
-MOST = 0.5  # share of a scale; a wider interval is called LITTLE
+MOST = 0.5  # share of a scale; LITTLE is said of a wider interval
 LITTLE = "which says next to nothing"
 
 
 def formatted(value: float | None, form: str) -> str:
-    """Returns ``value`` in a format of Python such as ``+.3f``, with MINUS for a hyphen; DASH for
-    None."""
+    """Returns ``value`` in a Python format such as ``+.3f``, with MINUS instead of a hyphen; DASH
+    for None."""
     return DASH if value is None else format(value, form).replace("-", MINUS)
 
 
@@ -89,8 +89,8 @@ def grams(value: float | None) -> str:
 
 
 def _measure(value: float, unit: str) -> str:
-    """Returns a value with its unit. Thousandths (``mg``) are used only for values that would begin
-    with four zeros, so that a column has one unit as far as possible."""
+    """Returns a value with its unit. Thousandths (``mg``) are used only below 0.00095, so
+    that a column has one unit as far as possible."""
     if value and value < 0.00095:
         return f"{1000 * value:.2g} m{unit}"
     return f"{value:.2g} {unit}" if value < 99.5 else f"{value / 1000:.2g} k{unit}"
@@ -119,7 +119,7 @@ def shown(value: float, metric: str) -> str:
 
 def ends(found: Interval, metric: str, *, difference: bool = False) -> Ends | None:
     """Returns the ends of an interval, cut off at the ends of the metric's scale; None if it has no
-    ends. ``difference``: it is the interval of a difference of two scores, not of a mean."""
+    ends. ``difference`` says that the interval is of a difference of two scores, not of a mean."""
     if found.low is None or found.high is None:
         return None
     return cut(found.low, found.high, metric, difference=difference)
@@ -156,7 +156,7 @@ def difference_with_interval(effect: Interval, metric: str) -> str:
 
 
 def in_parentheses(text: str) -> str:
-    """Returns a blank and ``text`` in parentheses; "" if it is empty."""
+    """Returns a space, then ``text`` in parentheses; "" if ``text`` is empty."""
     return f" ({text})" if text else ""
 
 

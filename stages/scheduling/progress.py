@@ -77,9 +77,9 @@ class Screen:
         return f"{place}  {_clock(result.seconds)}  {result.unit}{status}{left}"
 
     def _left(self) -> str:
-        """Returns the estimated time left, for a log, which has no bar: as if all units took as
-        long as the ended ones. Since the first units are short, the text is empty until a third of
-        the units have ended."""
+        """Returns the estimated time left, as text for a log, which has no progress bar. All units
+        are assumed to take as long as the ended ones. The first units are short, so the text is
+        empty until a third of the units have ended."""
         waiting = len(self._units) - len(self._shown)
         if waiting > 2 * len(self._shown):
             return ""

@@ -12,7 +12,7 @@ from stages.scheduling.progress import Screen, State
 from stages.scheduling.unit import Result, Status, Unit
 
 LOOK_EVERY_S = 1.0
-MAX_ATTEMPTS = 3  # runs of a unit that something kills
+MAX_ATTEMPTS = 3  # attempts to run a unit that something kills
 LINES_OF_LOG = 12
 _attempts = count(1)  # part of Dask's keys: another attempt needs other keys
 
@@ -24,11 +24,10 @@ def complete(
     *,
     mend: Callable[[], None],
 ) -> None:
-    """Runs units. If something kills units, the units that ``left`` returns are run next. After
-    each attempt ``mend`` removes what a kill left behind.
+    """Runs units. If something kills some of them, runs the units that ``left`` then returns, and
+    so on, at most MAX_ATTEMPTS times. ``mend`` removes the unfinished files after each attempt.
 
-    Raises ValueError if units fail, because they would fail again, or are killed MAX_ATTEMPTS
-    times.
+    Raises ValueError if units fail (they would fail again), or are killed in the last attempt.
     """
     console, killed = Console(), list[Unit]()
     for attempt in range(MAX_ATTEMPTS):
@@ -60,7 +59,7 @@ def _names(units: Sequence[Unit]) -> str:
 def run_units(
     client: Client, units: Sequence[Unit], follow: Callable[[State], None]
 ) -> dict[str, Result]:
-    """Returns the result of each unit. If a unit fails, only the units that need it are left out.
+    """Runs units and returns their results. If one fails, only the units that need it are left out.
 
     ``follow`` is called every second. Units wait until there is a worker.
     """

@@ -13,9 +13,9 @@ END = 4096  # bytes of a log that are read
 
 @dataclass(frozen=True)
 class Unit:
-    """A stage, by its name in DVC, or work that leaves its results in a store, where a stage finds
-    them: the pretraining of a checkpoint, or a group of trials of one checkpoint, task and
-    method."""
+    """A piece of work for a worker: a stage (by its name in DVC), the pretraining of a checkpoint,
+    or a group of trials of one checkpoint, task and method. Pretraining and trials leave their
+    results in a store, where a stage finds them."""
 
     name: str
     needs: tuple[str, ...]  # units that must be done first

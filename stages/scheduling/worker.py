@@ -44,7 +44,7 @@ def run(unit: Unit, needed: Sequence[Result]) -> Result:
 
 
 def _stage(unit: Unit) -> Status:
-    """Runs a stage by DVC, which decides whether there is anything to do."""
+    """Runs a stage with DVC, which decides whether there is anything to do."""
     code = _run(unit, [*DVC, unit.name], os.environ)
     is_killed = code < 0 or KILLED.search(unit.end_of_log())
     return Status.DONE if code == 0 else Status.KILLED if is_killed else Status.FAILED
@@ -57,7 +57,7 @@ def _checkpoint(unit: Unit, checkpoint: RunKey) -> Status:
 
 
 def _run(unit: Unit, command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Returns the exit status of a command; its output goes to the unit's log."""
+    """Runs a command with its output in the unit's log, and returns its exit status."""
     with unit.log.open("wb") as log:
         process = subprocess.Popen(
             command,
@@ -83,9 +83,9 @@ def _trials(unit: Unit) -> Status:
 
 
 def in_fork(function: Callable[..., object], *arguments: object) -> int | None:
-    """Calls ``function`` in a fork of a server process, which imports the modules of trials once
-    for each worker. Returns the fork's exit status. The fork and its server end with this
-    process."""
+    """Calls ``function`` in a fork of a server process and returns the fork's exit status. Each
+    worker has one server, so that it imports the modules of trials once. The fork and its server
+    end with this process."""
     context = get_context("forkserver")
     modules = ["stages.core.fork_server", "stages.trials.groups", *IMPORTED_BY_TRIALS]
     context.set_forkserver_preload(modules)

@@ -1,4 +1,4 @@
-"""Labelled examples from documentation, with the markup of its authors as labels.
+"""Makes labelled examples from documentation, with the labels taken from its markup.
 
 Each annotation is a function from the prose of files to ``Annotated`` rows with unique keys.
 """
@@ -21,7 +21,7 @@ class File(NamedTuple):
 
 
 class Annotated(NamedTuple):
-    """A row; if the annotation masks words, ``original`` has the inputs without masks."""
+    """A labelled row; if the annotation masks words, ``original`` has the inputs unmasked."""
 
     key: str
     row: Row
@@ -29,9 +29,10 @@ class Annotated(NamedTuple):
 
 
 def code_spans(files: Iterable[File], packages: list[str]) -> Iterator[Annotated]:
-    """Labels the words in code markup: BIO tags of one type, CODE.
+    """Labels a sentence's words: BIO tags of one type, CODE, mark the words in code markup.
 
-    Sentences have 5 to 40 words, at least one span and more than half their words outside of spans.
+    Only sentences with 5 to 40 words, at least one span of code and more than half of their words
+    outside of spans are used.
     """
     for file in files:
         for number, sentence in enumerate(s for doc in file.docs for s in doc.sentences):
@@ -55,8 +56,8 @@ def parameter_types(files: Iterable[File], packages: list[str]) -> Iterator[Anno
 def sections(files: Iterable[File], packages: list[str]) -> Iterator[Annotated]:
     """Labels a sentence with the section of the docstring that it is in.
 
-    Sentences have at least five words. They come from docstrings with sections, because without
-    sections the body also describes parameters, return values and errors.
+    Only sentences of at least five words are used, and only from docstrings with sections, because
+    without sections the body also describes parameters, return values and errors.
     """
     for file in files:
         number = 0
@@ -98,10 +99,10 @@ _CHUNK = re.compile(r"\S+")
 
 
 def words(text: str) -> list[tuple[int, int]]:
-    """Returns the (begin, end) of each word: chunks between blanks, without the punctuation at both
-    ends, which forms words of its own.
+    """Returns the (begin, end) of each word. Words are separated by blanks, and each punctuation
+    mark at either end of a word is a word of its own.
 
-    Code markup plays no part, so that the split reveals no tag: ``f(x),`` is ``f(x)`` and ``,``
+    Code markup is ignored, so that the split reveals no tag: ``f(x),`` is ``f(x)`` and ``,``
     whether or not it is marked up. A closing bracket stays with a word that has the opening one.
     """
     places = []
@@ -167,7 +168,7 @@ MASK = "value"
 
 
 def type_label(type: str) -> str | None:
-    """Returns one of the eight labels, or None for a union, a choice or another type.
+    """Returns the label of a parameter's type; None for a union, a choice or an unlisted type.
 
     ``list of str`` is a list; ``int, optional`` and ``Optional[int]`` are an int.
     """

@@ -1,4 +1,4 @@
-"""Makes rows of a kind from records of data, by the names of the data's columns."""
+"""Makes rows of a kind from the records of data; settings map the data's columns to the kind's."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import field, make_dataclass, replace
@@ -38,10 +38,10 @@ class Columns:
     They name the data's column for each column of a row (``translation.de`` is ``de`` in the
     objects of the column ``translation``) and say how cells are read (``tag_scheme``), whether a
     row with an empty cell is refused or left out (``empty_cells``), and how splits are drawn: by a
-    hash of the input or of the column ``group``, which depends on ``split_seed``, or in the order
-    of the column ``time``.
+    hash of ``split_seed`` and the input or the column ``group``, or in the order of the column
+    ``time``.
 
-    ``place`` is the file and the line of a record; messages of ValueError begin with it.
+    In the methods, ``place`` is a record's file and line; messages of ValueError begin with it.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,7 +50,7 @@ class Columns:
         return _of_settings, (vars(self),)
 
     def name_of(self, column: str) -> str:
-        """Returns the column of the data that the ``column`` of a row is read from."""
+        """Returns the name of the data's column that a row's ``column`` is read from."""
         return getattr(self, column)
 
     def renamed(self, names: Mapping[str, str]) -> "Columns":
@@ -59,7 +59,7 @@ class Columns:
         return replace(changed, **names)
 
     def of(self, kind: Kind) -> list[tuple[str, str | list[str]]]:
-        """Returns each column of a row of this kind with the data's column, or list of columns,
+        """Returns the columns of this kind's rows, each with the data's column (or list of columns)
         that it is read from."""
         optional = [column for column in kind.optional if self.name_of(column) != NONE]
         columns = dict.fromkeys([*kind.inputs, *optional, kind.target])
@@ -97,7 +97,7 @@ class Columns:
         return kind.checked(row, place)
 
     def group_of(self, cells: Cells, place: str) -> str | None:
-        """Returns the value of a record in the column ``group``, or None if no column is named.
+        """Returns a record's value in the column that ``group`` names, or None if it names none.
 
         Raises EmptyCellError for an empty cell, since its row may belong to any group.
         """
@@ -105,7 +105,7 @@ class Columns:
         return None if name == NONE else text_of(cell(cells, name, place), f"{place}: {name}")
 
     def time_of(self, cells: Cells, place: str) -> Time | None:
-        """Returns the time of a record, or None if no column ``time`` is named.
+        """Returns a record's time from the column that ``time`` names, or None if it names none.
 
         Raises EmptyCellError for an empty cell, since its row may belong to any split.
         """
@@ -153,7 +153,7 @@ class Columns:
 def _fields() -> list[tuple[str, Any, Any]]:
     """Returns the fields of ``SCHEMA``: every kind's columns and settings for reading cells,
     ``empty_cells``, and the settings for drawing splits. By default a required column is read from
-    the data's column of its name, and an optional one is not read."""
+    the data's column of the same name, and an optional column is not read."""
     columns = {column: column for kind in KINDS.values() for column in (*kind.inputs, kind.target)}
     columns |= {column: NONE for kind in KINDS.values() for column in kind.optional}
     gathered = {column for kind in KINDS.values() for column in kind.gathered}
@@ -183,8 +183,8 @@ def _of_settings(settings: Mapping[str, Any]) -> Columns:
 
 
 def draws_test(settings: Mapping[str, Any]) -> bool:
-    """Whether a source that reads records draws its test rows by a hash. It does not if there is a
-    column ``split``, which is assumed to mark test rows."""
+    """Whether a source that reads records draws its test rows by a hash. It does not with ``test``,
+    with ``time``, or with a column ``split``, which is assumed to mark test rows."""
     return all(settings.get(key, NONE) == NONE for key in ("test", "split", TIME))
 
 

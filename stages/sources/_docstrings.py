@@ -23,7 +23,7 @@ def docstrings(source: bytes) -> list[str]:
 
 def _documentation(body: list[ast.stmt], *, attributes: bool) -> Iterator[str]:
     """Yields the documentation strings in a body. With ``attributes`` every string that is a
-    statement counts, otherwise only one that is the first statement."""
+    statement counts, otherwise a string counts only as the first statement."""
     for position, node in enumerate(body):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):

@@ -1,4 +1,4 @@
-"""Reads the rows and documents of one of the user's files, in any process."""
+"""Reads the rows and documents of one of the user's files, in whichever process needs them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -65,8 +65,8 @@ class SourceFile:
             yield Labelled(f"{self.name}:{record.key}", split, row, group=group, time=time)
 
     def times(self, kind: Kind | None) -> Iterator[tuple[Time, str]]:
-        """Yields the time of each row of the kind, or of each document, with its place. The column
-        ``time`` must be named."""
+        """Yields the time and the place of each row, or of each document if ``kind`` is None. The
+        settings must name a column ``time``."""
         for record, _ in self._rows(self.records(), kind or self._kind_of_documents()):
             time = self._time_of(record)
             assert time is not None
@@ -74,7 +74,7 @@ class SourceFile:
 
     def parts(self) -> Iterator[Part]:
         """Yields the documents in parts."""
-        # The process that reads the part opens the file.
+        # A file that is one document is opened by the process that receives its part.
         if self.format == "txt" and self.unit == "file":
             packed = _PACKED if self.path.suffix == ".gz" else 1
             yield Part(self.path.stat().st_size * packed, self._whole)
@@ -165,8 +165,8 @@ class SourceFile:
         return drawn_from_train(self.split_of(record), key, self.given, self.columns.split_seed)
 
     def split_of(self, record: Record) -> Split:
-        """Returns the split of a record by its file or by the ``split_column``, before splits are
-        drawn from train."""
+        """Returns the split that the data gives a record, by its file or in ``split_column``.
+        Splits that the data lacks are drawn from train later."""
         if self.split_column is None:
             return self.split
         place = f"{self.path} {record.place}"

@@ -53,14 +53,14 @@ class Record(NamedTuple):
 
 
 def format_of(file: Path) -> str:
-    """Returns the suffix of the name, ``csv`` for ``a.csv`` and ``a.csv.gz``, whether or not it is
-    a valid format."""
+    """Returns the suffix of a file's name (``csv`` for ``a.csv`` and ``a.csv.gz``), which may be no
+    valid format."""
     return (file.with_suffix("") if file.suffix == ".gz" else file).suffix[1:].lower()
 
 
 def sides(stem: Path, languages: list[str]) -> list[Path]:
-    """Returns the files of parallel text: ``train.en`` and ``train.de`` for ``train``, or
-    ``train.en.gz``. Raises ValueError if one is missing."""
+    """Returns the files of parallel text: ``train.en`` and ``train.de`` for the stem ``train``,
+    each perhaps with ``.gz``. Raises ValueError if one is missing."""
     files = []
     for language in languages:
         plain = Path(f"{stem}.{language}")
@@ -205,7 +205,7 @@ def _parallel(files: list[Path], languages: list[str]) -> Iterator[Record]:
 def _table(
     lines: Lines, columns: list[str] | None, delimiter: Delimiter, usual: str, **form: Any
 ) -> Iterator[Record]:
-    """Yields the rows of a csv or tsv file; without ``columns`` the first row names them.
+    """Yields the rows of a csv or tsv file; without ``columns`` the first row names the columns.
 
     Excel's first line ``sep=;`` gives the delimiter if the setting does not. A row that repeats
     the header, as in joined files, is left out, and so are rows of empty cells at the end, as
@@ -314,7 +314,7 @@ def _parquet(file: Path) -> Iterator[Record]:
 
 
 def _plain(cell: Any) -> Any:
-    """Returns a cell of parquet, a decimal as float and bytes as text if they are UTF-8."""
+    """Returns a cell of parquet, with a decimal as float, and bytes as text if they are UTF-8."""
     if isinstance(cell, bytes):
         try:
             return cell.decode()
@@ -351,9 +351,9 @@ def _decoded(text: str, place: str) -> Any:
         raise deep from None
     except json.JSONDecodeError:
         raise
-    except ValueError as error:  # a number of thousands of digits
+    except ValueError as error:  # a number with thousands of digits
         raise Fault(place, str(error).partition(";")[0]) from None
-    if text.count("[") + text.count("{") > _MOST_DEPTH:  # most rows have fewer
+    if text.count("[") + text.count("{") > _MOST_DEPTH:  # most rows have fewer brackets
         level = [value]
         for _ in range(_MOST_DEPTH):
             inner = (each.values() if isinstance(each, dict) else each for each in level)
@@ -380,7 +380,7 @@ def _json_lines(lines: Lines) -> Iterator[Record]:
 
 def _json(lines: Lines) -> Iterator[Record]:
     """Yields the records of a json file: the objects of one list (errors give their number, since
-    their lines are unknown), the objects of lines as in jsonl, or the questions of a file in
+    their lines are unknown), the objects on its lines, as in jsonl, or the questions of a file in
     SQuAD's form, which may also be a list of SQuAD's articles or contexts."""
     numbered = [*lines]
     try:
@@ -424,8 +424,8 @@ def _json(lines: Lines) -> Iterator[Record]:
 
 
 def _encodable(cells: Json, text: str, place: str) -> Json:
-    """Returns the cells of an object in ``text``. Raises Fault for half a surrogate pair, which
-    UTF-8 cannot encode."""
+    """Returns ``cells``, read from the JSON ``text``. Raises Fault for half a surrogate pair,
+    which UTF-8 cannot encode."""
     if "\\ud" in text.lower():
         try:
             json.dumps(cells, ensure_ascii=False).encode()
@@ -441,7 +441,7 @@ def _encodable(cells: Json, text: str, place: str) -> Json:
 
 def _squad(articles: list[Any]) -> Iterator[Record]:
     """Yields the questions at ``articles[].paragraphs[].qas[]`` (Rajpurkar et al. 2016;
-    ``is_impossible`` 2018)."""
+    with ``is_impossible``: 2018)."""
     number = 0
     for a, article in enumerate(articles):
         for p, paragraph in enumerate(_field(article, "paragraphs", list, f"data[{a}]")):

@@ -3,8 +3,8 @@ conventions for parameters.
 
 Code, doctests, tables, formulas and references are dropped, and sentences remain. ``_uncode``
 blanks lines that are not text, ``_Reader`` finds sections and entries, ``_inline`` strips markup
-and ``_sentences`` splits. The rules are heuristics: no docstring is refused, and a sentence that
-still looks like code is dropped.
+and ``_sentences`` splits text into sentences. The rules are heuristics: no docstring is refused,
+and a sentence that still looks like code is dropped.
 """
 
 import inspect
@@ -49,7 +49,7 @@ def prose(docstring: str) -> Prose:
         if paragraph.type and paragraph_sentences:
             description = " ".join(s.text for s in paragraph_sentences[:2])
             parameters.append(Parameter(_bare(_inline(paragraph.type)), description))
-        opens = not prose_sentences and paragraph.section == "body"  # also after a signature
+        opens = not prose_sentences and paragraph.section == "body"  # perhaps after a signature
         if opens and paragraph_sentences and _bare(text).startswith(paragraph_sentences[0].text):
             paragraph_sentences[0] = paragraph_sentences[0]._replace(section="summary")
         prose_sentences += paragraph_sentences
@@ -157,7 +157,7 @@ _FIELDS = {
     **dict.fromkeys(("raise", "raises", "except", "exception"), "raises"),
     **dict.fromkeys(("ivar", "cvar", "var"), ""),
 }
-# ``name (type): text`` and, in Hugging Face's style, the same with the text below.
+# ``name (type): text``; in Hugging Face's style the text is on the next line.
 _TYPED = re.compile(r"\s*[*`]*[\w, *./]+?[*`]* \(((?:[^()]|\([^()]*\))+)\)\s*(?::|--)(?:\s+(.*)|)$")
 _NAMED = re.compile(r"\s*(?:[-*] )?[*`]*[\w.]+[*`]*\s*(?::| -- | - )\s*(.*)$")  # ``name: text``
 _NUMPY = re.compile(r"\s*[*`]*[\w.*]+[*`]*(?:, [\w.*`]+|, \.\.\.)*\s*(?::\s*(.*)|)$")
@@ -165,7 +165,7 @@ _ITEM = re.compile(r"\s*(?:[-*+•]|\(?(?:\d+|[a-z]|[ivx]+)[.)]|#\.)\s+(?=\S)")
 
 
 class _Reader:
-    """Reads lines in order into paragraphs.
+    """Gathers the lines of a docstring into paragraphs.
 
     ``style`` decides where the current section ends: a numpy section ends where the next begins, a
     section of Google or Sphinx at a line indented like its heading (``margin``) or less.
@@ -260,7 +260,7 @@ class _Reader:
 
 # Pass 3: inline markup, sentences ------------------------------------------------------------
 
-# Private characters: a blank in code, and markup for which a sentence is dropped.
+# Private characters: a blank in code, and a mark, as of a formula, that drops its sentence.
 _SPACE, _POISON = "\ue002", "\ue003"
 _EDGE = re.compile(f"[{BEGIN}{END}]")
 _CODE_ROLES = frozenset(
@@ -287,7 +287,8 @@ def _code(content: str) -> str:
 
 
 def _target(content: str) -> str:
-    """Returns the text of ``text <target>``, and the name of ``~module.name`` and ``!name``."""
+    """Returns the text that a reference shows: ``text`` for ``text <target>``, and ``name`` for
+    ``~module.name`` and ``!name``."""
     content = re.sub(r"(^|\s+)<[^>]*>$", "", content)
     if content.startswith(("~", "!")):
         content = content[1:].rsplit(".", 1)[-1] if content[0] == "~" else content[1:]
@@ -339,7 +340,7 @@ def _sentences(text: str, section: str) -> Iterator[Sentence]:
 
 
 def _unmark(marked: str, section: str) -> Sentence:
-    """Removes the private characters and records the spans of code."""
+    """Returns a sentence without the private characters; its spans are the code between them."""
     pieces: list[str] = []
     spans: list[tuple[int, int]] = []
     length = 0

@@ -19,7 +19,7 @@ _ABBREVIATION = re.compile(
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yields the sentences of a text without line breaks; joined by blanks they are the text.
+    """Yields the sentences of a text without line breaks; joined by blanks, they make the text.
 
     A sentence ends at ``.``, ``!`` or ``?`` before a blank and a capital or a digit, unless the
     word before is an abbreviation or an initial.

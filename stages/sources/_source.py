@@ -44,7 +44,7 @@ class Labelled(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some consecutive documents. Any process that receives the part can create them, once."""
+    """Consecutive documents. Any process that receives the part can call ``documents``, once."""
 
     num_bytes: int  # approximate
     documents: Callable[[], list[Document]]
@@ -81,9 +81,9 @@ class Source(ABC):
         the kind of the task that the source is for, or None for a corpus."""
 
     def corpus_faults(self, tasks: Mapping[str, Kind], *, decontaminated: bool) -> Iterator[str]:
-        """Yields the faults of the source as a corpus of a study with these ``tasks`` (by their
-        names in params.yaml); ``decontaminated`` says whether the study removes the test texts of
-        tasks from the corpus.
+        """Yields the reasons why the source cannot be a corpus of a study with these ``tasks`` (by
+        their names in params.yaml). ``decontaminated`` says whether the study removes the test
+        texts of tasks from the corpus.
 
         Each fault begins with its path below the corpus: ``source.tasks: ...``. Most sources work
         in any study.
@@ -95,7 +95,7 @@ class Source(ABC):
 
     def parts(self) -> Iterator[Part]:
         """Yields the documents in parts, in the order of ``documents``. A source whose texts may be
-        large overrides this, so that the process that receives a part makes its documents."""
+        large overrides this, so that the process that receives a part creates its documents."""
         for group in grouped(self.documents(), _size):
             yield Part(sum(map(_size, group)), partial(list, group))
 
@@ -103,12 +103,12 @@ class Source(ABC):
     def examples(self, kind: Kind) -> Iterator[Labelled]: ...
 
     def versions(self) -> dict[str, str]:
-        """Returns the version of everything that was read, if there are versions."""
+        """Returns the version of each package or dataset that is read; empty if there is none."""
         return {}
 
     def reading_s(self, read: set[str]) -> float:
-        """Estimates the seconds of reading everything that is neither stored from an earlier run
-        nor in ``read``, and adds its names to ``read``. Most sources store nothing."""
+        """Estimates the seconds of reading what is neither stored from an earlier run nor named in
+        ``read``, and adds its names to ``read``. Sources that store nothing return 0."""
         return 0.0
 
 
@@ -120,8 +120,8 @@ def check_split(item: Document | Labelled) -> None:
 
 def split_of(key: str | Iterable[str], seed: int = 0) -> Split:
     """Returns train for 80 %, validation for 10 % and test for 10 % of keys. The split depends only
-    on a hash of ``seed`` and ``key``, which may come in pieces: adding or removing other data
-    changes no split."""
+    on a hash of ``seed`` and ``key``, so that adding or removing other data changes no split.
+    ``key`` may come in pieces."""
     digest = hashlib.blake2b(f"{seed}\0".encode() if seed else b"", digest_size=8)
     for piece in [key] if isinstance(key, str) else key:
         digest.update(piece.encode())
@@ -141,7 +141,7 @@ def drawn_from_train(
 
 
 def folded_pieces(text: str) -> Iterator[str]:
-    """Yields the key of a text (``Kind.same_input``) in pieces, for a text of any length."""
+    """Yields in pieces the key that ``Kind.same_input`` makes of a text, which may be long."""
     return map(str.casefold, one_spaced(text))
 
 
@@ -157,8 +157,8 @@ def _sentences(pieces: Iterator[str]) -> Iterator[str]:
     """Yields the sentences of a paragraph that comes in pieces. The last sentence of a piece may
     continue in the next piece.
 
-    The rest of a paragraph is searched together with the blank before it, since a boundary may
-    depend on that blank.
+    What is left of the paragraph is searched together with the blank before it, since a boundary
+    may depend on that blank.
     """
     before, rest = "", next(pieces, "")
     more: list[str] = []
@@ -199,7 +199,8 @@ def one_spaced(text: str) -> Iterator[str]:
 
 
 def text_parts(texts: Iterable[tuple[str, Split, str]]) -> Iterator[Part]:
-    """Yields parts of documents that are not yet split into sentences, from (id, split, text)."""
+    """Yields parts from the (id, split, text) of documents. Texts are split where a part is
+    received."""
     for group in grouped(texts, lambda each: len(each[2])):
         yield Part(sum(len(text) for _, _, text in group), partial(_with_sentences, group))
 

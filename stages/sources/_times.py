@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from stages.kinds._cells import short, text_of
 from stages.kinds._kind import Split
 
-FIRST_HELD_OUT = {"validation": 0.8, "test": 0.9}  # share of the rows that are earlier
+FIRST_HELD_OUT = {"validation": 0.8, "test": 0.9}  # share of the rows before this split
 ISO = "none"  # the ``time_format`` of ISO dates and numbers
 NUMBER, LOCAL, WITH_OFFSET = "a number", "a time without an offset", "a time with an offset"
 _EXAMPLE = datetime(2003, 11, 25, 16, 47, 38, tzinfo=UTC)
 
 
 class Time(NamedTuple):
-    """The time of a row. Times of one form can be compared by their values."""
+    """The time of a row. Times of the same ``form`` can be compared by ``value``."""
 
     value: float  # seconds since 1970, or the number in the cell
     form: str
@@ -40,8 +40,8 @@ def time_of(value: Any, time_format: str, place: str) -> Time:
     """Returns the time in a cell: a date or a datetime in ISO 8601, a number (a year, seconds), or
     a text in ``time_format``, the format of ``datetime.strptime``.
 
-    Raises EmptyCellError for an empty cell and ValueError, which begins with ``place``, for any
-    other cell. Nothing is guessed: 03/04/2020 may be in March or in April.
+    Raises EmptyCellError for an empty cell, and ValueError, which begins with ``place``, for a cell
+    in any other form. Nothing is guessed: 03/04/2020 may be in March or in April.
     """
     if isinstance(value, datetime | date) and value == value:  # a column of times of a parquet file
         moment = value if isinstance(value, datetime) else datetime.combine(value, time())
@@ -66,7 +66,7 @@ def time_of(value: Any, time_format: str, place: str) -> Time:
 
 
 def check_time_format(time_format: str) -> None:
-    """Raises ValueError unless a time that is written in the format can be read, with its year."""
+    """Raises ValueError unless a time written in the format can be read back, with its year."""
     try:
         year = datetime.strptime(_EXAMPLE.strftime(time_format), time_format).year
     except ValueError as error:

@@ -30,8 +30,8 @@ class Files(Source):
     rows of a user, a document or a patient are in one split; ``split_seed`` makes another draw.
     ``time`` is a column of times by which splits are drawn instead: the earliest 80 % of the rows
     are train, the latest 10 % test, and rows of equal time are in one split. Times are ISO dates or
-    numbers, or in ``time_format`` (``'%d/%m/%Y'``). ``format`` is needed if the files' names do not
-    show it.
+    numbers, or written as ``time_format`` says (``'%d/%m/%Y'``). ``format`` is needed if the files'
+    names do not show it.
 
     The documents of a corpus are the units of txt files (``unit``; a paragraph ends at a blank
     line), or the column ``text`` of the other formats, or the column ``words`` of conll files.
@@ -145,8 +145,8 @@ class Files(Source):
         return (replace(file, given=given) for file in self._files())
 
     def _with_cuts(self, kind: Kind | None) -> Iterator[SourceFile]:
-        """Yields the files. If splits are drawn by time, each has the cuts between them, for which
-        the times of all rows are read first."""
+        """Yields the files. If splits are drawn by time, the times of all rows are read first, and
+        each file has the cuts between the splits."""
         column = self._read.name_of(TIME)
         if column == NONE:
             return self.each_file()

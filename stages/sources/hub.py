@@ -163,7 +163,7 @@ class Hub(Source):
         import datasets  # the import takes seconds
 
         datasets.disable_progress_bars()
-        # The library raises the errors that it logs.
+        # The library also raises the errors that it logs.
         datasets.logging.set_verbosity(datasets.logging.CRITICAL)
         configs = _configs(folder)
         chosen = self._chosen(configs)
@@ -253,7 +253,7 @@ class Hub(Source):
 
 
 def _with_stored_media(table: Any) -> Any:
-    """Returns the table without decoding of pictures, sounds and other media. To decode them, the
+    """Returns the table with pictures, sounds and other media left undecoded. To decode them, the
     library would open the files and request the addresses that the rows name."""
     from datasets import Features
 
@@ -264,7 +264,7 @@ def _with_stored_media(table: Any) -> Any:
 
 
 def _undecoded(feature: Any) -> Any:
-    """Returns a feature, or a dict or list of features, without the decoding of media."""
+    """Returns a feature, or a dict or list of features, that leaves media undecoded."""
     if isinstance(feature, dict):
         return {key: _undecoded(each) for key, each in feature.items()}
     if isinstance(feature, list | tuple):
@@ -352,8 +352,8 @@ def _refuse_large_header(card: Path) -> None:
 
 def _refuse_outside(name: str, what: str) -> None:
     """Raises ValueError for files that are not in the dataset's folder: DVC watches the folder
-    alone, so that a change of other files would rerun nothing. A colon may end the name of a file
-    system, as in file:/etc and zip://a.csv::/b.zip."""
+    alone, so that a change of other files would rerun nothing. A colon is refused, since it may end
+    the name of a file system, as in file:/etc and zip://a.csv::/b.zip."""
     if ":" in name or PurePath(name).is_absolute() or ".." in PurePath(name).parts:
         raise ValueError(
             f"{what} must be in the folder of the dataset, not {name!r}; copy them into it"
@@ -371,8 +371,8 @@ def _paths(files: Any) -> list[str]:
 
 
 def _named(cells: Settings, features: Settings | None, columns: list[str], place: str) -> Json:
-    """Returns ``cells`` with the names of classes in place of their numbers, in ``columns`` or, if
-    these are fields of objects (``column.field``), in the objects."""
+    """Returns ``cells`` with the names of classes in place of their numbers in ``columns``. For a
+    field of objects (``column.field``) the whole column is changed."""
     used = {column if column in cells else column.split(".")[0] for column in columns}
     named = {
         column: _by_name(cells[column], (features or {}).get(column), f"{place}: {column}")

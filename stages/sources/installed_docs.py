@@ -38,7 +38,7 @@ _SKIPPED = {
     *("test", "tests", "testing", "_testing", "conftest", "site-packages", "dist-packages"),
     *("_vendor", "vendor", "_vendored", "third_party", "externals", "extern", "distutils"),
 }
-_GENERATED = b"file was automatically generated"  # a copy of another file of the package
+_GENERATED = b"file was automatically generated"  # marks a copy of another file of the package
 _SAMPLED = 60  # files that are timed to estimate the time for all
 _LONGEST_S = 300.0  # longest wait for another stage that parses
 _FEW = 100  # so few files are parsed faster than processes start
@@ -54,8 +54,8 @@ class InstalledDocs(Source):
     has the same docstrings with every Python and on every machine. The standard library
     is left out, because it differs between versions of Python. A document is a source file; its
     split is a hash of its path within the package, so it does not depend on the other packages. A
-    repeated sentence is kept once, where it is found first if test files are searched before
-    validation and train files.
+    repeated sentence is kept only where it is found first; test files are searched first, then
+    validation files, then train files.
 
     ``annotation`` decides what becomes a labelled example; see ``_annotations.py``. A repeated
     input is kept once in each split; classes larger than the (lower) median class of their split
@@ -124,8 +124,8 @@ class InstalledDocs(Source):
         return iter(distinct if self.annotation == "code_spans" else _balanced(distinct))
 
     def reading_s(self, read: set[str]) -> float:
-        """Estimates the seconds by parsing a sample of the files, which are drawn in proportion to
-        their sizes."""
+        """Estimates the seconds by parsing some of the files, drawn with probabilities in
+        proportion to their sizes."""
         files = []
         for package in self.packages:
             path, package_files = _kept(package, self._versions[package])
@@ -268,7 +268,7 @@ def _parse(missing: dict[Path, list[Where]]) -> None:
     with ExitStack() as stack:
         stack.enter_context(progress)
         run: Callable[..., Iterable[str]] = map
-        if total > _FEW:  # enough to start processes; numpy's threads do not survive a fork
+        if total > _FEW:  # worth starting processes; no fork: numpy's threads do not survive it
             context = get_context("spawn")
             pool = ProcessPoolExecutor(_WORKERS, mp_context=context, initializer=gc.disable)
             run = partial(stack.enter_context(pool).map, chunksize=16)

@@ -1,4 +1,4 @@
-"""Tasks of the study as a corpus: their labelled examples as text to text, for ``multi_task``, or
+"""Tasks of the study as a corpus: their labelled examples as pairs of texts, for ``multi_task``, or
 their texts alone."""
 
 from collections.abc import Callable, Iterator, Mapping
@@ -109,8 +109,8 @@ class Tasks(Source):
     def _rows(
         self, key_of: Mapping[str, Callable[[Row], str]]
     ) -> tuple[dict[tuple[str, Split], list[Row]], dict[str, int]]:
-        """Returns the rows of each task and split that a model may learn from, and the number of
-        each task's train rows that are left out. Rows with equal keys belong in one split."""
+        """Returns the rows of each task and split, without rows whose key is in a later split of
+        any task, and the number of each task's train rows that are left out."""
         all_rows = {
             (task, split): read_jsonl(self.folder / task / "examples" / f"{split}.jsonl")
             for task in self.tasks

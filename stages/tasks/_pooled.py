@@ -16,13 +16,13 @@ from stages.tasks._task import Example, Task, example_of, window_starts
 from stages.text.batch import Batch, pad
 from stages.text.tokenizer import TaskTokenizer, Wrapped, longest_first
 
-MOST_WINDOWS = 16  # of a text; in training all are in memory at once
+MOST_WINDOWS = 16  # of a text; in training, all of them are in memory at once
 ABSENT = -1  # marks absent windows of texts with fewer windows than others
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The settings of a ``PooledTask``, which describes them."""
+    """The settings of a ``PooledTask``, explained there."""
 
     pooling: Literal["auto", "mean", "first", "last"] = "auto"
     dropout: float = 0.1
@@ -42,14 +42,14 @@ class PooledTask(Task):
     are equally good, the mean is kept.
 
     If a pair is too long, the longer text is cut first. ``long_texts: cut`` reads the beginning of
-    a text that is too long. ``head_tail`` reads as many tokens, half of them at its beginning and
-    half at its end (Sun et al. 2019, section 5.3.1, who read 128 and 382 tokens of 512).
+    a text that is too long. ``head_tail`` reads the same number of tokens, half from the beginning
+    and half from the end (Sun et al. 2019, section 5.3.1, who read 128 and 382 tokens of 512).
 
     ``long_texts: windows`` reads all of a text in windows, each of which shares half of its tokens
     with the next one. The logits of a text are the mean of the logits of its windows, in training
     as in prediction, so a text has one label and one loss. Of a pair, the longer text is read in
     windows, each with as much of the shorter text as ``cut`` reads. If a text has more than
-    ``MOST_WINDOWS`` windows, only this number of them is read, at even distances.
+    ``MOST_WINDOWS`` windows, only ``MOST_WINDOWS`` evenly spaced ones are read.
     """
 
     num_outputs = 1
@@ -130,7 +130,7 @@ class PooledTask(Task):
             is_read[start : start + room] = True
             parts[longest] = texts[longest][start : start + room]
             windows.append(example_of(row["id"], self.wrap(*parts), label, window=number))
-        # ``wrapped`` has ``room`` tokens of the longest text, and the windows may have more.
+        # ``wrapped`` has ``room`` tokens of the longest text; the windows together may have more.
         num_cut = wrapped.num_cut - (int(is_read.sum()) - room)
         tokens = np.concatenate([window.tokens for window in windows])
         num_repeated = len(tokens) - (len(wrapped.ids) + wrapped.num_cut - num_cut)
@@ -165,8 +165,8 @@ class PooledTask(Task):
         return _headed(model, model.backbone(batch), batch)
 
     def outputs(self, model: ModelWithHead, batch: Batch) -> Float[Tensor, " R"]:
-        """Returns the output for each text of a head with one output, in float64 if the states are,
-        else in float32, since bfloat16 would make different numbers equal."""
+        """Returns a number for each text, from a head with one output: in float64 if the states are
+        in float64, else in float32, since bfloat16 would make different numbers equal."""
         states = at_least_float32(model.backbone(batch))
         with torch.autocast(states.device.type, enabled=False):
             return _headed(model, states, batch).squeeze(-1)
@@ -213,7 +213,7 @@ def _shares(texts: Sequence[Sequence[int]], wrapped: Wrapped) -> list[int]:
 
 
 def _few(starts: Sequence[int]) -> Sequence[int]:
-    """Returns MOST_WINDOWS of the starts at even distances, with the first and the last, or all if
+    """Returns MOST_WINDOWS evenly spaced starts, including the first and the last, or all starts if
     there are fewer."""
     if len(starts) <= MOST_WINDOWS:
         return starts
@@ -221,7 +221,7 @@ def _few(starts: Sequence[int]) -> Sequence[int]:
 
 
 def head_and_tail(ids: Sequence[int], length: int) -> list[int]:
-    """Returns ``length`` ids of a text that has at least as many: half of them from its beginning
-    and half from its end, an odd one from its beginning."""
+    """Returns ``length`` ids of a text that has at least as many: half from its beginning and half
+    from its end. If ``length`` is odd, the beginning has one more."""
     tail = length // 2
     return [*ids[: length - tail], *ids[len(ids) - tail :]]

@@ -32,11 +32,11 @@ class Example:
     word_positions: np.ndarray | None = None  # int64: where each uncut word is predicted
     num_words: int = 0
     offsets: np.ndarray | None = None  # int64 [T, 2]: the (begin, end) of each token's characters
-    window: int = 0  # number of the example among the examples of its row, from 0
+    window: int = 0  # index of the example among the examples of its row
     num_cut: int = 0  # number of the row's tokens that are in no example
     num_repeated: int = 0  # tokens that windows repeat, special tokens included
     weights: np.ndarray | None = None  # float64: of the labels in the loss; None: all 1
-    # The windows of a text that has one label for all of them; ``tokens`` are their tokens, joined.
+    # The windows of a text that has a single label; ``tokens`` are the windows' tokens, joined.
     windows: "tuple[Example, ...]" = ()
 
     @property
@@ -72,7 +72,7 @@ class Predicted(NamedTuple):
 class Task(ABC):
     """Turns labelled rows into examples, examples into a batch and a batch into a loss.
 
-    Before a task encodes, ``read_by`` tells it which model reads its inputs, because the position
+    Before ``encode``, ``read_by`` tells the task which model reads its inputs, because the position
     of a word's label depends on what a state has read. For a model that was pretrained with a
     prefix (``has_prefix``) the whole input is the prefix, unless the input itself is predicted
     (``scores_text``).
@@ -102,8 +102,8 @@ class Task(ABC):
 
     @classmethod  # noqa: B027 (most settings go together)
     def check(cls, max_tokens: int, **settings: Any) -> None:
-        """Raises ValueError for settings of params.yaml that do not fit each other, or do not fit
-        texts of ``max_tokens``. It is called before there is a tokenizer."""
+        """Raises ValueError for settings of params.yaml that do not fit each other or texts of
+        ``max_tokens``. It is called before there is a tokenizer."""
 
     @classmethod  # noqa: B027 (most states have read what is labelled)
     def check_read(cls, *, is_causal: bool, **settings: Any) -> None:
@@ -145,8 +145,8 @@ class Task(ABC):
         """
 
     def weighted(self, examples: list[Example]) -> list[Example]:
-        """Returns a trial's training examples with the weights of their labels in the loss.
-        Validation examples have no weights, so that validation losses are comparable."""
+        """Returns the training examples of a trial with the weights of their labels in the loss.
+        Validation examples get no weights, so that validation losses are comparable."""
         return examples
 
     @abstractmethod
@@ -155,8 +155,8 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[Any]:
-        """Returns a prediction for each example of the batch, in the form that is written to a file
-        or that ``combine`` converts to it."""
+        """Returns a prediction for each example of the batch: the text that is written to a file,
+        or a value from which ``combine`` makes this text."""
 
     def predict_scored(
         self, model: ModelWithHead, batch: Batch, examples: list[Example]
@@ -170,8 +170,8 @@ class Task(ABC):
         return prediction
 
     def margin(self, predictions: list[Any]) -> float | None:
-        """Returns how much better the prediction of a row is than no answer, or None if a row must
-        have an answer."""
+        """Returns by how much the score of a row's prediction exceeds that of no answer, or None if
+        a row must have an answer."""
         return None
 
     def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
@@ -205,14 +205,14 @@ class Task(ABC):
             raise ValueError(f"finetune.max_tokens: {self.max_tokens} {error}") from None
 
     def longest_as_text(self, longest_class: int) -> int:
-        """Returns the largest number of tokens of an answer that is written as text.
-        ``longest_class`` is that of the longest class, 0 if answers are free text."""
+        """Returns the most tokens that an answer written as text may have. ``longest_class`` is the
+        number of tokens of the longest class, or 0 if answers are free text."""
         return longest_class or self.max_tokens
 
     @abstractmethod
     def targets(self, examples: list[Example]) -> Json:
         """Returns the fields of the batch that hold the targets. Labels of tokens must be padded by
-        ``pad``, like the tokens, since rows may be wider than their longest text on a GPU."""
+        ``pad``, like the tokens, since on a GPU rows may be wider than their longest text."""
 
 
 def example_of(id: str, wrapped: Wrapped, labels: np.ndarray, *, window: int = 0) -> Example:
@@ -234,16 +234,16 @@ def window_starts(length: int, room: int, overlap: int) -> range:
 
 
 def balanced(examples: Sequence[Example]) -> list[Example]:
-    """Returns the examples with the weight n / (K count) for each label, where ``count`` of the n
-    labels are of the label's class and K is the number of classes that occur. So these classes have
-    the same total weight, and the mean weight is 1 (scikit-learn's ``class_weight="balanced"``)."""
+    """Returns the examples with the weight n / (K m) for each label, where m of the n labels are of
+    the label's class and K classes occur. So all classes that occur have the same total weight, and
+    the mean weight is 1 (scikit-learn's ``class_weight="balanced"``)."""
     labels = np.concatenate([example.labels for example in examples])
     counted = labels[labels != IGNORE_INDEX]
     if not len(counted):  # all labelled words lie beyond max_tokens
         return list(examples)
     classes, counts = np.unique(counted, return_counts=True)
     weights = len(counted) / (len(classes) * counts)
-    # An ignored label gets the weight of the first class, which its loss of 0 makes irrelevant.
+    # An ignored label gets the weight of the first class, which has no effect: its loss is 0.
     places = (np.searchsorted(classes, example.labels) for example in examples)
     return [replace(e, weights=weights[at]) for e, at in zip(examples, places, strict=True)]
 

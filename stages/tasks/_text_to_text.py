@@ -31,7 +31,7 @@ class TextToText(Writing):
                 )
         longest = max(map(len, encoded), default=0)
         end = len(task.tokenizer.target([]))
-        self.shortest_answer = max(longest, 1) + end  # of a class, or of one token of free text
+        self.shortest_answer = max(longest, 1) + end  # for any class, or a token of free text
         super().__init__(task.labels, task.tokenizer, task.max_tokens)
         self.max_target_tokens = task.longest_as_text(longest) + end
 

@@ -32,13 +32,13 @@ class Classification(PooledTask):
 
     ``positive`` is the label whose F1 is ``metric: positive_f1`` (MRPC: ``equivalent``).
 
-    ``class_weights: balanced`` weights the training loss of a label by n / (K count): the trial
-    has n training labels of K classes, ``count`` of them of the label's class. A class that a small
+    ``class_weights: balanced`` weights the training loss of a label by n / (K m), if the trial has
+    n training labels of K classes and m of them are of the label's class. A class that a small
     label budget misses is not learnt, as without weights. The validation loss is not weighted.
 
     ``threshold: validation`` is for two labels: each trial chooses the probability from which the
-    second label is predicted, for the best metric on validation (``trials/validation.py``). With
-    0.5 the more probable label is predicted.
+    second label is predicted so that the metric on validation is best (``trials/validation.py``).
+    With 0.5 the more probable label is predicted.
 
     ``class_weights``, ``threshold`` and the settings of ``PooledTask`` have no effect where answers
     are written as text or prompted for.

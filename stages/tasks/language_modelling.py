@@ -27,8 +27,8 @@ class LanguageModelling(Task):
     tokenizer has none, the token that ends them. The end of the text is not predicted.
 
     A text of more than ``max_tokens`` tokens is read in windows, each half a window after the one
-    before. Each token is predicted once, and from at least half a window of earlier tokens if the
-    text has so many. The bits of all windows are added up; padding has none.
+    before. Each token is predicted once, and from at least half a window of earlier tokens if that
+    many precede it. The bits of all windows are added up; padding adds none.
 
     Raises ValueError for a text with characters that the tokenizer does not know, because the
     unknown token would not encode them and so would take too few bits.

@@ -52,7 +52,7 @@ class MultiLabel(PooledTask):
             raise ValueError(f"threshold: must be between 0 and 1, not {threshold:g}")
 
     def target_of(self, row: Row) -> np.ndarray:
-        """Returns 1 for each label that the row has and 0 for the others, [L]."""
+        """Returns 1 for each label that the row has, else 0, [L]; IGNORE_INDEX if unknown."""
         if "labels" not in row:
             return np.full(len(self.labels), IGNORE_INDEX)
         # A label that train does not have cannot be predicted.

@@ -70,7 +70,7 @@ class MultipleChoice(PooledTask):
         return super().collate(choices, rngs=rngs)
 
     def targets(self, examples: list[Example]) -> Json:
-        """Returns which choices, each an example, belong to one row, and which of them is right."""
+        """Returns which examples (here choices) belong to one row, and which of them is right."""
         firsts = [i for i, example in enumerate(examples) if example.window == 0]
         ends = [*firsts[1:], len(examples)]
         labels = torch.from_numpy(np.array([examples[i].labels[0] for i in firsts]))
@@ -116,7 +116,7 @@ class _ChoiceHead(PooledHead):
 
 @dataclass(frozen=True)
 class _Choices(Example):
-    """A row with its choices. Its tokens are the tokens of all choices, each with the text."""
+    """A row with its choices. Its tokens are those of all choices, each together with the text."""
 
     choices: tuple[Example, ...] = ()
 

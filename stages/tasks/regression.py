@@ -15,7 +15,7 @@ from stages.tasks._pooled import PooledTask, Reading
 from stages.tasks._task import Example
 from stages.text.batch import Batch
 
-LONGEST_NUMBER = 12  # largest number of tokens of a number as text
+LONGEST_NUMBER = 12  # most tokens of a number that is written as text
 
 
 class Regression(PooledTask):

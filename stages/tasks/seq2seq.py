@@ -11,7 +11,7 @@ class Seq2Seq(Writing):
     """Writes the row's target from its text, with ``prefix`` before every text (T5's "translate
     English to German: ", Raffel et al. 2020, section 2.4).
 
-    ``num_beams`` and ``length_penalty`` apply to validation and to the test
+    ``num_beams`` and ``length_penalty`` apply to the predictions for validation and test rows
     (``stages.models._generation.Decoding``).
 
     Raises ValueError for a prefix that leaves no room for a text.

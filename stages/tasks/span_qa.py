@@ -35,10 +35,10 @@ class SpanQA(Task):
     In a causal model the state of a span's last token has read the question and the whole span, but
     the state of its first token has not read what follows.
 
-    A span's score is its logit minus the logit of no answer in its window, since a softmax leaves
-    the level of a window's logits open. The best span of all windows is the prediction (Alberti et
-    al. 2019). With ``no_answer``, nothing is predicted if the best score is below a threshold,
-    which each trial chooses on its validation rows (``trials/validation.py``).
+    A span's score is its logit minus the logit of no answer in its window, since a softmax fixes
+    the logits of a window only up to a constant. The span with the highest score in all windows is
+    the prediction (Alberti et al. 2019). With ``no_answer``, nothing is predicted if this score is
+    below a threshold, which each trial chooses on its validation rows (``trials/validation.py``).
 
     Raises ValueError for lengths that leave no room for the context.
     """
@@ -152,7 +152,7 @@ class SpanQA(Task):
 
     def _labels(self, answers: list[range], window: range, shift: int) -> np.ndarray:
         """Returns the classes of both ends of the first short enough answer that is entirely in the
-        window."""
+        window. Without one they are IGNORE_INDEX if a longer answer is in it, else NO_ANSWER."""
         whole = [one for one in answers if one and one[0] in window and one[-1] in window]
         short = [one for one in whole if len(one) <= self.max_answer_tokens]
         if short:
@@ -218,8 +218,8 @@ class SpanQA(Task):
 
 
 def covering(offsets: np.ndarray, begin: int, end: int) -> range:
-    """Returns the range of tokens that have characters from ``begin`` up to, but without,
-    ``end``."""
+    """Returns the range of the tokens that contain any of the characters ``begin`` to ``end``,
+    without ``end``."""
     touched = (offsets[:, 0] < end) & (offsets[:, 1] > begin) & (offsets[:, 0] < offsets[:, 1])
     touching = np.flatnonzero(touched).tolist()
     return range(touching[0], touching[-1] + 1) if touching else range(0)

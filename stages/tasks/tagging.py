@@ -25,9 +25,9 @@ class Tagging(Task):
     and ``last`` override it; ``all`` trains on all subwords and predicts where ``auto`` does. A
     word whose subword is cut off at ``max_tokens`` has no label and is predicted as ``O``.
 
-    ``class_weights: balanced`` weights the training loss of a tag by n / (K count): the trial has n
-    training tags, K of them different, and the tag occurs ``count`` times. A tag that a small label
-    budget misses is not learnt, as without weights. The validation loss is not weighted.
+    ``class_weights: balanced`` weights the training loss of a tag by n / (K m), if the trial has n
+    training tags, K of them different, and this tag occurs m times. A tag that a small label budget
+    misses is not learnt, as without weights. The validation loss is not weighted.
     """
 
     kind = TaggedWords()
@@ -48,7 +48,7 @@ class Tagging(Task):
 
     @property
     def _subword(self) -> Literal["first", "last"]:
-        """The subword of a word whose state predicts the word's label.
+        """The subword from whose state the label of its word is predicted.
 
         In a bidirectional LSTM it is the first. At the first subword the backward half has read the
         word and what follows, and the forward half what precedes it. At the last subword it is the

@@ -10,9 +10,9 @@ Legend of the letters in shapes, here and everywhere in ``stages/``:
     R  rows of the task whose   L  tokens of the longest span
        choices or windows are   W  windows of a text
        rows of a batch          N  starts of documents
-                                E  of decoder documents
-                                F  of documents and of what follows their prefixes
-                                K  tokens that are predicted
+                                E  starts of decoder documents
+                                F  starts of documents and of what follows prefixes
+                                K  predicted tokens of a batch
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from torch import Tensor
 
 IGNORE_INDEX = -100  # a label that counts in no loss and no metric
 PADDING = 0  # the document id of padding
-WIDTH = 64  # widths of rows are multiples of it within ``in_few_widths``
+WIDTH = 64  # widths of rows are multiples of this within ``in_few_widths``
 ABSENT = -1  # pads ``label_places``
 _longest = ContextVar[int]("longest", default=0)  # 0: outside of ``in_few_widths``
 
@@ -62,11 +62,11 @@ class Batch:
     pair_positions: Int[Tensor, "B P"] | None = None  # the first token of each pair
     pair_labels: Int[Tensor, "B P"] | None = None  # 0: a true pair, 1: an altered one
     example_ids: list[str] = field(default_factory=list)
-    # Where documents start, as ``document_starts`` returns it; only of a batch on a GPU.
+    # Where documents start, as ``document_starts`` returns it; only for a batch on a GPU.
     document_starts: Int[Tensor, " N"] | None = None
     decoder_document_starts: Int[Tensor, " E"] | None = None
-    prefix_starts: Int[Tensor, " F"] | None = None  # with each visible prefix apart
-    host_document_ids: Int[Tensor, "B T"] | None = None  # of a batch on a GPU: on the host
+    prefix_starts: Int[Tensor, " F"] | None = None  # a prefix counts as a document
+    host_document_ids: Int[Tensor, "B T"] | None = None  # kept on the host for a batch on a GPU
 
     @property
     def readable_document_ids(self) -> Int[Tensor, "B T"]:
@@ -74,10 +74,10 @@ class Batch:
         return self.document_ids if self.host_document_ids is None else self.host_document_ids
 
     def to(self, device: torch.device) -> "Batch":
-        """Returns the batch on ``device``, or itself if it is already there. A process has one
-        device of a kind. On a GPU the label places are padded to a power of two. With flash kernels
-        the batch also gets the starts of its documents, which are found here because the host would
-        have to wait for a GPU to find them."""
+        """Returns the batch on ``device``, or itself if it is already there (a process has only one
+        device of each kind). On a GPU the label places are padded to a power of two. With flash
+        kernels the batch also gets the starts of its documents. These are computed before the move:
+        the host would have to wait for the GPU to compute them."""
         if self.input_ids.device.type == device.type:
             return self
         tensors = {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
@@ -88,7 +88,7 @@ class Batch:
                 places = self.label_places
                 room = _power_of_two(places.shape[-1]) - places.shape[-1]
                 tensors["label_places"] = F.pad(places, (0, room), value=ABSENT)
-            # The host waits for copies of memory that is not pinned.
+            # The host would wait for copies of memory that is not pinned.
             tensors = {k: v.pin_memory() for k, v in tensors.items()}
         moved = {k: v.to(device, non_blocking=True) for k, v in tensors.items()}
         on_host = self.document_ids if device.type == "cuda" else None
@@ -111,8 +111,8 @@ def _has_flash_kernels() -> bool:
 
 
 def starts_of(batch: Batch) -> dict[str, Any]:
-    """Returns the starts of documents that a batch has on a GPU, as tensors by field. Unknown
-    starts are left out."""
+    """Returns {field: starts of documents} for a batch on a GPU. Fields that do not apply, or whose
+    documents are not contiguous, are left out."""
     sides = {
         "document_starts": batch.document_ids,
         "decoder_document_starts": batch.decoder_document_ids,
@@ -158,7 +158,7 @@ def _power_of_two(number: int) -> int:
 
 
 def label_places(labels: Int[Tensor, "B T"]) -> Int[Tensor, "2 K"]:
-    """Returns the rows and columns of labels that count."""
+    """Returns the rows and columns of the labels other than IGNORE_INDEX."""
     return (labels != IGNORE_INDEX).nonzero().T
 
 
@@ -166,7 +166,7 @@ def label_places(labels: Int[Tensor, "B T"]) -> Int[Tensor, "2 K"]:
 def in_few_widths(longest: int) -> Iterator[None]:
     """Makes ``pad`` round widths up to multiples of WIDTH, but not above ``longest``, so that
     batches for a GPU have few shapes. Each new shape allocates memory again, and may compile code
-    again. ``longest`` is a number of tokens that the model has positions for."""
+    again. The model must have positions for ``longest`` tokens."""
     token = _longest.set(longest)
     try:
         yield

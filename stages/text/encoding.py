@@ -1,4 +1,4 @@
-"""Encodes the documents of a corpus on all cores and writes each as soon as it is ready."""
+"""Encodes the documents of a corpus on all cores and writes them in order as they are ready."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -38,7 +38,7 @@ def encode_stored(
     """Encodes stored documents in ``document_order`` and writes them to ``folder``.
 
     The files hold the arrays that ``encode`` would return, up to ``max_tokens``: the document that
-    reaches this number is cut there. Neither the text nor the tokens are held in memory.
+    reaches this number is cut there. Neither the whole text nor all tokens are in memory.
     Without ``running`` each sentence is encoded alone and not as a part of running text.
 
     Raises ValueError for a document without a sentence.
@@ -100,8 +100,8 @@ def _encode(
 
 
 def _spans(num_bytes: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yields spans of sentences to encode in one call, since the ids of a whole document may not
-    fit into memory."""
+    """Yields the bounds of spans of sentences. Each span is encoded in one call, since the ids of a
+    whole document may not fit into memory."""
     step = parallel.PART_BYTES
     bounds = np.searchsorted(np.cumsum(num_bytes), np.arange(step, num_bytes.sum(), step))
     edges = np.unique([0, *bounds, len(num_bytes)]).tolist()
@@ -166,7 +166,7 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
 
 class _GrowingArray:
     """A ``.npy`` file as ``np.save`` writes it, but written in parts. numpy's header has room for a
-    longer first axis, so ``finish`` can write the header again."""
+    longer first axis, so ``finish`` can overwrite it with the final length."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

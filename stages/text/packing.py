@@ -20,7 +20,7 @@ class Row:
 
     tokens: np.ndarray  # int64 [T]
     document_ids: np.ndarray  # int64 [T]
-    other: "Row | None" = None  # from the whole corpus, for objectives that compare documents
+    other: "Row | None" = None  # any row of the corpus, for objectives that compare documents
     starts_sentence: np.ndarray | None = None  # bool [T]
 
 

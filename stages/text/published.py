@@ -19,8 +19,8 @@ from stages.text.tokenizer import TaskTokenizer, without_blanks
 from stages.text.untrusted import refuse_code, refuse_settings
 
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
-# A tokenizer's settings may name other files as these. Where the tokenizer's class does not declare
-# them, transformers reads the named files unless None is given.
+# A tokenizer's settings may name other files under these keys. Where the tokenizer's class does not
+# declare the keys, transformers reads the named files unless None is given.
 UNNAMED = {"vocab_file": None, "merges_file": None}
 SENTINEL = re.compile(r"<extra_id_(\d+)>")  # as T5 and its successors name sentinels
 PANIC = "PanicException"  # raised by a library in Rust; not an Exception
@@ -42,7 +42,7 @@ class PublishedTokenizer(TaskTokenizer):
         self._blank = self._blank_before_words()
         self.before, self.between, self.after = self._marks(folder)
         pad_id, unk_id = self._texts.pad_token_id, self._texts.unk_token_id
-        self.pad_id = 0 if pad_id is None else pad_id  # nothing attends to it
+        self.pad_id = 0 if pad_id is None else pad_id  # any id: nothing attends to padding
         self.unk_id = self.after[-1] if unk_id is None else unk_id
         self.mask_id = self._texts.mask_token_id
         eos_id, config = self._texts.eos_token_id, config_of(folder)
@@ -144,7 +144,7 @@ class PublishedTokenizer(TaskTokenizer):
         return self._texts.get_vocab()
 
     def rules(self) -> list[object]:
-        """Returns the rules by which texts are changed and cut, and ids become text, as JSON."""
+        """Returns the rules that normalise and split texts, and that decode ids, as JSON."""
         backend = self._texts.backend_tokenizer
         parts = (backend.normalizer, backend.pre_tokenizer, backend.decoder)
         return [json.loads(part.__getstate__()) for part in parts if part is not None]

@@ -44,7 +44,7 @@ def folder_of(
                 path, revision=revision, allow_patterns=[*patterns], ignore_patterns=["*/*"]
             )
         )
-    except Exception as error:  # whatever a network can do
+    except Exception as error:  # a download can fail in many ways
         raise ValueError(
             f"path: {path} at revision {revision} is not in the cache nor can be downloaded: "
             f"{line_of(error)}"

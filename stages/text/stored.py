@@ -13,10 +13,10 @@ _BLOCK_BYTES = 2**24
 
 
 class StoredDocuments:
-    """The positions of the documents in a ``.jsonl`` file, and their sentences by number.
+    """The documents of a ``.jsonl`` file, read by number.
 
-    A document takes 8 bytes of memory. (``datasets`` can memory-map only a copy of the file in
-    Arrow's format.)
+    Only their positions in the file are in memory: 8 bytes for each document. (``datasets`` could
+    memory-map only a copy of the file in Arrow's format.)
     """
 
     def __init__(self, path: Path) -> None:

@@ -31,7 +31,7 @@ class Vocabulary:
     pad_id: int = PAD_ID
     unk_id: int = UNK_ID
     mask_id: int | None = MASK_ID
-    start_id: int = BOS_ID  # as in the objectives of encoder-decoders
+    start_id: int = BOS_ID  # read first by decoders of encoder-decoders
     eos_id: int = EOS_ID
     before: tuple[int, ...] = (BOS_ID,)
     between: tuple[int, ...] = (EOS_ID,)
@@ -65,7 +65,7 @@ class Vocabulary:
 
 
 class TaskTokenizer(Vocabulary, ABC):
-    """The tokenizer that a task needs: the project's own or a public checkpoint's."""
+    """The interface of tokenizers, the project's own and those of public checkpoints."""
 
     files: list[Path]  # all files that the tokenizer is read from
 
@@ -226,8 +226,8 @@ def _whole_characters(offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int
 
 
 def _within_limit(sentence: str) -> Iterator[str]:
-    """Yields a sentence in pieces that are short enough for sentencepiece, cut at blanks where it
-    has some. Its limit is not raised, because models store it: all models would change."""
+    """Yields a sentence in pieces short enough for sentencepiece, cut at blanks if possible. The
+    limit is not raised, because a model's file contains it: all models would change."""
     begin = 0
     while len(sentence) - begin > MOST_LETTERS and len(sentence[begin:].encode()) > MOST_BYTES:
         end = begin + MOST_LETTERS

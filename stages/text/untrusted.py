@@ -1,5 +1,5 @@
-"""Checks that a public checkpoint does not name code or other files, have numbers that no model
-has, make long texts of short ones, or take unlimited time and memory."""
+"""Checks of public checkpoints. They refuse those that name code or other files, have numbers that
+no model has, make long texts of short ones, or take unlimited time and memory."""
 
 import math
 import re
@@ -21,7 +21,7 @@ NAMING_CODE = {
     *("auto_map", "custom_pipelines", "custom_generate", "trust_remote_code"),
     *("use_kernels", "kernel_config", "fusion_config", "quantization_config"),
     *("distributed_config", "transformers_weights"),
-    "attribute_map",  # with which any other setting could stand for one of these
+    "attribute_map",  # renames settings: any other name could become one of these
 }
 # Settings that choose an implementation of a layer; a kernel on the hub would be native code.
 IMPLEMENTATIONS = ("attn_implementation", "experts_implementation")
@@ -34,18 +34,18 @@ UNLIMITED = ("time_step_limit",)  # settings that are infinite in published chec
 # The limits of a check: a constant, plus an amount for each byte of the checkpoint's files.
 CHECKED_WITHIN_S, BYTES_PER_S = 30.0, 2**25
 CHECKED_WITHIN_BYTES, MEMORY_PER_BYTE = 2**32, 4
-MOST_GROWTH = 64  # tokens or characters that a tokenizer makes of one character; bytes are up to 4
+MOST_GROWTH = 64  # most tokens or characters made of one character, which has up to 4 bytes
 TOGETHER = 64  # characters or tokens that are probed at once
 NUM_PROBED = 2**17  # code points: the characters of all living languages, and emoji
 SLOW = ("An ordinary sentence of a data set, with 12 numbers (and marks).", "a" * TOGETHER + "!")
-MAYBE_EMPTY = re.compile(r"[*?|^$]|\\[bBAzZGK]|\{0|\{,|\(\)|^$")  # may match no character
-TOKENS_MAP = "special_tokens_map.json"  # its settings replace even the names of files
+MAYBE_EMPTY = re.compile(r"[*?|^$]|\\[bBAzZGK]|\{0|\{,|\(\)|^$")  # may match an empty text
+TOKENS_MAP = "special_tokens_map.json"  # its settings can replace even the names of files
 OF_TOKENS = ("_token", "_tokens")
 
 
 def refuse_code(folder: Path) -> None:
-    """Raises ValueError for a checkpoint with code of its own, which is never run, or with a
-    setting that names code elsewhere, or a file in place of those that the pinned hash covers."""
+    """Raises ValueError for a checkpoint with code of its own (which is never run), or with a
+    setting that names code elsewhere or a file that the pinned hash does not cover."""
     if files := files_in(folder, CODE):
         _refuse_code(folder, files[0].name)
     for file in read_files(folder, ("config.json", "tokenizer_config.json")):
@@ -100,8 +100,7 @@ def refuse_settings(config: PreTrainedConfig, folder: Path) -> None:
 
 
 def _refuse_attributes(part: PreTrainedConfig, folder: Path) -> None:
-    """Raises ValueError for a configuration that names code in any setting, or in which a setting
-    hides a method."""
+    """Raises ValueError if any setting of a configuration names code or hides a method."""
     for name, value in vars(part).items():
         is_other = name.strip("_").removesuffix("_internal") in IMPLEMENTATIONS
         hides = callable(getattr(type(part), name, None))
@@ -111,8 +110,8 @@ def _refuse_attributes(part: PreTrainedConfig, folder: Path) -> None:
 
 
 def _refuse_number(name: str, value: object, folder: Path) -> None:
-    """Raises ValueError for a setting with a number that no model has; otherwise it would cause an
-    error or NaN only in training."""
+    """Raises ValueError for a setting with a number that no model has, which would otherwise cause
+    an error or NaN later, in training."""
     for number in value if isinstance(value, list | tuple) else [value]:
         if not isinstance(number, int | float):
             continue
@@ -138,7 +137,7 @@ def _parts(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:
 
 def refuse_growth(tokenizer: "PublishedTokenizer", folder: Path) -> None:
     """Raises ValueError if the tokenizer makes a long text of a short one, as a few rules can do.
-    Texts, characters and tokens are tried out, which may take any time and memory."""
+    Texts, characters and tokens are tried out; ``examined`` limits the time and memory of this."""
     rules = [value for _, value in _values(tokenizer.rules())]
     if (growth := math.prod(map(_growth, rules))) > MOST_GROWTH:
         _refuse_growth(folder, "a character", growth)
@@ -166,7 +165,7 @@ def _refuse_growth(folder: Path, of: str, size: float) -> None:
 
 
 def _growth(rule: object) -> float:
-    """Returns the largest factor by which a rule lengthens text; 1 if the rule replaces none."""
+    """Returns the largest factor by which a rule lengthens text; 1 unless its type is Replace."""
     if not isinstance(rule, dict) or rule.get("type") != "Replace":
         return 1.0
     (kind, pattern), size = *rule["pattern"].items(), len(rule["content"])
@@ -176,8 +175,8 @@ def _growth(rule: object) -> float:
 
 
 def examined(work: Callable[[], T], folder: Path, files: Iterable[Path]) -> T:
-    """Returns the result of ``work``, which reads ``files`` of a folder, from a process of its own
-    with limits of time and memory.
+    """Runs ``work``, which reads ``files`` of a folder, in a process of its own with limited time
+    and memory; returns its result.
 
     Raises ValueError for a folder that cannot be used.
     """

@@ -1,5 +1,5 @@
-"""The folder of a model of MLflow: the study's files that a kept trial needs, at their paths in the
-study, and the project's code."""
+"""The folder of an MLflow model: the project's code, and the study's files that a kept trial needs,
+at their paths in the study."""
 
 import os
 import shutil
@@ -46,8 +46,7 @@ def files_of(cell: CellKey) -> list[Path]:
 
 
 def seeds_of(trial: Path) -> tuple[int, int]:
-    """Returns the pretraining seed and the fine-tuning seed at the end of the file name of a kept
-    trial."""
+    """Returns the pretraining seed and the fine-tuning seed from a kept trial's file name."""
     *_, pretrain_seed, finetune_seed = trial.stem.split("-")
     return int(pretrain_seed), int(finetune_seed)
 
@@ -83,7 +82,7 @@ def write_model(
         code_paths=[str(STAGES)],
         input_example=pd.DataFrame(some),
         signature=_signature(kind, some, read_jsonl(examples / "train.jsonl"), is_baseline),
-        pip_requirements=[],  # else MLflow loads the model to find them
+        pip_requirements=[],  # by default MLflow would load the model to find them
     )
     for path in files:
         place = folder / path
@@ -94,8 +93,8 @@ def write_model(
 def _signature(
     kind: Kind, inputs: Sequence[Json], labelled: Sequence[Row], is_baseline: bool
 ) -> "ModelSignature":
-    """Returns the input and output columns of a model. The output columns are inferred from right
-    answers, so that no model is loaded."""
+    """Returns the input and output columns of a model. The output columns are inferred from
+    labelled rows, so that no model is loaded."""
     import pandas as pd
     from mlflow.models import ModelSignature, infer_signature
     from mlflow.types import ColSpec, DataType, Schema

@@ -33,7 +33,7 @@ MEASURED = (
     *("latency_s", "texts_per_s", "tokens_per_s"),
 )
 MACHINE = ("hardware", "threads")
-UNTRAINED = (NONE, HUB)  # objectives, as tags, of runs whose training settings are not used
+UNTRAINED = (NONE, HUB)  # values of the tag ``objective`` if nothing is pretrained here
 OF_TRAINING = ("objective", "training", "distributed")  # settings that only training uses
 
 
@@ -71,7 +71,7 @@ class RunRecord:
 
     @property
     def content(self) -> str:
-        """The hash of everything that is logged again only after a change."""
+        """The hash of what is logged again if it changes: inputs, points, costs and artifacts."""
         inputs = [asdict(data) for data in self.inputs]
         return digest([inputs, self.points, self.costs, self.artifacts])
 
@@ -109,12 +109,13 @@ def pretraining_record(
 
 
 def best_score(task: str) -> str:
-    """Returns the name of the metric for a run's score with its best method and most labels."""
+    """Returns the name of the metric for a run's score on a task with the best method and the most
+    labels."""
     return f"score/{task}/best"
 
 
 def train_metrics(values: Mapping[str, float]) -> dict[str, float]:
-    """Adds the prefix ``train/``, by which MLflow sorts charts into sections."""
+    """Adds the prefix ``train/`` to the names: MLflow sorts charts into sections by prefix."""
     return {f"train/{key}": value for key, value in values.items()}
 
 

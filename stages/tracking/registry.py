@@ -4,8 +4,8 @@ under the alias ``best``.
 A version belongs to the run for which it was made. A later run with equal files and scores gets no
 version of its own: the earlier version keeps the id of the superseded run. The files of a version
 are hard links to the study's files where the disk allows links, which is safe: DVC and the stages
-replace files and never write into one. Only the best version and the latest other version are kept,
-and no version with files in another place, from which the project was moved.
+replace files and never write into one. Only the best version and the latest other version are kept.
+Versions whose files are elsewhere, because the project was moved, are deleted.
 """
 
 import shutil
@@ -74,7 +74,7 @@ def register(
 
 
 def best_cell(records: Sequence[RunRecord], task: str) -> RunRecord | None:
-    """Returns the cell of a run or a baseline that the report puts first at the most labels, or
+    """Returns the record of the cell that the report puts first on the task with the most labels;
     None if the report has not seen all trials of the task."""
     cells = [r for r in records if r.kind == "trials" and r.tags["task"] == task]
     if any("seeds" not in cell.tags for cell in cells):
@@ -87,8 +87,8 @@ def best_cell(records: Sequence[RunRecord], task: str) -> RunRecord | None:
 
 
 def _update(client: "MlflowClient", name: str, run_id: str, best: RunRecord, loader: str) -> None:
-    """Gives the alias to the version of a run, else to a version with equal files and scores, else
-    to a new version. Of the other versions, only the latest is kept."""
+    """Gives the alias to the version that the run has, else to a version with equal files and
+    scores, else to a new version. Of the other versions, only the latest is kept."""
     versions = client.search_model_versions(f"name = '{name}'")
     versions = sorted(versions, key=lambda version: -int(version.version))
     place = store.artifacts() or ""
@@ -153,8 +153,8 @@ def _about(tags: Mapping[str, str]) -> str:
 
 
 def _changes(tags: Mapping[str, str], before: Mapping[str, str]) -> str:
-    """Returns a sentence that lists the tags of a version whose values have changed since the
-    version ``before``; "" if there are none."""
+    """Returns a sentence that lists the ``tags`` whose values have changed since ``before``, the
+    tags of the previous version; "" if none has."""
     changed = [key for key, value in tags.items() if value != before.get(key, value)]
     return f"Changed since the version before: {', '.join(changed)}." if changed else ""
 

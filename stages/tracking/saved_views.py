@@ -13,7 +13,7 @@ from stages.tracking.records import WALL_TIME, RunRecord, best_score
 
 LEADERBOARD = "leaderboard_"  # followed by the name of a task
 CURRENT = 'tags.current="true"'
-# The first ones fit on a screen beside the names of runs.
+# Columns. The first ones fit on a screen beside the names of runs.
 LEADERBOARD_METRICS = ("score", "score_low", "score_high")
 LEADERBOARD_METRICS += ("gain_over_scratch", "gain_over_scratch_low", "gain_over_scratch_high")
 LEADERBOARD_METRICS += (WALL_TIME, "cost/num_params", "cost/finetune_flops", "cost/lineage_flops")
@@ -41,7 +41,7 @@ class SavedView:
     charts: Sequence[str]
     order: str = "attributes.start_time"
     ascending: bool = True
-    opens_charts: bool = False  # instead of the list
+    opens_charts: bool = False  # whether the link opens the charts, not the list
 
     @property
     def query(self) -> str:
@@ -56,7 +56,7 @@ class SavedView:
         return json.dumps({"name": self.title, **times, "state": json.dumps(self._state())})
 
     def _state(self) -> Json:
-        """Returns the state of MLflow's page that shows the view."""
+        """Returns the state of MLflow's page when it shows the view."""
         names = {f"metrics.`{key}`": key for key in self.metrics}
         names |= {f"tags.`{key}`": key for key in self.tags}
         columns = [*names]
@@ -77,8 +77,8 @@ class SavedView:
         }
 
     def _chart(self, metric: str) -> Json:
-        """Returns a chart with a bar for each run. If a run has several steps, MLflow draws
-        lines."""
+        """Returns a chart with a bar for each run. If the metric has several steps, MLflow draws
+        lines instead."""
         shown = {"runsCountToCompare": 20, "deleted": False, "isGenerated": True}
         names = {"metricKey": metric, "displayName": metric, "metricSectionId": self.key}
         return {"uuid": f"{self.key}/{metric}", "type": "BAR", **names, **shown}
@@ -107,7 +107,7 @@ def saved_views(tasks: Collection[str], records: Sequence[RunRecord]) -> list[Sa
     if not best_scores_are_all:
         scores += dict.fromkeys(key for _, key in score_keys)
     scores = scores[:MAX_SCORES]
-    # The record of the report is no model.
+    # The record of the report (``comparison``) is not a model: the list leaves it out.
     roots = f'{CURRENT} and tags.`mlflow.parentRunId` IS NULL and tags.kind != "comparison"'
     order, tags = _by_first(best, records), ("kind", *RUN_TAGS)
     views = [SavedView("scores", "Scores", roots, scores, tags, scores, *order)]
@@ -118,7 +118,7 @@ def saved_views(tasks: Collection[str], records: Sequence[RunRecord]) -> list[Sa
     pretrainings = [record for record in records if record.kind == "pretraining"]
     known = _metrics(pretrainings)
     if curves := [key for key in ("train/loss", "train/validation_loss") if key in known]:
-        # A published checkpoint is a run without a curve.
+        # A published checkpoint has no curve: the filter leaves it out.
         trained = f'{CURRENT} and tags.kind="pretraining" and metrics.`{curves[0]}` >= 0'
         tags = ("run", "pretrain_seed", *RUN_TAGS[1:])
         shown = [*curves, *({WALL_TIME} & known.keys())]

@@ -39,8 +39,8 @@ def address() -> str:
 
 
 def without_user(text: str) -> str:
-    """Returns the text with no user name, password or query (which may have both) in its addresses.
-    Every text that is printed should pass through here."""
+    """Removes user names, passwords and queries, which may contain both, from the addresses in a
+    text. Every text that is printed should pass through here."""
     if "//" not in address():
         text = text.replace(address(), address().rpartition("@")[2])
     return WITH_QUERY.sub(r"\1", WITH_USER.sub("", text))

@@ -35,7 +35,7 @@ from stages.tracking.trials import Results, cell_records
 
 PRETRAINING_CURVES = ("loss", "lr", "validation_loss")
 ANSWERS = ("score", "gain_over_scratch")  # with their intervals
-QUESTION = ("axis", "method", "label_budget", "run_a", "run_b")  # name an effect in questions.csv
+QUESTION = ("axis", "method", "label_budget", "run_a", "run_b")  # columns that name an effect
 EFFECT = {"effect": "", "low": "_low", "high": "_high"}  # columns, and suffixes of their metrics
 MAX_NOTE = 7_500  # letters of the report's answer in a description; MLflow allows 8,000 in all
 NAMES_OF_EFFECTS = (
@@ -113,10 +113,11 @@ def _parent(
     pretrainings: Sequence[RunRecord],
     cells: Sequence[RunRecord],
 ) -> RunRecord:
-    """Returns the record of a baseline, or of a run with all of its seeds. It has the answers of
-    all cells as metrics like ``score/TASK/METHOD/BUDGET_low``, and the best score on each task.
+    """Returns the record of a baseline, or of a run with all of its seeds. Its metrics are the
+    scores and gains of all cells, named like ``score/TASK/METHOD/BUDGET_low``, and the best score
+    on each task.
 
-    The fingerprint covers the answers: MLflow cannot replace a metric, so changed answers are shown
+    The fingerprint covers the metrics: MLflow cannot replace a metric, so changed ones are shown
     as a new run.
     """
     points = [

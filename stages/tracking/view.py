@@ -27,8 +27,8 @@ from stages.tracking.study import note_left_out, recorded
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
 
-MAX_METRICS, MAX_PARAMS = 800, 100  # MLflow's limits of one request
-MAX_RUNS = 50_000  # MLflow's limit of one answer
+MAX_METRICS, MAX_PARAMS = 800, 100  # MLflow's limits for one request
+MAX_RUNS = 50_000  # MLflow's limit for one answer
 SHARED = "mlflow.sharedViewState."
 DEFAULT = "Default"  # the experiment that MLflow makes in every database
 NOTE = (
@@ -80,7 +80,7 @@ class View:
             self.client.restore_experiment(experiment.experiment_id)
         place = store.artifacts()
         if experiment and place and experiment.artifact_location != place:
-            # The project was copied or moved, and MLflow has no call that changes addresses.
+            # The project was copied or moved, and MLflow has no call that changes this address.
             identity = experiment.experiment_id
             self.client.rename_experiment(identity, f"{study}, moved ({identity})")
             self.client.delete_experiment(identity)
@@ -107,7 +107,7 @@ class View:
 
     def show(self, record: RunRecord) -> None:
         """Logs what MLflow lacks of a record, and tags its run as current. The record's parent must
-        be shown before. A description that was edited in MLflow stays."""
+        be shown before. A description that was edited in MLflow stays, except the report's."""
         run = self.begin(record, time.time() - record.duration_s)
         self.run_ids[record.name] = run.info.run_id
         tags = record.tags | {"current": "true", "content": record.content}
@@ -161,7 +161,7 @@ class View:
         params: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Logs in batches, tags last. Of parameters, which cannot change, logs only new ones."""
+        """Logs to a run in batches, tags last. Logs new parameters only: they cannot change."""
         from mlflow.entities import Metric, Param, RunTag
 
         now = round(1000 * time.time())
@@ -179,7 +179,7 @@ class View:
             )
 
     def retire_others(self) -> None:
-        """Sets the tag ``current`` of runs that are not shown to false."""
+        """Sets the tag ``current`` to false for all runs that were not shown."""
         shown = {*self.run_ids.values()}
         for run in self._runs.values():
             if run.info.run_id not in shown and run.data.tags.get("current") == "true":

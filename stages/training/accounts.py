@@ -1,4 +1,4 @@
-"""The accounts of a pretraining: its size and work, its history and its resource usage."""
+"""The accounts of a pretraining: model size, work, history and resource usage."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -33,9 +33,9 @@ def account_of(
     *,
     bytes_per_token: float,
 ) -> Account:
-    """Returns the content of ``metrics.json``: parameters, the work of this run, and the work of
-    its lineage (the run, its parent or teacher, and so on). The work of others who pretrained a
-    public checkpoint is unknown.
+    """Returns the content of ``metrics.json``: numbers of parameters, the work of this run, and the
+    work of its lineage (the run, its parent or teacher, and so on). The work of pretraining a
+    public checkpoint is unknown (None).
 
     Tokens count what the kept model has seen; FLOPs count all learning rates that were tried. A run
     that trains nothing has no ``tries``. The bytes of text that were read are an estimate: the
@@ -95,8 +95,8 @@ def write_history(path: Path, history: Sequence[Step], run: Run) -> None:
 
 
 def write_tries(path: Path, tries: Sequence[Try], run: Run) -> None:
-    """Writes the histories of all tries as one CSV file of TRY_COLUMNS; only the header unless
-    there are several."""
+    """Writes the histories of all tries as one CSV file of TRY_COLUMNS; only the header if
+    there are fewer than two tries."""
     chosen = best(tries) if tries else None
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, TRY_COLUMNS, lineterminator="\n")
@@ -120,7 +120,7 @@ def _thinned(history: Sequence[Step], run: Run) -> Iterator[Json]:
 
 def timing(seconds: float, meter: Meter, account: Account, device: Device) -> Json:
     """Returns the resource usage of a run that took ``seconds``, interrupted processes included.
-    Only the wall time of those is known: processor time and energy are scaled up to ``seconds``."""
+    For these only the wall time is known, so processor time and energy are scaled up."""
     usage = meter.read()
     scale = seconds / usage.wall_time_s
     energy = usage.gpu_energy_j

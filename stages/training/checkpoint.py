@@ -28,8 +28,8 @@ Row = dict[str, Any]  # the numbers of a step, as JSON
 
 
 def fingerprint(settings: Settings, inputs: Iterable[Path]) -> str:
-    """Returns a hash of a result's settings (hashes of its code included) and of the files and
-    folders that it reads."""
+    """Returns a hash of the settings of a result (with the hashes of its code) and of its input
+    files and folders."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in inputs:
         digest.update(sha256_of_tree(path).encode())
@@ -55,7 +55,7 @@ def save_weights(
 def load_weights(
     model: nn.Module, path: Path, *, trained_only: bool = False, own_parts: Iterable[str] = ()
 ) -> None:
-    """Loads the weights that ``save_weights`` wrote. The modules ``own_parts`` may differ: weights
+    """Loads the weights that ``save_weights`` wrote. Modules in ``own_parts`` may differ: weights
     that only the model has keep their values, and weights that only the file has are ignored.
 
     Raises ValueError unless all other names, and all shapes, agree.
@@ -99,7 +99,7 @@ class Clock:
 
 @runtime_checkable
 class Beside(Protocol):
-    """The caller of a training, with a state that is saved together with the training's."""
+    """A caller of a training whose own state is saved together with the training's."""
 
     def state(self) -> tuple[Row, dict[str, Tensor]]: ...
 
@@ -110,12 +110,12 @@ class Resumable:
     """The saved state of an unfinished run and of its caller (``beside``), in a file outside DVC's
     outs. Only weights that train are saved: frozen ones do not change.
 
-    The file is ``.scratch/<name>/<fingerprint>.safetensors``. Each further training of the same run
-    (``another``) has a file next to it. A run with another fingerprint removes these files, because
-    the run that wrote them will not be resumed.
+    The file is ``.scratch/<name>/<fingerprint>.safetensors``; next to it is a file for each further
+    training of the same run (``another``). A run with another fingerprint removes these files,
+    because the run that wrote them will not be resumed.
 
-    Of several ``ranks`` the first writes and all read, so all have to call the same methods.
-    Tensors are written whole, whatever the strategy, so that a run can resume with a different
+    With several ``ranks`` the first writes and all read, so all have to call the same methods.
+    Tensors are written whole, even if they are sharded, so that a run can resume with a different
     number of ranks.
     """
 
@@ -137,8 +137,8 @@ class Resumable:
         self._ranks = ranks
 
     def another(self, training: str, *, beside: Beside | None = None) -> "Resumable":
-        """Returns the state of another training of the same run, on the same clock. If this state
-        itself comes from ``another``, the new training is a part of this state's training."""
+        """Returns the state of a further training of the same run, on the same clock. ``finish`` of
+        this state removes the file of the new one."""
         name, scratch = self._folder.name, self._folder.parent
         return Resumable(
             name,
@@ -199,7 +199,7 @@ class Resumable:
 
     def finish(self, model: nn.Module | None, history: list[Row]) -> None:
         """Replaces the state with the result of a training that has ended: its history and, with
-        ``model``, its weights. The states of the training's parts are removed."""
+        ``model``, its weights. Removes the files of the states that ``another`` returned."""
         self._write({"ended": True, "history": history}, _named(model) if model else {})
         if self._ranks.is_first:
             for path in sorted(self._folder.glob(f"{self._path.stem}.*{self._path.suffix}")):
@@ -245,8 +245,8 @@ class Resumable:
 
 
 def _named(model: nn.Module) -> dict[str, Tensor]:
-    """Returns the weights that train, by their names in the file. A resumed process already has
-    the frozen weights."""
+    """Returns the weights that train, by their names in the file. Frozen weights are left out: a
+    resumed process already has them."""
     trained = _weights(model, trained_only=True)
     return {f"{MODEL}{name}": weight for name, weight in trained.items()}
 

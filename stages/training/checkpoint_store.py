@@ -1,7 +1,7 @@
-"""The store of checkpoints: the results of each pretraining, under the hash of everything that they
+"""A store of checkpoints: the results of each pretraining, addressed by a hash of all that they
 depend on.
 
-A run has one stage and several seeds. The stage takes the checkpoint of a seed from the store if
+A run is one stage with several seeds. The stage takes the checkpoint of a seed from the store if
 its settings, inputs and code have not changed. Workers that train seeds in parallel fill the store.
 ``.scratch/checkpoints/ADDRESS/`` holds the files of one checkpoint. An entry has a temporary name
 until it is complete; a damaged entry counts as missing.
@@ -57,7 +57,7 @@ def find(address: str) -> Path | None:
 
 
 def missing_seeds(plan: PretrainPlan, run: str, device: Device) -> list[int]:
-    """Returns the seeds of a run that the store does not have."""
+    """Returns the seeds of a run whose checkpoints are not in the store."""
     return [
         seed for seed in plan.run.seeds if find(address_of(plan, RunKey(run, seed), device)) is None
     ]
@@ -65,7 +65,7 @@ def missing_seeds(plan: PretrainPlan, run: str, device: Device) -> list[int]:
 
 @contextmanager
 def new_entry(address: str) -> Iterator[Path]:
-    """Yields a folder, which becomes the entry with this address."""
+    """Yields an empty folder to fill, which then becomes the entry with this address."""
     with replacing(ROOT / address) as folder:
         folder.mkdir()
         yield folder

@@ -8,12 +8,12 @@ import numpy as np
 
 
 def slope_at_end(losses: Mapping[int, float]) -> float | None:
-    """The slope of the validation loss, in nats per doubling of the steps; negative where it falls.
+    """The slope of the validation loss, in nats per doubling of the steps; negative if it falls.
 
     It is a least-squares fit of the loss against log2(step) over the validations in the last half
     of the steps; None if this half has only one. ``losses`` has the loss of each validation by
     step, the last at the end of training. A decaying learning rate falls to 0 in this half and
-    lowers the loss, so the slope is no forecast of a training of twice the steps
+    lowers the loss, so the slope does not forecast the loss of a training with twice the steps
     (benchmarks/pretraining_rates.md).
     """
     last = max(losses)
@@ -28,7 +28,8 @@ def last_quarter_share(first: float, losses: Mapping[int, float]) -> float | Non
     there is one validation, or no fall.
 
     The fall is from ``first``, the loss before the first step, to the loss of the last validation.
-    Between two validations the loss is interpolated. The share exceeds 1 if the loss first rose.
+    Between two validations the loss is interpolated. The share exceeds 1 if the loss was above
+    ``first`` when the last quarter began.
     """
     last = max(losses)
     if len(losses) < 2 or first <= losses[last]:

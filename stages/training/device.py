@@ -11,8 +11,8 @@ from stages.core.params import Compute
 
 @dataclass(frozen=True)
 class Device:
-    """The resolved settings of ``compute:``, which every trained artifact records, and the threads
-    of this process."""
+    """The resolved settings of ``compute:`` and the threads of this process; every trained artifact
+    records them."""
 
     device: str  # cpu or cuda
     precision: str  # float32 or bfloat16

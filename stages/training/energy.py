@@ -5,14 +5,14 @@ processor time times the power of a core (Lannelongue et al. 2021, "Green Algori
 without memory and cooling). Intel's counters (RAPL) are not used: they count all processes of a
 socket, so that parallel trials would each count the others, and only root may read them.
 
-codecarbon (3.3.2) is not used. Where it cannot read a counter, it also multiplies the load by a
-power per thread: 4 W for a processor that is not in its table, as on virtual machines. To find this
-out takes it over a second in each process, and it needs nine more packages.
+codecarbon (3.3.2) is not used. Without a counter it, too, multiplies the load by a power per
+thread: 4 W for a processor that is not in its table, as on virtual machines. It needs over a second
+in each process to find this out, and nine more packages.
 """
 
 from dataclasses import dataclass
 
-WATTS_PER_CORE = 12.0  # of any processor; from 4 to 24 in the data of Green Algorithms v3.0
+WATTS_PER_CORE = 12.0  # for every processor; 4 to 24 in the data of Green Algorithms v3.0
 GRAMS_PER_KWH = 473.0  # world average of 2024: Ember, Global Electricity Review 2025
 JOULES_PER_KWH = 3.6e6
 BASIS = (
@@ -37,5 +37,5 @@ class Energy:
 
     @property
     def co2e_g(self) -> float:
-        """The CO2-equivalent of this energy, if it comes from the grid, in grams."""
+        """The CO2-equivalent of this energy in grams, if it comes from the grid."""
         return self.joules / JOULES_PER_KWH * GRAMS_PER_KWH

@@ -1,4 +1,4 @@
-"""The batches of fine-tuning: labelled examples, reordered in each epoch; the number of epochs."""
+"""The batches of fine-tuning (labelled examples, reordered in each epoch); epoch counts."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -23,7 +23,7 @@ class Windowed(Protocol):
 
 @runtime_checkable
 class Encoded(Windowed, Protocol):
-    """An input to predict for: an Example of a task, or a prompt. A row may have several."""
+    """An input to predict for: an Example of a task, or a prompt. A row may have several inputs."""
 
     @property
     def id(self) -> str: ...  # of the row of the data set
@@ -32,13 +32,13 @@ class Encoded(Windowed, Protocol):
     def tokens(self) -> np.ndarray: ...  # int64 [T]
 
     @property
-    def window(self) -> int: ...  # the number of this input among those of its row
+    def window(self) -> int: ...  # the index of this input among the inputs of its row
 
     @property
     def num_cut(self) -> int: ...  # tokens that were left out
 
     @property
-    def num_repeated(self) -> int: ...  # of ``tokens``: those that count in an earlier input
+    def num_repeated(self) -> int: ...  # those of ``tokens`` that earlier windows also have
 
 
 E = TypeVar("E", bound=Encoded)
@@ -64,12 +64,12 @@ class FinetuningData:
         self._batch_examples = self._micro_batch_examples = batch_examples
         self._fewest_windows = min((each.num_windows for each in examples), default=1)
         self._lengths = np.array([len(example.tokens) for example in examples])
-        self._ordered: tuple[int, list[np.ndarray]] = (-1, [])  # the last epoch and its batches
+        self._ordered: tuple[int, list[np.ndarray]] = (-1, [])  # latest epoch and its batches
         self.steps_per_epoch = -(-len(examples) // batch_examples)
 
     def micro_batches(self, step: int) -> list[Batch]:
         epoch, place = divmod(step, self.steps_per_epoch)
-        known, batches = self._ordered  # read and written in one piece: threads share this object
+        known, batches = self._ordered  # one tuple, as threads share this object
         if known != epoch:
             batches = self._epoch_batches(epoch)
             self._ordered = epoch, batches

@@ -37,8 +37,8 @@ def _attention(query: Shape, key: Shape, value: Shape, *others: Any, **named: An
 def _attention_backward(
     gradient: Shape, query: Shape, key: Shape, value: Shape, *others: Any, **named: Any
 ) -> int:
-    """Operations of the gradients of both products. Fused kernels also compute the scores a second
-    time to save memory. That is not counted, so that the number is the same on every device."""
+    """Operations for the gradients of attention's two matrix products. Fused kernels recompute the
+    scores to save memory; this is not counted, so that the number is the same on every device."""
     return 2 * sdpa_flop_count(query, key, value)
 
 
@@ -52,9 +52,8 @@ def _attention_within_documents(
     *rest: Any,
     **named: Any,
 ) -> int:
-    """Returns the operations for all pairs of tokens of a row, even of different documents. Masked
-    attention counts them too, so the number is the same on every device. ``longest`` is the length
-    of rows."""
+    """Returns the operations for all pairs of tokens of a row, even of different documents, as for
+    masked attention: the number is the same on every device. ``longest`` is the row length."""
     tokens, heads, width = query
     rows = (tokens // longest, heads, longest, width)
     return sdpa_flop_count(rows, rows, rows)
@@ -78,7 +77,7 @@ def _lstm(states: Shape, weights: Sequence[Shape], *others: Any, **named: Any) -
 
 
 def _lstm_backward(states: Shape, weights: Sequence[Shape], *others: Any, **named: Any) -> int:
-    """Operations of the gradients of the states and, if the last entry of cuDNN's output mask asks
+    """Operations for the gradients of the states and, if the last entry of cuDNN's output mask asks
     for them, of the weights."""
     return (1 + others[-1][3]) * _lstm(states, weights)
 
@@ -93,7 +92,8 @@ def _cpu_lstm_backward(
     return 2 * _lstm(states, [inputs, recurrent])
 
 
-# torch has no formula for attention on a CPU and for LSTMs.
+# torch has no formulas for attention on a CPU or for LSTMs. Its formulas for the backward pass of
+# other attention count the recomputed scores.
 OWN_FORMULAS: Mapping[Any, Callable[..., int]] = {
     aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
@@ -115,8 +115,8 @@ FORMULAS = flop_registry | {name: shape_wrapper(own) for name, own in OWN_FORMUL
 
 
 class Counter(TorchDispatchMode):
-    """Counts the operations that torch computes inside this context (``total``). Results do not
-    change.
+    """Counts the operations that torch computes inside this context (``total``), without
+    changing results.
 
     The formulas are those of torch's ``FlopCounterMode``. The mode itself is not used, because it
     loads torch's compiler: 1 s in each of a study's dozens of processes.
@@ -147,9 +147,9 @@ class Counter(TorchDispatchMode):
 class OnMeta(TorchDispatchMode):
     """Moves an operation to torch's device "meta", which computes nothing, if one of its tensors is
     on "meta", such as the weights of an outline (``models/_backbone.py``). Operations on token ids
-    alone are computed, because the number of documents that a model finds decides its work.
+    alone are computed, because a model's work depends on the number of documents that it finds.
 
-    A number that is read from "meta" is 1. transformers reads one to see whether it can leave out a
+    Reading a number from "meta" gives 1. transformers does this to see whether it can leave out a
     mask, which does not change the number of operations.
     """
 
@@ -213,12 +213,12 @@ class StepFlops:
 
 
 class FlopsByBatch:
-    """The operations of a model on batches: a linear function of the ``_sizes`` of batches, so that
-    few counted batches determine all others exactly.
+    """The operations of a model on batches: a linear function of the sizes that
+    ``_lengths_and_sizes`` returns, so that few counted batches determine all others exactly.
 
     The operations of some public checkpoints grow in steps, because attention pads rows to blocks
     (Longformer, BigBird). So the function is checked on CHECKED further lengths, and on each length
-    that is longer than all counted ones. After a contradiction each combination of lengths has a
+    that is longer than all counted ones. If a check fails, each combination of lengths gets a
     function of its own.
     """
 
@@ -231,8 +231,8 @@ class FlopsByBatch:
 
     def known(self, batches: Sequence[Batch], *, extrapolates: bool = False) -> int | None:
         """Returns the operations of all batches together, or None if they have to be counted. With
-        ``extrapolates`` a batch may be longer than all that were counted, which is right only for
-        models without steps."""
+        ``extrapolates`` a batch may be longer than all that were counted, which is right only if
+        the operations do not grow in steps."""
         function, sizes, lengths = self._of(batches)
         value = function.value(sizes)
         if value is None or extrapolates or self._has_steps or lengths in self._counted:
@@ -274,8 +274,8 @@ def _longest(lengths: Iterable[Lengths]) -> list[int]:
 
 
 def _lengths_and_sizes(batch: Batch) -> tuple[Lengths, list[int]]:
-    """Returns the lengths of rows and documents, and the sizes of which the operations of a model
-    and its loss are a linear function: rows, tokens, pairs of tokens that attention compares, and
+    """Returns the lengths of rows and documents, and the sizes on which the operations of a model
+    and its loss depend linearly: rows, tokens, pairs of tokens that attention compares, and
     targets. Documents have sizes of their own, both unpadded and padded to the longest of their
     group, for models that read each document of a row separately."""
     rows, length = batch.input_ids.shape
@@ -315,7 +315,7 @@ def _tokens_and_pairs(rows: int, length: int, written: int) -> list[int]:
 @dataclass
 class _LinearFunction:
     """A linear function of integers that is known for all linear combinations of the arguments
-    added so far. It computes in integers, so a value does not depend on which were added."""
+    added so far. It computes in integers, so a value is the same whichever arguments were added."""
 
     # Arguments in echelon form: (the index of the first nonzero number, the numbers, value).
     _basis: list[tuple[int, list[int], int]] = field(default_factory=list)
@@ -332,7 +332,7 @@ class _LinearFunction:
 
     def _reduced(self, argument: Sequence[int]) -> tuple[list[int], int, int]:
         """Returns (rest, value, scale): the rest is scale * argument minus a combination of the
-        basis whose value is ``value``. It is 0 if the argument is a combination of the basis."""
+        basis, whose value is ``value``. A rest of 0 means that the argument is a combination."""
         rest, value, scale = [*argument], 0, 1
         for place, numbers, of_numbers in self._basis:
             factor, unit = rest[place], numbers[place]

@@ -104,8 +104,8 @@ def _run_ranks(number: int) -> int:
 
 
 def _environment(rank: int, number: int, port: int) -> dict[str, str]:
-    """Returns the environment that torchrun would set, for processes whose store is the
-    parent's."""
+    """Returns the environment that torchrun would set for a rank. The ranks use the store of this
+    process."""
     variables = {
         "RANK": rank,
         "LOCAL_RANK": rank,
@@ -115,14 +115,14 @@ def _environment(rank: int, number: int, port: int) -> dict[str, str]:
         "MASTER_PORT": port,
         "TORCHELASTIC_USE_AGENT_STORE": True,
     }
-    # On one machine no network is needed, whatever address the machine's name has.
+    # Ranks on one machine use its loopback interface, whatever address its name resolves to.
     loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
     return loopback | os.environ | {name: str(value) for name, value in variables.items()}
 
 
 def _first_failure(ranks: Sequence[subprocess.Popen[bytes]], came: Sequence[int]) -> int | None:
     """Waits for the ranks; returns the first that ends with a status other than 0, or None if all
-    end well. If a signal ``came`` to this process, the ranks are terminated."""
+    end well. The ranks are terminated once ``came`` lists a signal to this process."""
     is_told = False
     while True:
         if came and not is_told:

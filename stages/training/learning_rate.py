@@ -6,7 +6,7 @@ import math
 def lr_factor(step: int, num_steps: int, *, warmup_fraction: float, decay: str) -> float:
     """Returns the factor of the learning rate in ``step`` (0, 1, ..., num_steps - 1).
 
-    It rises linearly to 1, then falls to 0 at num_steps, or stays at 1.
+    It rises linearly to 1, then falls to 0 at ``num_steps`` or, without decay, stays at 1.
     """
     warmup = round(warmup_fraction * num_steps)
     if step < warmup:

@@ -35,7 +35,7 @@ from stages.training.learning_rate import lr_factor
 from stages.training.progress import Progress
 from stages.training.ranks import ALONE, Ranks
 
-# Time between saves (0: a save after each step). No setting of a study, as it changes no result.
+# Time between saves (0: a save after each step). Not a setting of a study: it changes no result.
 CHECKPOINT_SECONDS = float(os.environ.get("CHECKPOINT_SECONDS", "20"))
 SAVING_SHARE = 0.02  # share of the time that saves may take: large models are saved less often
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class Diverged(ValueError):
 
 class OutOfMemory(ValueError):
     """Raised if even the smallest micro-batches do not fit into memory; the message begins with the
-    setting of their rows."""
+    setting of their size."""
 
 
 def train(
@@ -113,11 +113,11 @@ def train(
     """Trains ``model`` in place; yields each step after its update. Each of several ``ranks`` has
     its own part of ``data``, and all yield the same steps.
 
-    Each step is added to ``history`` before it is yielded, after the steps of interrupted
-    processes. The caller may set a step's ``validation_loss``, and may change ``frozen``, the
-    weights that get no gradient, between steps. With ``resumable`` training continues from the
-    saved state. The state is saved from time to time and when a signal ends this process, always
-    after the caller is done with a step.
+    ``history`` gets the steps of interrupted processes, and then each step before it is yielded.
+    Between steps the caller may set the ``validation_loss`` of the last step and change ``frozen``,
+    the weights that get no gradient. With ``resumable`` training continues from the saved state.
+    The state is saved from time to time and when a signal ends this process, always after the
+    caller is done with a step.
 
     A single process that is out of memory goes on with smaller micro-batches.
 
@@ -174,7 +174,7 @@ def train(
             ranks.sum_gradients(weights)
             norm = whole(nn.utils.clip_grad_norm_(weights, schedule.max_grad_norm))
             optimizer.step(lr=lr)
-            # Read when the whole step is launched: the host waits for the device here, once a step.
+            # Read after the whole step is launched, because the host waits for the device here.
             *parts, gradient_norm = _values([*losses, norm])
             loss = ranks.total({"loss": math.fsum(parts)})["loss"]
 
@@ -225,7 +225,8 @@ def _in_memory(
     """Returns the result of ``compute`` for the micro-batches of a step, which are made smaller
     until they fit into memory.
 
-    Raises OutOfMemory if they cannot be smaller, or for several ranks, which would have to agree.
+    Raises OutOfMemory if they cannot be smaller, or with several ranks, which would have to agree
+    on a size.
     """
     while True:
         try:
@@ -240,7 +241,7 @@ def _in_memory(
             setting = data.at_once if isinstance(data, Divisible) else "memory"
             raise OutOfMemory(f"{setting} do not fit: {reason}")
         smaller = data.micro_batches(step)
-        if len(smaller) == len(micro_batches):  # otherwise these were made before the last halving
+        if len(smaller) == len(micro_batches):  # else they were prefetched before the last halving
             if not data.halve():
                 raise OutOfMemory(f"{data.at_once} do not fit; lower max_tokens: {reason}")
             print(f"note: out of memory; from now on {data.at_once} at once", file=sys.stderr)
@@ -256,8 +257,8 @@ def _dropout_seed(seed: int, step: int, place: int) -> int:
 
 def _seed(seed: int, device: Device) -> None:
     """Seeds torch's generators of the CPU and of the device in use. ``torch.manual_seed`` would
-    also queue a call, with its stack trace, for all other kinds of devices: time and memory in
-    every step."""
+    also queue a call, with its stack trace, for all other kinds of devices, which costs time and
+    memory in every step."""
     torch.default_generator.manual_seed(seed)
     if device.device == "cuda":
         torch.cuda.manual_seed(seed)

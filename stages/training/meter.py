@@ -15,7 +15,7 @@ from stages.training.device import Device
 from stages.training.ranks import Ranks
 
 CPUINFO = Path("/proc/cpuinfo")
-NVML = "libnvidia-ml.so.1"  # NVIDIA's driver has it
+NVML = "libnvidia-ml.so.1"  # a library of NVIDIA's driver
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Usage:
 
 
 class Meter:
-    """Measures the resource usage of this process since the meter was made, and of processes that
-    were added to it."""
+    """Measures the resource usage of this process since the meter was made, and of the processes
+    that ``add_others`` adds."""
 
     def __init__(self, device: Device) -> None:
         self._device = device

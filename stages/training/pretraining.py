@@ -21,11 +21,11 @@ from stages.training.ranks import ALONE, Ranks
 
 VALIDATION_ROWS = 256  # at most; the same for every run on a corpus
 VALIDATION_SEED = 0
-COUNTED_TARGETS = 2**15  # the frequencies of tokens are counted over about this many
+COUNTED_TARGETS = 2**15  # token frequencies are counted over about this many targets
 
 
 def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, Objective]:
-    """Returns a run's model, with any pretraining layers but no weights drawn, and its objective.
+    """Returns a run's model (with pretraining layers, if any; not yet initialised) and objective.
 
     Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
@@ -109,9 +109,9 @@ def begin_with_frequencies(backbone: Backbone, data: PretrainingData, *, num_ste
     """Sets the output bias, if there is one and it is still 0, to the log frequencies of the tokens
     among the targets of the first steps.
 
-    Otherwise the weights that shift the logits of all positions alike would learn the frequencies
-    first. In an encoder-decoder they do so through the encoder's mean state: the encoder's states
-    would become alike and stay so.
+    Otherwise weights that shift the logits of all positions alike would first learn the
+    frequencies. In an encoder-decoder they would use the encoder's mean state for this: the
+    encoder's states would become alike and stay so.
     """
     bias = backbone.logit_bias
     if bias is None or bias.any():
@@ -138,7 +138,7 @@ def target_frequencies(
 
 
 def validation_batches(packing: Packing, objective: Objective, *, batch_rows: int) -> list[Batch]:
-    """Returns the first rows of a validation split, with the same corruption for every run."""
+    """Returns batches of the first rows of a validation split, corrupted alike in all runs."""
     rows = range(min(packing.rows_per_epoch, VALIDATION_ROWS))
     return _collated(packing, objective, rows, batch_rows, VALIDATION_SEED, "validation")
 

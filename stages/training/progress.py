@@ -23,8 +23,8 @@ PEAKS = {
 
 
 def peak_flops(device: Device) -> float | None:
-    """Returns the FLOPs per second that the GPU can compute in bfloat16, or None if they are
-    unknown or another precision is used."""
+    """Returns the GPU's peak FLOPs per second in bfloat16, or None if they are unknown or another
+    precision is used."""
     if device.device != "cuda" or device.precision != "bfloat16":
         return None
     name = torch.cuda.get_device_name()
@@ -76,7 +76,7 @@ class Progress:
         self._bar.close()
 
     def update(self, *, loss: float, gradient_norm: float, tokens: int, flops: int) -> None:
-        """Shows the numbers of a step that has ended, with the tokens and FLOPs of all ranks."""
+        """Shows the numbers of a completed step; ``tokens`` and ``flops`` count all ranks."""
         bar = self._bar
         if bar.disable:
             return

@@ -25,8 +25,8 @@ from stages.models._backbone import is_linear
 from stages.models._heads import ModelWithHead
 from stages.training.device import Device
 
-# Seconds that a rank waits after an error before it ends, so that the first error is reported and
-# not that of a rank that lost the others. For a user's mistake the first rank does not wait.
+# Seconds that a rank waits after an error before it ends, so that the original error is reported
+# and not that of a rank that lost contact. After a user's mistake the first rank does not wait.
 GRACE_S = 3.0
 BUCKET_BYTES = 25 * 2**20  # of gradients that are summed at once, as in DistributedDataParallel
 N = TypeVar("N", int, float)
@@ -34,7 +34,7 @@ N = TypeVar("N", int, float)
 
 @torch.no_grad()
 def put(values: Tensor, tensor: Tensor, ranks: "Ranks") -> None:
-    """Sets a tensor to ``values``, those of the whole tensor; this rank may hold only a part."""
+    """Copies the values of a whole tensor into ``tensor``, of which this rank may hold a part."""
     held = local(tensor)
     if held is not tensor:
         # Cut as fully_shard cuts: the last ranks hold less, or nothing.
@@ -94,12 +94,12 @@ class Ranks:
             model.to(device.torch)
 
     def _sharded(self, model: ModelWithHead, device: Device) -> ModelWithHead:
-        """Returns a copy of the model whose blocks are moved to the device one by one.
+        """Returns a sharded copy of the model. Its blocks are moved to the device one by one.
 
         In a bfloat16 run the linear layers of a transformer's block are gathered in bfloat16.
         Otherwise autocast would keep a bfloat16 copy of their weights, in addition to the shards,
         until the backward pass. Their gradients are summed in float32. If the step is compiled,
-        each block is sharded as a whole, because the graph breaks at each part that is gathered.
+        each block is sharded as a whole, because the graph breaks wherever weights are gathered.
         """
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -114,7 +114,7 @@ class Ranks:
                 fully_shard(layers, mesh=mesh, mp_policy=precision)
             elif type(block).forward is not nn.Module.forward:  # a list of modules is never called
                 fully_shard(block, mesh=mesh)
-        # fully_shard cannot shard scalars. Ours mix layers for tasks, and no objective trains them.
+        # fully_shard cannot shard scalars. In our models they mix layers; no objective trains them.
         scalars = {weight for weight in copy.parameters() if weight.dim() == 0}
         for weight in scalars:
             weight.data = weight.data.to(device.torch)
@@ -198,8 +198,8 @@ def joined(distributed: Distributed, device: Device) -> Iterator[Ranks]:
 
 
 def too_few_threads(compute: Compute, distributed: Distributed) -> str | None:
-    """Returns why a CPU has too few devices, as words that follow ``distributed.devices``; None if
-    it has enough. On a CPU a device is a process with at least one thread."""
+    """Returns why a CPU has too few threads for its devices (processes with a thread or more), as
+    words that follow ``distributed.devices``; None if it has enough."""
     if distributed.devices <= compute.threads:
         return None
     return (

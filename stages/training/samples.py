@@ -43,7 +43,7 @@ def samples(
         return []
     batch = _batch([prompt for _, prompt in read], objective, tokenizer)
     room = objective.max_tokens
-    if backbone.is_causal:  # its text continues the row of the prompt
+    if backbone.is_causal:  # the generated text continues the row of the prompt
         room -= batch.input_ids.shape[1] - 1
     length = min(room, MAX_TOKENS)
     draws = np.stack([stream(SEED, "sample", i).random(length) for i in range(len(read))])

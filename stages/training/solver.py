@@ -17,7 +17,7 @@ from stages.training.device import Device
 from stages.training.flops import Counter
 from stages.training.loop import Criterion, accumulate, count_targets, mean_loss
 
-TOLERANCE = 1e-5  # of the largest element of the preconditioned gradient of mean loss and penalty
+TOLERANCE = 1e-5  # for each element of the preconditioned gradient of mean loss and penalty
 MAX_ITERATIONS = 500  # for each C
 MEMORY = 20  # pairs of steps and gradients that L-BFGS keeps
 CURVATURE = 0.1  # of a fitted logistic loss, per unit of a feature's variance
@@ -60,11 +60,11 @@ def solve(
 
         sum of losses over targets + |W|^2 / (2 C)
 
-    with the C whose model has the largest ``merit``, and of equal merits the lowest loss on
+    for the C whose model has the largest ``merit`` and, among equal merits, the lowest loss on
     ``validation``. W are the matrices of the head. The head is fitted to states standardised over
-    all states that the loss of ``train`` depends on; afterwards it is changed to read states as
-    they are. A mix of layers is penalised as well (Peters et al. 2018, section 3.2): if one layer
-    alone were best, the weights of the mix would have no minimum, and the solver would not end.
+    all states that the loss of ``train`` depends on; afterwards its weights are changed to fit
+    unstandardised states. A mix of layers is penalised, too (Peters et al. 2018, section 3.2): if
+    one layer alone were best, the mix would have no minimum, and the solver would not end.
 
     Everything is computed in float64, without dropout. Each C is solved from the minimum of the
     previous one, from the strongest penalty to the weakest.
@@ -106,7 +106,7 @@ def _minimum(
     scale: "_Scale",
     device: Device,
 ) -> _Minimum:
-    """Returns the minimum for C, searched from the model's weights; sets the weights to it."""
+    """Returns the minimum for C and puts it into the model, whose weights are the start."""
     # Imported here, so that a process that solves nothing does not load scipy.optimize.
     from scipy.optimize import minimize
 
@@ -117,7 +117,7 @@ def _minimum(
     inner, outer = scale.preconditioner(strength)
 
     def times(factor: Tensor, values: Sequence[Tensor]) -> np.ndarray:
-        """Returns all values in one array; matrices for states are multiplied by ``factor``."""
+        """Returns all values in one array, after multiplying matrices for states by ``factor``."""
         fits = [value.dim() == 2 and value.shape[1] == len(factor) for value in values]
         parts = [v @ factor if fit else v for v, fit in zip(values, fits, strict=True)]
         return np.concatenate([part.cpu().numpy().ravel() for part in parts])

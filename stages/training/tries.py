@@ -9,7 +9,7 @@ from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import Resumable
 from stages.training.loop import Diverged, Step
 
-# Trains at a rate, from a state if there is one; the list gets the history.
+# Trains at a rate, from the saved state if there is one; the list gets the history.
 Attempt = Callable[[float, list[Step], Resumable], None]
 
 
@@ -42,8 +42,8 @@ def try_each(
     """Trains ``model`` in place at each rate, each time from its initial weights, and leaves it
     with the weights of the best try.
 
-    A try that diverges has lost. The result of each try is kept next to the state of ``resumable``,
-    so that a resumed process goes on with the try that was interrupted.
+    A try that diverges loses to all others. The result of each try is kept next to the state of
+    ``resumable``, so that a resumed process goes on with the try that was interrupted.
 
     Raises ValueError if the training diverges at every rate.
     """

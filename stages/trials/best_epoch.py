@@ -14,14 +14,14 @@ from stages.training.finetuning import warmup_epochs
 
 LATE = 0.25  # share of the epochs at the end that count as late
 LOWER = 0.01  # share of the first epoch's validation loss; a smaller fall may be noise
-UNFITTED = 0.05  # share of the training loss's whole fall; a larger late share: it has not fitted
+UNFITTED = 0.05  # share of the training loss's fall; if more of it is late, the model is not fitted
 
 
 class BestEpoch:
-    """The epoch with the best validation metric among the epochs that ``update`` is called with.
-    Ties go to the epoch with the lowest validation loss, then to the first.
+    """The epoch with the best validation metric among the epochs passed to ``update``. Ties go to
+    the epoch with the lowest validation loss, then to the first.
 
-    The lowest loss does not decide: with few labels the loss rises, because the model becomes
+    The loss alone does not decide: with few labels it rises, because the model becomes
     overconfident, long before the metric is at its best.
     """
 
@@ -44,7 +44,7 @@ class BestEpoch:
         model.load_state_dict(self._weights, strict=False)
 
     def state(self) -> tuple[Json, dict[str, Tensor]]:
-        """Returns the state for ``restore``."""
+        """Returns the best epoch and its weights, as ``restore`` takes them."""
         kept = {"merit": self._merit, "lr": self.lr, "epoch": self.epoch}
         return kept | {"threshold": self.threshold}, self._weights
 
@@ -63,8 +63,8 @@ class Patience:
         self._merit, self._loss, self._improved = -math.inf, math.inf, 0
 
     def is_over(self, epoch: EpochRecord) -> bool:
-        """Returns whether neither the metric nor the loss has improved in the last ``patience``
-        epochs up to ``epoch``, all after the warm-up."""
+        """Takes the next ``epoch``. Returns whether neither the metric nor the loss has improved in
+        the last ``patience`` epochs, all after the warm-up."""
         merit = metrics.merit(self._metric, epoch.validation_metric)
         if merit > self._merit or epoch.validation_loss < self._loss or epoch.epoch <= self._warmup:
             self._improved = epoch.epoch
@@ -74,8 +74,8 @@ class Patience:
 
 
 def best_on_validation(curve: Sequence[EpochRecord], metric: str) -> int:
-    """Returns the number of the epoch with the best metric, whichever epoch is kept. Ties go to the
-    epoch with the lowest loss, then to the first."""
+    """Returns the number of the epoch with the best validation metric, even if the trial keeps
+    another. Ties go to the epoch with the lowest loss, then to the first."""
     best = max(
         curve, key=lambda e: (metrics.merit(metric, e.validation_metric), -e.validation_loss)
     )
@@ -85,10 +85,10 @@ def best_on_validation(curve: Sequence[EpochRecord], metric: str) -> int:
 def still_improving(curve: Sequence[EpochRecord], metric: str) -> bool:
     """Returns whether training ended too early.
 
-    It did if the validation loss fell in the last quarter of the epochs clearly (``LOWER``) below
+    It did if the validation loss, in the last quarter of the epochs, fell clearly (``LOWER``) below
     its earlier minimum. It also did if the epoch with the best ``metric`` on validation is in the
-    last quarter and the training loss fell in this quarter by more than ``UNFITTED`` of its whole
-    fall. That the last epoch is the best is no sign by itself: on a plateau any may be the best.
+    last quarter and more than ``UNFITTED`` of the training loss's whole fall is in that quarter. A
+    best last epoch alone is no sign: on a plateau, any epoch may be the best.
     """
     late = math.ceil(LATE * len(curve))
     before, after = curve[:-late], curve[-late:]

@@ -13,11 +13,11 @@ def incompatibility(
     *,
     text_to_text: bool = False,
 ) -> str | None:
-    """Returns why a method is incompatible with a task and a run, or None if it fits. The reason
+    """Returns why a method is incompatible with a task and a run, or None if it is not. The reason
     continues a message that begins with the method's name and a colon.
 
-    No weights are read. ``kind`` is the name of the task's component. With ``text_to_text`` answers
-    are generated as text.
+    No weights are read. ``kind`` is the name of the task's component. With ``text_to_text``,
+    answers are generated as text.
     """
     if text_to_text and isinstance(method, PromptMethod):
         return "has prompts of its own; text_to_text is not available"

@@ -37,7 +37,7 @@ from stages.trials.setup import TrialSetup
 from stages.trials.variants import Variant
 
 LIBRARIES = ("scipy", "scikit-learn")  # in addition to those of every trial
-MOST_ROWS = 1000  # more rows take longer than seconds and change the estimates little
+MOST_ROWS = 1000  # more rows would take more than seconds and hardly change the estimates
 MOST_STATES = 5000  # for tasks whose rows have many states (one for each word)
 WRITTEN = "the answers are texts, and no labels of states"
 NO_LABEL_OF_A_STATE = "a label is a position or a choice, and no class or number of one state"
@@ -68,7 +68,7 @@ def estimated(finetune: Finetune, compute: Compute, checkpoint: RunKey, task: st
     most = min(most_rows(finetune.label_budgets, len(train), task=task), MOST_ROWS)
     seeds = {"pretrain_seed": seed, "finetune_seed": seed}
     rows = labelled_rows(train, most, setup.task.kind, **seeds, task=task)
-    # As in the first variant of a probe.
+    # The initial weights of a probe's first variant.
     initial = finetune.initial_weights[0] if setup.from_scratch else None
     settings = {"rows": [row["id"] for row in rows], "seed": seed, "initial_weights": initial}
     settings |= {"libraries": {name: version(name) for name in LIBRARIES}}
@@ -148,7 +148,7 @@ def _records(
 
 
 def _measured(states: Float[np.ndarray, "N D"], labels: np.ndarray) -> dict[str, float]:
-    """Returns each estimate that is defined for these labels: integers for classes, or floats."""
+    """Returns the estimates that are defined for the labels (classes as integers, or floats)."""
     if labels.dtype.kind == "f":
         return {"logme": logme(states, labels[:, None])}
     score = h_score(states, labels)
@@ -187,8 +187,8 @@ def _states_read(
     setup: TrialSetup, examples: Sequence[Example], seed: int, device: Device
 ) -> _Read | None:
     """Returns each layer's states as the probe's first variant reads them (pooled, if it pools);
-    None if the labels are not one per state. The states are float32 at any precision, as they are
-    for a probe."""
+    None if the labels are not one per state. The states are float32 at any precision setting,
+    as for a probe."""
     model, task = setup.headed(seed=seed).to(device.torch).eval(), setup.task
     backbone = model.backbone
     states, labels, counter = list[Tensor](), list[np.ndarray](), Counter()

@@ -25,7 +25,7 @@ from stages.trials.outcome import Outcome
 from stages.trials.runner import TrialRunner, is_first_seed, keeps_weights, method_of
 from stages.trials.setup import TrialSetup
 
-UNFINISHED = paths.SCRATCH / "finetune"  # the states of trials, by task and address
+UNFINISHED = paths.SCRATCH / "finetune"  # the states of interrupted trials, by task and address
 
 Group = list[TrialKey]  # of one checkpoint, task and method
 
@@ -38,7 +38,7 @@ def trial_groups(
     *,
     from_scratch: bool,
 ) -> list[Group]:
-    """Returns the trials of a checkpoint and a task in groups, by method as in params.yaml.
+    """Returns the trials of a checkpoint and a task in groups, in the order of ``methods``.
 
     A group runs in one process, one trial after the other. It has all trials that share the states
     of a frozen backbone, or one trial if the backbone trains. From scratch, each fine-tuning
@@ -69,7 +69,7 @@ class _Job:
 
     @property
     def name(self) -> str:
-        """The name of the trials in messages."""
+        """The checkpoint, task and method of the trials, for messages."""
         first = next(iter(self.addresses))
         return f"{first.checkpoint} on {first.task}, {first.method}"
 
@@ -81,7 +81,7 @@ def run_trials(
     weights: Mapping[str, Path],
 ) -> dict[RunKey, list[Outcome]]:
     """Returns the outcomes of each checkpoint's groups, in the order of the groups. Kept weights go
-    to the run's folder, ``weights[run]``.
+    to the folder ``weights[run]``.
 
     Runs the trials that the store lacks, ``threads // trial_threads`` groups in parallel. Neither
     this number nor the contents of the store change a result: each trial has its own seed, threads
@@ -166,7 +166,7 @@ def _stored_outcomes(
     finetune: Finetune, addresses: Mapping[TrialKey, str], weights: Path
 ) -> dict[TrialKey, Outcome]:
     """Returns the outcomes of the trials that the store has, and copies their kept weights to the
-    folder ``weights``. Trials that vanish meanwhile are left out."""
+    folder ``weights``. Trials that are deleted meanwhile are left out."""
     outcomes = dict[TrialKey, Outcome]()
     for key, address in addresses.items():
         trial = stored(finetune, key, address)
@@ -182,8 +182,8 @@ def _stored_outcomes(
 def _keep(
     finetune: Finetune, key: TrialKey, outcome: Outcome, file: Path | None, weights: Path | None
 ) -> None:
-    """Copies the file of a trial to the folder ``weights``, if its weights are kept. A file without
-    trained weights, which only records the trial, is always kept."""
+    """Copies the ``file`` of a trial to the folder ``weights`` if the study keeps its weights. A
+    file without trained weights, which only records the trial, is always copied."""
     if file and weights and (keeps_weights(finetune, key) or not outcome.trial.num_trained_params):
         shutil.copyfile(file, weights / file.name)
 
@@ -198,8 +198,8 @@ def addresses_of(
 
 
 def stored(finetune: Finetune, key: TrialKey, address: str) -> store.Stored | None:
-    """Returns the trial from the store, or None if the store lacks it, or lacks weights or a speed
-    that the study needs."""
+    """Returns the trial from the store, or None if the store lacks the trial, or its weights or
+    speed if the study needs them."""
     first = is_first_seed(finetune, key)
     return store.load(address, with_weights=keeps_weights(finetune, key), with_speed=first)
 

@@ -22,7 +22,7 @@ LONGEST_S = 1.0  # for texts one at a time: generation is slow, and fewer texts 
 class Speed:
     """Inference speed; tokens are those of the input."""
 
-    latency_s: float  # median of one text
+    latency_s: float  # median time of one text
     texts_per_s: float  # in batches
     tokens_per_s: float  # in batches
 
@@ -35,7 +35,8 @@ def measure_speed(
     device: Device,
 ) -> Speed:
     """Returns the speed of prediction, measured on some rows one at a time and on others in
-    batches, because a predictor may remember texts. Without other rows the same are used."""
+    batches, because a predictor may remember texts. If there are no others, all rows are
+    in batches."""
     alone = _spread(rows, min(WARM_UP + TIMED, max(len(rows) // 2, 1)))
     together = _spread([row for row in rows if row not in alone] or rows, IN_BATCHES)
     encoded = {id: [*each] for id, each in groupby(examples, key=lambda example: example.id)}

@@ -14,8 +14,8 @@ from stages.trials.setup import TrialSetup
 def input_records(
     finetune: Finetune, checkpoint: RunKey, task: str, methods: Iterable[str]
 ) -> list[InputRecord]:
-    """Returns a record for each split and each form in which ``methods`` read its texts, and a
-    record of the test split for each prompt method."""
+    """Returns a record for each split and each form (text-to-text or not) in which ``methods`` read
+    texts, and a record of the test split for each prompt method."""
     methods = [*methods]
     prompted = [key for key in methods if method_of(finetune, key).prompts]
     forms = dict[bool, list[str]]()  # the text-to-text methods, and the other methods
@@ -63,7 +63,7 @@ def _of_prompt(finetune: Finetune, checkpoint: RunKey, task: str, method: str) -
 def input_record(
     checkpoint: RunKey, split: Split, read_at: str, examples: Sequence[Encoded]
 ) -> InputRecord:
-    """Returns the record of how much of a split's rows is cut in their encoded ``examples``."""
+    """Returns the record of how many rows and tokens are cut in a split's encoded ``examples``."""
     tokens_cut = sum(example.num_cut for example in examples)
     return InputRecord(
         **checkpoint._asdict(),

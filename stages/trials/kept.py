@@ -37,8 +37,8 @@ class KeptTrial(TrialRow):
     max_tokens: int
     precision: str
     lr: float
-    threshold: float  # the margin below which the answer is another one, or none
-    # Fingerprints of what the weights belong to.
+    threshold: float  # the margin below which the answer becomes none, or the other label
+    # Fingerprints of the checkpoint and the task that the weights belong to.
     pretraining: str  # settings, inputs and code of the checkpoint
     checkpoint_weights: str
     examples: str  # the task, its labels, its code and the rows of train
@@ -70,7 +70,7 @@ def kept_trials(run: str, task: str) -> list[TrialKey]:
 
 
 def fingerprints(setup: TrialSetup) -> Json:
-    """Returns the fingerprints of the checkpoint and of the task, by the fields of KeptTrial."""
+    """Returns the fingerprints of the checkpoint and of the task, by their names in KeptTrial."""
     return {
         "pretraining": setup.run_record["fingerprint"],
         "checkpoint_weights": sha256(setup.pretrained / WEIGHTS),
@@ -80,9 +80,9 @@ def fingerprints(setup: TrialSetup) -> Json:
 
 
 def drawn_weights(setup: TrialSetup, model: ModelWithHead, *, seed: int) -> str:
-    """Returns the fingerprint of the weights that a trial of this seed draws, or "" if all weights
-    of ``model`` are stored. Drawn weights are drawn again when the trial is used, and another
-    version of torch may draw others."""
+    """Returns the fingerprint of the initial weights that a trial draws from its seed, or "" if all
+    weights of ``model`` are stored. Whoever uses the trial draws them again, and another version of
+    torch may draw other weights."""
     if not setup.from_scratch or all(weight.requires_grad for weight in model.parameters()):
         return ""
     return _hash(setup.backbone(seed=seed))
@@ -103,8 +103,8 @@ def save(model: nn.Module, trial: KeptTrial, folder: Path) -> None:
 
 def weights_bytes(model: ModelWithHead, checkpoint: Path) -> int:
     """Returns the size of the files that are needed to use a trial: the weights that its method
-    trained and, unless these are all, the checkpoint. From scratch, the weights that the seed draws
-    count like a checkpoint."""
+    trained and, unless these are all, the checkpoint. In a run from scratch, the initial weights
+    count as a checkpoint."""
     weights = [*model.parameters()]
     trained = sum(w.numel() * w.element_size() for w in weights if w.requires_grad)
     return trained if all(w.requires_grad for w in weights) else trained + checkpoint.stat().st_size
@@ -129,8 +129,8 @@ def read(path: Path) -> KeptTrial:
 
 
 def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
-    """Returns the checkpoint and the task that the weights in ``path`` belong to, in the variant
-    that was kept.
+    """Returns the set-up of the weights in ``path``: their checkpoint and their task, with the
+    settings of the variant that was kept.
 
     Raises ValueError if the checkpoint or the task has changed since, or if the trial's seed now
     draws other weights.

@@ -23,7 +23,7 @@ def find_trial(
     and seeds. None matches any value. If several pretraining seeds match, the first one is used.
     A baseline's default fine-tuning seed is its first one.
 
-    Raises ValueError if no trial matches, or several.
+    Raises ValueError if no trial matches, or if several with the first pretraining seed do.
     """
     baselines = _baselines(run, task)
     kept = baselines or _kept_of_run(run, task)
@@ -98,7 +98,7 @@ def _why_missing(run: str, task: str) -> str:
 
 
 def opened(key: TrialKey) -> tuple[KeptTrial, TrialSetup]:
-    """Returns the record of a kept trial, with the checkpoint and the task that it belongs to.
+    """Returns the record of a kept trial, and the set-up of its checkpoint and task.
 
     Raises ValueError if the checkpoint or the task has changed since.
     """

@@ -18,7 +18,7 @@ from stages.trials.outcome import DECIMALS
 from stages.trials.prediction import predict
 from stages.trials.setup import TrialSetup
 
-ROWS_AT_ONCE = 512  # in memory
+ROWS_AT_ONCE = 512  # rows in memory
 
 
 class NewRow(NamedTuple):
@@ -31,7 +31,7 @@ class NewRow(NamedTuple):
 def device_for(kept: KeptTrial, name: str) -> Device:
     """Returns the device ``name`` with the trial's precision and the default number of threads.
 
-    Raises ValueError if the machine does not have it.
+    Raises ValueError if the machine has no such device.
     """
     threads = torch.get_num_threads()
     settings = {"device": name, "precision": kept.precision, "compile": False}

@@ -50,15 +50,15 @@ class Fit:
 
 
 def at_edge(chosen: float, tried: Sequence[float]) -> int | None:
-    """Returns 1 if the chosen value is the smallest or largest of the values tried, so that a
-    better one may lie beyond them, or else 0; None if one value was tried."""
+    """Returns 1 if the chosen value is the smallest or largest of several values tried, so that a
+    better one may lie beyond them, else 0; None if only one value was tried."""
     return int(chosen in (min(tried), max(tried))) if len(tried) > 1 else None
 
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of a variant of a trial. A method without training has no epochs, FLOPs or trained
-    parameters, and is not validated."""
+    """The result of one variant of a trial. If the method trains nothing, there are no epochs,
+    FLOPs, trained parameters or validation."""
 
     variant: Variant
     predictions: list[records.PredictionRecord]  # of the test rows
@@ -76,8 +76,8 @@ class Tried:
         return self.validated.threshold if self.validated else 0.0
 
     def merit(self, metric: str) -> tuple[float, float]:
-        """Returns a value that is highest for the variant to keep: the metric on validation, then
-        the negative loss."""
+        """Returns a value that ranks variants, the best highest: the metric on validation (negative
+        if lower is better), then the negative loss."""
         if self.diverged:
             return -math.inf, -math.inf
         if self.validated is None:
@@ -92,7 +92,7 @@ class Adapted:
     model: ModelWithHead
     predictor: Predictor
     examples: Sequence[Encoded]  # of the test rows, as the predictor encodes them
-    setup: TrialSetup  # of the variant that is kept
+    setup: TrialSetup  # with the settings of the model's variant
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ TRIED_TYPE, OUTCOME_TYPE = TypeAdapter(Tried), TypeAdapter(Outcome)  # to read t
 def trial_record(
     key: TrialKey, adapted: Adapted, kept_try: Tried, tries: Sequence[Tried], account: Settings
 ) -> records.TrialRecord:
-    """Returns the row of ``trials.csv`` of a trial that keeps ``kept_try``. ``account`` has the
-    amounts of its pretraining (``metrics.json``)."""
+    """Returns the row of ``trials.csv`` of a trial that keeps ``kept_try``. ``account`` is the
+    ``metrics.json`` of its checkpoint: the tokens, FLOPs and parameters of pretraining."""
     setup, backbone = adapted.setup, adapted.model.backbone.uncached
     run, design = setup.run_record, backbone.design
     fit = replace(kept_try.fit, num_tries=sum(each.fit.num_tries for each in tries))

@@ -39,7 +39,7 @@ def predict(
     """
     model.eval()
     by_row: dict[str, dict[int, Predicted]] = defaultdict(dict)
-    with device.autocast():  # around all batches: it casts each weight once
+    with device.autocast():  # one context for all batches casts each weight only once
         for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
             batch = predictor.collate(part, rngs=[]).to(device.torch)
             with _computed_once(model.backbone):
@@ -61,19 +61,19 @@ def _computed_once(backbone: nn.Module) -> Iterator[None]:
 
     def forward(batch: Batch) -> Float[Tensor, "B T D"]:
         if id(batch) not in states:
-            states[id(batch)] = batch, compute(batch)  # the batch is kept, so no other has its id
+            states[id(batch)] = batch, compute(batch)  # kept, so that no other batch gets its id
         return states[id(batch)][1]
 
     backbone.forward = forward
     try:
         yield
     finally:
-        del backbone.forward  # restores the method of its class
+        del backbone.forward  # the method of the class is used again
 
 
 def _combined(predictor: Predictor, row: Row, windows: Mapping[int, Predicted]) -> Predicted:
     predictions = [windows[window] for window in sorted(windows)]
-    if predictions[0].margin is not None:  # only a row that is one example has one
+    if predictions[0].margin is not None:  # only if the row is one example
         return predictions[0]
     given = [each.prediction for each in predictions]
     return Predicted(

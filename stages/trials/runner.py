@@ -60,7 +60,7 @@ from stages.trials.variants import Variant
 
 def method_of(finetune: Finetune, name: str, variant: Variant | None = None) -> Method:
     """Returns the method of an entry of ``finetune.methods`` with the settings of a variant or,
-    without one, with the first of several values that the entry lists."""
+    without a variant, with the first of the values that the entry lists for each setting."""
     entry = finetune.methods[name].method
     settings = {**entry, **variant.method} if variant else entry
     return METHODS.build(settings, where=f"finetune.methods.{name}.method")
@@ -80,11 +80,11 @@ def keeps_weights(finetune: Finetune, key: TrialKey) -> bool:
 
 @dataclass(frozen=True)
 class _Start:
-    """The set-up, the method and the examples of a variant of the trials."""
+    """The set-up, the method and the examples of one variant, common to all trials."""
 
     setup: TrialSetup  # of the variant
     method: Method
-    encoded: dict[Split, list[Example]]  # of train, the rows that at least one trial uses
+    encoded: dict[Split, list[Example]]  # in train, only rows that at least one trial uses
     shares_states: bool  # whether an earlier variant has the same states of a frozen backbone
 
     @property
@@ -92,7 +92,7 @@ class _Start:
         return self.setup.task
 
     def adapted(self, model: ModelWithHead) -> Adapted:
-        """Returns ``model`` as an adapted model of the variant, with the task as its predictor."""
+        """Returns ``model`` with the variant's task as its predictor."""
         return Adapted(model, self.task, self.encoded["test"], self.setup)
 
 
@@ -150,7 +150,7 @@ class TrialRunner:
         """
         meter = Meter(self.device)
         adapted, kept_try, tries = self._best(key, unfinished)
-        # A file without trained weights records which trial it is.
+        # Without trained weights, the file only records the trial.
         if keeps_weights(self.finetune, key) or not kept_try.num_trained_params:
             kept.save(adapted.model, self._kept_trial(key, adapted, kept_try), weights)
         trial = trial_record(key, adapted, kept_try, tries, self.account)
@@ -219,8 +219,8 @@ class TrialRunner:
     def _trained(
         self, key: TrialKey, start: _Start, method: TrainedMethod, unfinished: Resumable
     ) -> tuple[Adapted | None, Tried]:
-        """Trains, restores the weights that are best on validation, and predicts the test
-        inputs."""
+        """Trains the model, restores the weights that are best on validation, and predicts the
+        test inputs."""
         settings = self.finetune.methods[key.method].of(key.run).training
         assert settings is not None, "the root stage refuses a method that trains without it"
         try:
@@ -260,8 +260,8 @@ class TrialRunner:
         the first of the variants that share the backbone, even if a resumed trial computes the
         states again in a later variant."""
         examples, model = self._examples_in_budget(key, start), self._adapted(key, start)
-        # Padding changes the last bit of a state. The states of the labelled rows are computed anew
-        # for each trial, so that results do not depend on which trials share a process.
+        # Padding changes the last bit of a state. So the states of the labelled rows are computed
+        # anew for each trial: results must not depend on which trials share a process.
         place = key, method
         batches = [*self._batches(examples, start)]
         validation = [*self._batches(start.encoded["validation"], start)]
@@ -334,15 +334,15 @@ class TrialRunner:
         model, predictor = self._adapted(key, start), self._prompts(key, start.method)
         examples = predictor.encode(self.rows["test"])
         predictions = self._predictions(key, Adapted(model, predictor, examples, start.setup))
-        # Speed is measured with a new method of the same entry, because it remembers no scores.
+        # Speed is measured with a new predictor, which does not remember scores of these rows.
         unused = self._prompts(key, method_of(self.finetune, key.method))
         tried = Tried(start.setup.variant, predictions)
         return Adapted(model, unused, examples, start.setup), tried
 
     def _unchanged(self, key: TrialKey, start: _Start) -> tuple[ModelWithHead, list[Predicted]]:
         """Returns the pretrained model and its predictions for a task without a head. They are
-        computed once or, from scratch, for each draw of weights."""
-        seed = key.finetune_seed if self.setup.from_scratch else 0  # a head has no weights to draw
+        computed once or, in a run from scratch, once for each draw of weights."""
+        seed = key.finetune_seed if self.setup.from_scratch else 0  # no weights are drawn
         if seed not in self._as_pretrained:
             model = start.setup.headed(seed=seed)
             model.requires_grad_(False).to(self.device.torch)
@@ -352,7 +352,7 @@ class TrialRunner:
         return self._as_pretrained[seed]
 
     def _prompts(self, key: TrialKey, method: Method) -> Predictor:
-        """Returns the predictor of the method, from the labelled rows of the trial."""
+        """Returns the predictor of a prompt method, made from the trial's labelled rows."""
         where = f"finetune.methods.{key.method}.method"
         seed = key.finetune_seed
         return self.setup.predictor(method, self._labelled(key), seed=seed, where=where)

@@ -40,7 +40,7 @@ class Searched:
 
     model: ModelWithHead
     fit: Fit
-    kept: Validated  # at the epoch that is kept
+    kept: Validated  # the validation of the epoch that is kept
     epochs: list[EpochRecord]  # of all learning rates
     flops: int  # of training at all learning rates
 
@@ -67,11 +67,11 @@ def search(
     device: Device,
     unfinished: Resumable,
 ) -> Searched:
-    """Trains from the same start at each learning rate; keeps the best of all epochs or, without
-    ``patience``, the best of the last epochs of all rates. It resumes from the state in
-    ``unfinished``.
+    """Trains from the same start at each learning rate, and keeps the best epoch of all rates. If
+    ``patience`` is ``none``, only the last epoch of each rate can be kept. Resumes from the state
+    in ``unfinished``.
 
-    Raises DivergedAtEveryRate if training diverges at every rate before such an epoch ends.
+    Raises DivergedAtEveryRate if training at every rate diverges before an epoch that can be kept.
     """
     data = FinetuningData(
         examples,
@@ -181,7 +181,7 @@ class _SoFar:
 def _fit(
     settings: Adaptation, num_examples: int, best: BestEpoch, curve: Sequence[EpochRecord]
 ) -> Fit:
-    """Returns how training went at the rate that was kept, whose epochs are ``curve``."""
+    """Returns how training went at the rate of the kept epoch; ``curve`` has its epochs."""
     return Fit(
         lr=best.lr,
         best_epoch=best.epoch,

@@ -102,20 +102,20 @@ class TrialSetup:
     def seed_of(self, finetune_seed: int) -> int:
         """Returns the seed of a trial's head, order of examples, dropout and shots.
 
-        It depends on the pretraining seed too: otherwise all checkpoints would share these draws,
-        and the variance between checkpoints would not include that of the draws.
+        It depends on the pretraining seed too. Otherwise all checkpoints would share these random
+        choices, and the variance between checkpoints would not include the choices' variance.
         """
         return derive(self.checkpoint.pretrain_seed, "trial", finetune_seed)
 
     @property
     def from_scratch(self) -> bool:
-        """Whether the weights are random: each trial draws its own (``Run.from_scratch``)."""
+        """Whether each trial draws its own random weights (``Run.from_scratch``)."""
         return self.run_record["objective"] == self.run_record["settings"]["parent"] == NONE
 
     def label_words(self) -> dict[str, str]:
         """Returns the verbaliser of each label.
 
-        Raises ValueError for labels with the same verbaliser, or without tokens.
+        Raises ValueError if labels share a verbaliser or a verbaliser has no tokens.
         """
         with self._below_task():
             given = self.task_record["task"].get("verbalisers", ())
@@ -194,7 +194,7 @@ class TrialSetup:
         return ModelWithHead(backbone, head)
 
     def _shorten(self, task: TextToText) -> None:
-        """Limits the length of answers, which no setting gives, to the positions of the model.
+        """Limits the length of generated answers, which has no setting, to the model's positions.
 
         Raises ValueError if this leaves too few tokens for a label.
         """
@@ -211,8 +211,8 @@ class TrialSetup:
             )
 
     def adapted(self, method: Method, *, seed: int) -> ModelWithHead:
-        """Returns the model that a trial of this method and seed starts from, without a head for a
-        prompt method."""
+        """Returns the model that a trial of this method and seed starts from. With a prompt method
+        it has no head."""
         if isinstance(method, PromptMethod):
             model = ModelWithHead(self.backbone(seed=seed), nn.Identity())
         else:

@@ -39,17 +39,17 @@ from stages.trials.setup import TrialSetup
 
 VARIABLE = "TRIALS_STORE"
 OUTCOME = "outcome.json.gz"
-UNFINISHED = ".unfinished-"  # folders of writers; only a writer that was killed leaves one
-# The limit of a trial's unpacked records; those of 100,000 test rows have 2**25.
+UNFINISHED = ".unfinished-"  # prefix of writers' folders; only killed writers leave them behind
+# The most bytes of a trial's unpacked records; the records of 100,000 test rows have 2**25.
 MOST_RECORD_BYTES = 2**28
 UNREADABLE = (OSError, EOFError, ValueError, zlib.error, MemoryError)  # raised by damaged entries
 ADDRESS = re.compile(r"[0-9a-f]{64}")
 LIBRARIES = ("torch", "transformers", "numpy")
-STALE_S = 24 * 60 * 60  # an unfinished folder that is older has no writer any more
+STALE_S = 24 * 60 * 60  # an older unfinished folder counts as left by a killed writer
 
 
 def root() -> Path:
-    """Returns the folder of the entries: one that several clones share, or one of this clone."""
+    """Returns the folder of the store: one that several clones share, or this clone's own."""
     shared = os.environ.get(VARIABLE)
     return Path(shared).expanduser() if shared else paths.SCRATCH / "trials"
 
@@ -120,7 +120,7 @@ def _hash(depends_on: Json) -> str:
 
 @dataclass(frozen=True)
 class Stored:
-    """An entry that is whole."""
+    """A whole entry: the outcome of a trial, and its weights."""
 
     outcome: Outcome
     weights: Path | None  # the file of the weights, if they are kept
@@ -157,7 +157,7 @@ def _entry(folder: Path) -> Stored | None:
 def _record(folder: Path) -> Json:
     """Returns the records of an entry, which others may have written.
 
-    Raises ValueError if the file is not one of the entry's own, is larger than
+    Raises ValueError if the file is not in the entry's own folder, is larger than
     ``MOST_RECORD_BYTES``, or is nested too deeply.
     """
     path = folder / OUTCOME
@@ -175,7 +175,7 @@ def _record(folder: Path) -> Json:
 
 def mark_used(address: str) -> None:
     """Sets the time of an entry's last use, from which ``Listed.unused_s`` counts, to now."""
-    with suppress(OSError):  # a store that may only be read
+    with suppress(OSError):  # the store may be read-only
         os.utime(root() / address)
 
 
@@ -192,7 +192,7 @@ def unfinished() -> Iterator[Path]:
 
 
 def _new_folder() -> Path:
-    """Makes a folder that is as readable for others as other new folders of this process."""
+    """Makes a folder with the usual permissions of this process; ``mkdtemp`` makes private ones."""
     folder = Path(mkdtemp(prefix=UNFINISHED, dir=root()))
     umask = os.umask(0)
     os.umask(umask)
@@ -220,7 +220,7 @@ def save(address: str, outcome: Outcome, folder: Path) -> None:
 
 
 def _put(folder: Path, place: Path) -> None:
-    """Renames ``folder`` to ``place``, and replaces a folder with that name."""
+    """Renames ``folder`` to ``place``, and replaces any folder there."""
     while True:
         try:
             folder.rename(place)

@@ -1,4 +1,4 @@
-"""A measure of how well a checkpoint predicts the texts of a task by its objective."""
+"""A measure of how well a checkpoint predicts a task's texts with its pretraining objective."""
 
 import math
 
@@ -21,8 +21,8 @@ BATCH_ROWS = 16
 @torch.no_grad()
 def text_bits(setup: TrialSetup, run: Run, device: Device) -> TextBitsRecord | None:
     """Returns the validation loss of a checkpoint's objective on the inputs of the task's test
-    rows. The inputs are packed like the validation text of a corpus: into full rows, with the same
-    limit on their number.
+    rows, also as bits per byte. The inputs are packed into full rows, at most as many as for
+    validation on a corpus.
 
     Returns None for a run that has learnt no objective and for a public checkpoint. Also returns
     None if the objective needs more than the checkpoint holds (a teacher, a head), if it has

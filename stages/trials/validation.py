@@ -1,6 +1,6 @@
 """The metric and the loss on the validation rows of a task, computed in one pass, and the threshold
-on the margins of predictions. Below the threshold a question gets no answer (SQuAD 2.0; Rajpurkar
-et al. 2018), and a text gets the other of two labels."""
+on the margins of predictions. If the margin is below the threshold, a question gets no answer
+(SQuAD 2.0; Rajpurkar et al. 2018), and a text gets the other of two labels."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from stages.text.batch import Batch
 from stages.training.device import Device
 from stages.trials.prediction import predict
 
-ROUNDING = 1e-9  # means of a metric that differ by less are equal
-MOST_COMPARED = 200  # thresholds for two labels; each costs a pass over the rows
+ROUNDING = 1e-9  # means of a metric that differ by less count as equal
+MOST_COMPARED = 200  # thresholds between two labels; each costs a pass over the rows
 
 
 class Validated(NamedTuple):
@@ -69,9 +69,9 @@ def best_threshold(metric: str, gold: Sequence[str], predicted: Sequence[Predict
         return 0.0
     distinct = np.unique(margins)
     below, above = distinct[:-1], distinct[1:]
-    between = np.where(np.isinf(below), above - 1, (below + above) / 2)  # -inf: no span
+    between = np.where(np.isinf(below), above - 1, (below + above) / 2)  # a margin of -inf: no span
     if any(each.otherwise for each in predicted):
-        # About equally many distinct margins lie between any two neighbours.
+        # About equally many distinct margins lie between neighbouring thresholds.
         number = min(len(between), MOST_COMPARED)
         between = between[np.linspace(0, len(between) - 1, number).round().astype(int)]
         thresholds = np.array([0.0, *between, -np.inf, np.inf])

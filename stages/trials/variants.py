@@ -27,7 +27,7 @@ class Variant:
     task: Settings = field(default_factory=dict)  # replace settings of the task's entry
     method: Settings = field(default_factory=dict)  # replace settings of the method's entry
     initial_weights: InitialWeights | None = None  # None: not from scratch
-    varied: Sequence[str] = ()  # settings of task and method with several values in the trial
+    varied: Sequence[str] = ()  # settings of task and method that have several values
     fixed: Sequence[str] = ()  # settings with one value; may include ``initial_weights``
 
     @property
@@ -41,7 +41,7 @@ class Variant:
 
     @property
     def fixed_values(self) -> str:
-        """The values of ``fixed``, in the form of ``read_out``."""
+        """The values of ``fixed``, written like ``read_out``."""
         return self._shown(self.fixed)
 
     @property
@@ -110,7 +110,7 @@ def readings(
 ) -> list[dict[str, Any]]:
     """Returns the combinations of settings that a task tries with this model. Settings in
     ``without`` are left out, and so are combinations in which a label would be predicted from a
-    state that has not read what is labelled.
+    state that has not read the labelled text.
 
     Raises ValueError if no combination is left.
     """

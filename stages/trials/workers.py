@@ -22,7 +22,8 @@ def each(
     work: Callable[[J], R], jobs: Sequence[J], *, at_once: int, late_imports: Sequence[str] = ()
 ) -> Generator[tuple[J, R | ValueError], None, None]:
     """Yields each job with its result as soon as it has ended, while the other jobs go on. The
-    result is a ValueError if the job raised one (a user's mistake) or if its process was killed.
+    result is a ValueError if the job raised one (a user's mistake) or lacked memory, or if its
+    process was killed.
 
     Each job has a process of its own. In a shared process, the memory that one job held would count
     in the peak of the next. A killed process costs only its own job. (ProcessPoolExecutor and
@@ -42,7 +43,7 @@ def each(
         for name in late_imports:
             import_module(name)
     waiting = list(reversed(jobs))
-    running: dict[Any, tuple[J, BaseProcess]] = {}  # by the end of the pipe that gets the result
+    running: dict[Any, tuple[J, BaseProcess]] = {}  # by the pipe's end that gets the result
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
@@ -50,7 +51,7 @@ def each(
                 job = waiting.pop()
                 process = context.Process(target=_child, args=(work, job, sender, os.getpid()))
                 process.start()
-                sender.close()  # otherwise the end of the process would go unnoticed
+                sender.close()  # else a dead child would go unnoticed
                 running[receiver] = job, process
             for receiver in wait([*running]):
                 job, process = running.pop(receiver)

@@ -25,7 +25,7 @@ from stages.reporting.figures.style import (
 def pictures(
     scores: Scores, epochs: Sequence[EpochRecord], task: str, label_budget: str
 ) -> dict[str, Callable[[], Spec]]:
-    """Returns a figure for each method that trains, if runs from scratch have trials with it."""
+    """Returns a figure for each method that trains and has trials of runs from scratch."""
     trained = {epoch.method for epoch in epochs}  # methods that do not train have no curves
     return {
         f"curves_{task}_{method}_{label_budget}": partial(
@@ -39,8 +39,8 @@ def pictures(
 def curves(
     scores: Scores, epochs: Sequence[EpochRecord], task: str, method: str, label_budget: str
 ) -> Spec:
-    """Returns a panel for each model that was fine-tuned from scratch, with the pretrained runs of
-    this model. A line is the mean over seeds; its band goes from the lowest seed to the highest."""
+    """Returns a panel for each run from scratch, with the pretrained runs of the same model. A line
+    is the mean over seeds; its band goes from the lowest seed to the highest."""
     points: dict[str, dict[int, list[float]]] = defaultdict(dict)  # by run, then by epoch
     factor = scale_of(scores.metrics[task]).factor
     for record in epochs:
@@ -73,7 +73,8 @@ def curves(
 
 
 def _from_scratch(scores: Scores, task: str, method: str, label_budget: str) -> list[Group]:
-    """Returns the groups from scratch that have trials with the method."""
+    """Returns the groups from scratch that have trials on this task, with this method and label
+    budget."""
     return [
         group
         for group in scores.groups

@@ -29,9 +29,9 @@ STYLES = {  # shape and colour
 }
 SHAPES = {verdict.value: shape for verdict, (shape, _) in STYLES.items()} | {NO_VERDICT: "cross"}
 COLOURS = {verdict.value: colour for verdict, (_, colour) in STYLES.items()} | {NO_VERDICT: MUTED}
-STEP, NARROW_STEP = 18, 50  # pixels of a row; the page makes narrow rows of one line 14 lower
+STEP, NARROW_STEP = 18, 50  # pixels per row; page.js takes 14 off narrow rows with a one-line label
 LABEL_LIMIT = 600  # pixels
-MANY = 60  # rows that a reader can look through
+MANY = 60  # more rows than this are too many to look through
 KEYS = ("task", "method", "labels")
 DATA = "contrasts"
 TURNED = "Differences in {} are drawn with their signs turned, because lower is better."
@@ -39,7 +39,7 @@ Width = Literal["wide", "narrow"]
 
 
 def forest(contrasts: Sequence[Contrast]) -> Spec:
-    """Returns the contrasts that the page shows first, as a picture for a file."""
+    """Returns the picture for a file: the contrasts that the page shows first."""
     return interactive(first_shown(rows(contrasts)), "wide", width=520)
 
 
@@ -51,7 +51,7 @@ def interactive(shown: Sequence[Row], kind: Width, *, width: int | str = "contai
 
 def rows(contrasts: Sequence[Contrast]) -> list[Row]:
     """Returns a row for each contrast. A positive ``effect`` means that the first side is better,
-    whatever the metric. A pair with long names also has a ``name``, the pair with short names."""
+    whatever the metric. A pair with long names also has a short ``name``."""
     pairs = [_pair(contrast) for contrast in contrasts]
     short = short_names(name for pair in pairs for name in pair)
     named = []
@@ -62,13 +62,13 @@ def rows(contrasts: Sequence[Contrast]) -> list[Row]:
 
 
 def short_values(found: Sequence[Row]) -> dict[str, str]:
-    """Returns short names for the tasks and methods with long names, by the long name."""
+    """Returns a dict from the long names of tasks and methods to short ones."""
     short = short_names(str(row[key]) for key in KEYS for row in found)
     return {name: text for name, text in short.items() if name != text}
 
 
 def _pair(contrast: Contrast) -> list[str]:
-    """Returns both runs of a contrast or, if it is within one run, the run and its two levels."""
+    """Returns both runs of a contrast; of a contrast within one run, the run and its two levels."""
     one, other = contrast.a.group, contrast.b.group
     return [one, other] if one != other else [one, contrast.level_a, contrast.level_b]
 
@@ -101,9 +101,9 @@ def _row(number: int, contrast: Contrast) -> Row:
 
 
 def first_choice(found: Sequence[Row]) -> dict[str, str]:
-    """Returns the choices that the page begins with, which leave rows of one unit. While more than
-    MANY rows are left, the most labels are chosen, then the first method, axis and task. An empty
-    choice means all."""
+    """Returns the choices that the page begins with: one unit and, while more than MANY rows are
+    left, in turn the number of labels, method, axis and task of the first row that is left. An
+    empty choice means all."""
     chosen: dict[str, str] = {"axis": "", **dict.fromkeys(KEYS, ""), "unit": ""}
     if found:
         chosen["unit"] = found[0]["unit"]
@@ -122,9 +122,9 @@ def _chosen(found: Sequence[Row], chosen: dict[str, str]) -> list[Row]:
 
 
 def with_heads(shown: Sequence[Row]) -> list[Row]:
-    """Returns the rows with their labels, and a heading above the rows of each axis. A label is the
-    pair and, of its task, method and number of labels, those in which the rows differ. Headings are
-    in upper case and names of runs in lower case, so that no name is taken for a heading."""
+    """Returns the rows with labels, and a heading above the rows of each axis. A label is the pair,
+    then the task, method and number of labels as far as these differ between rows. Headings are in
+    upper case and names of runs in lower case, so that no name is taken for a heading."""
     several = [key for key in KEYS if len({row[key] for row in shown}) > 1]
     short = short_values(shown)
     rows: list[Row] = []
@@ -137,7 +137,7 @@ def with_heads(shown: Sequence[Row]) -> list[Row]:
 
 def _labelled(row: Row, several: Sequence[str], short: Mapping[str, str]) -> Row:
     name = row.get("name", row["pair"])
-    # A pair of two methods or of two numbers of labels already names them.
+    # A contrast of two methods, or of two numbers of labels, already names both in its pair.
     parts = [row[key] for key in several if not row["pair"].endswith(f": {row[key]}")]
     where = ", ".join(short.get(value, value) for value in parts)
     return {**row, "name": name, "where": where, "label": ", ".join(filter(None, (name, where)))}
@@ -188,8 +188,8 @@ def _panel(kind: Width, width: int | str) -> Panel:
 
 
 def _names(base: alt.Chart) -> list[alt.Chart]:
-    """Returns the labels in two lines above their rows, with a rim that keeps them legible where
-    they cross a line."""
+    """Returns the labels on two lines above their rows. A rim keeps them legible where they cross a
+    line of the chart."""
     colour = alt.condition("isValid(datum.effect)", alt.value(MUTED), alt.value(INK))
     rims: list[dict[str, Any]] = [{"stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}]
     marks = []

@@ -68,7 +68,7 @@ def _rows(scores: Scores, task: str, method: str, num_labels: Mapping[str, int])
 
 
 def _row(scores: Scores, cell: Cell, labels: int) -> Row:
-    """Returns a point of a line. Without an interval, the band has no width."""
+    """Returns a cell's point on its line. Without an interval, the band has no width there."""
     factor, shown = scale_of(cell.metric).factor, mark(scores, cell)
     low, high = ends(cell.mean, cell.metric) or (cell.mean.value, cell.mean.value)
     start = "from scratch" if shown["fill"] == PAPER else "pretrained"

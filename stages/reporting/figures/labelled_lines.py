@@ -13,8 +13,8 @@ LEAD = 16  # from the right edge of the panel to the names, in pixels
 
 
 def spread(ends: Sequence[float], domain: tuple[float, float], height: int) -> list[float]:
-    """Returns where to write the names of lines that end at ``ends``, as values of the y axis: in
-    the order of the ends, without overlap, and as near to them as possible (least squares)."""
+    """Returns the y values at which to write the names of lines that end at ``ends``: in the same
+    order, without overlap, and as near to the ends as possible (least squares)."""
     low, high = domain
     gap = min(GAP, height / max(len(ends) - 1, 1))
     order = np.argsort(ends, kind="stable")
@@ -34,8 +34,8 @@ def domain_of(values: Sequence[float]) -> tuple[float, float]:
 
 
 def named_ends(ends: Sequence[Row], domain: tuple[float, float], height: int) -> list[Row]:
-    """Returns the last points of lines (``run``, ``x``, ``y``, ...) with the short ``name`` of each
-    run and the ``place`` of the name on the y axis."""
+    """Returns the last point of each line (``run``, ``x``, ``y``, ...) with two new fields: the
+    run's short ``name``, and ``place``, where to write the name on the y axis."""
     places = spread([row["y"] for row in ends], domain, height) if ends else []
     short = short_names(row["run"] for row in ends)
     return [
@@ -45,7 +45,8 @@ def named_ends(ends: Sequence[Row], domain: tuple[float, float], height: int) ->
 
 
 def names(data: alt.NamedData, y: alt.Scale, colour: alt.Color, *, width: int) -> list[alt.Chart]:
-    """Returns names to the right of a panel, joined to their lines; ``data`` are ``named_ends``."""
+    """Returns names to the right of a panel, joined to their lines. ``data`` has the
+    rows of ``named_ends``."""
     base = alt.Chart(data)
     leads = base.mark_rule(color=GRID).encode(
         x="x:Q", x2=alt.X2Value(width + LEAD - 3), y=alt.Y("y:Q", scale=y), y2="place:Q"

@@ -1,6 +1,6 @@
 """Figures of the validation loss of pretraining against tokens seen and against FLOPs.
 
-Both are counted, so the figures are the same on every machine.
+Tokens and FLOPs are counted, not measured, so the figures are the same on every machine.
 """
 
 from collections import defaultdict
@@ -47,7 +47,7 @@ class Losses:
 
     def lines(self, group: Group, amount: Amount) -> list[Row]:
         """Returns a point for each validation of each checkpoint of a group, at the kept learning
-        rate. ``x`` is the amount used until then, with that of parents and teachers."""
+        rate. ``x`` is the amount used so far, including that of parents and teachers."""
         return [
             {
                 "run": group.name,
@@ -63,8 +63,8 @@ class Losses:
         ]
 
     def _of_parents(self, checkpoint: RunKey, amount: Amount) -> int:
-        """Returns the amount that all parents and teachers used. Pretraining by others is unknown,
-        so the curve of a public checkpoint begins with its further pretraining here."""
+        """Returns the amount that all parents and teachers used here. The amount that a public
+        checkpoint's publisher used is unknown and counts as 0."""
         name = self.runs[checkpoint.run].parent
         if name == NONE:
             return 0
@@ -83,8 +83,8 @@ def pictures(scores: Scores, losses: Losses) -> dict[str, Callable[[], Spec]]:
 
 
 def picture(scores: Scores, losses: Losses, amount: Amount) -> Spec:
-    """Returns a panel for each set of comparable runs, with a line for each seed. Several seeds of
-    a run are thin lines with one name. Amounts include those of parents and teachers."""
+    """Returns a panel for each set of comparable runs, with a line for each seed. If a run
+    has several seeds, these lines are thin with one name. Amounts include parents and teachers."""
     lines = {
         title: [row for group in groups for row in losses.lines(group, amount)]
         for title, groups in losses.comparable.items()

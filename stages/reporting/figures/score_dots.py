@@ -25,9 +25,9 @@ from stages.reporting.figures.style import (
 from stages.reporting.formats import ends, in_parentheses, interval, percent, shown
 from stages.reporting.words.answer import verdict_of_rival
 
-MANY = 600  # trials in one panel, beyond which ticks hide each other
+MANY = 600  # trials in one panel; the ticks of more would hide each other
 MOST_ROWS = 40  # runs and baselines in one panel
-TICKS = 8  # about the most numbers on the axis of one panel
+TICKS = 8  # numbers on the axis of one panel, approximately
 LABEL_LIMIT = 220  # pixels
 BRACKET = 12  # pixels to the right of the panel
 
@@ -55,9 +55,9 @@ def comparison(scores: Scores) -> Spec:
 def task_scores(
     scores: Scores, rivals: Sequence[Rival], *, width: int | str = 240, title: bool = True
 ) -> Spec:
-    """Returns the panel of ``comparison`` for the task and label budget of the ``rivals``: runs and
-    baselines that have trials, the best mean first. Unlike in ``comparison``, trials have ticks,
-    and a line at the right marks the rows that no verdict tells apart from the best run."""
+    """Returns the panel of ``comparison`` for one task and label budget. Its rows are the first
+    MOST_ROWS of the ``rivals``, the best mean first. In addition, trials have ticks, and a line at
+    the right marks the rows that no verdict tells apart from the best run."""
     task, label_budget = rivals[0].cell.task, rivals[0].cell.label_budget
     rivals = rivals[:MOST_ROWS]
     names = [rival.cell.group for rival in rivals]
@@ -90,17 +90,19 @@ def task_scores(
 
 
 def _room(means: Sequence[Row]) -> list[alt.Chart]:
-    """Returns invisible marks around a single score, whose axis would otherwise have no length."""
+    """Returns invisible marks that lengthen the axis if all scores are equal; none otherwise."""
     ends = {row[key] for row in means for key in ("low", "high")}
     if len(ends) > 1:
         return []
-    room = [{"score": factor * ends.copy().pop()} for factor in (0.9, 1.1)]
-    marks = alt.Chart(alt.Data(values=room)).mark_point(opacity=0, size=0)
+    (score,) = ends
+    room = (0.9 * score, 1.1 * score) if score else (0.0, 1.0)
+    data = alt.Data(values=[{"score": end} for end in room])
+    marks = alt.Chart(data).mark_point(opacity=0, size=0)
     return [marks.encode(x="score:Q")]
 
 
 def _bracket(names: Sequence[str]) -> list[alt.Chart]:
-    """Returns a line next to each row that is not told apart from the best run. The lines of
+    """Returns the lines next to the best run and the rows not told apart from it. The lines of
     consecutive rows join. A line is dotted if its row was not tested against the best run."""
     base = alt.Chart(alt.NamedData("beside")).encode(
         x=alt.value("width"),
@@ -143,7 +145,7 @@ def _means(scores: Scores, task: str, label_budget: str, names: Sequence[str]) -
                     {
                         **mark(scores, cell),
                         "shown": f"{shown(mean.value, metric)}{inside}",
-                        "slot": (i - (len(methods) - 1) / 2) / max(len(methods), 2),  # -1 to 1
+                        "slot": (i - (len(methods) - 1) / 2) / max(len(methods), 2),  # -0.5 to 0.5
                         "low": factor * low,
                         "high": factor * high,
                     }

@@ -32,12 +32,12 @@ ROW = 26  # pixels
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
 Panel = alt.LayerChart | alt.FacetChart
 Row = Json
-Spec = Json  # of Vega-Lite
+Spec = Json  # a Vega-Lite specification
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Returns short names, which fit next to a chart, by name. The middle of a long name is left
-    out. If names become equal whichever middle is left out, equal names are numbered."""
+    """Returns for each name a short one that fits next to a chart. The middle of a long name is
+    left out; if every cut in KEPT makes some short names equal, the equal ones are numbered."""
     every = dict.fromkeys(names)
     for begin, end in KEPT:
         short = {name: _cut(name, begin, end) for name in every}
@@ -128,7 +128,7 @@ def styled(chart: Any, data: dict[str, list[Row]]) -> Spec:
     config = {
         "font": FONT,
         "background": PAPER,
-        # If a viewer has another font than the one measured here, text may be a fifth wider.
+        # In a viewer without these fonts, text may be a fifth wider than measured here.
         "padding": {"left": 40, "right": 32, "top": 8, "bottom": 8},
         "view": {"stroke": None},
         "axis": text | plain,

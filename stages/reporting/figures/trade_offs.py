@@ -1,6 +1,6 @@
 """Figures of the score against training FLOPs and against the number of parameters.
 
-Both are counted, so the figures are the same on every machine.
+FLOPs and parameters are counted, not measured, so the figures are the same on every machine.
 """
 
 import math
@@ -33,12 +33,13 @@ from stages.reporting.figures.style import (
 from stages.reporting.formats import MINUS, ends, formatted, percent, shown
 
 HEIGHT, WIDTH = 240, 440  # pixels
-STEPS = 24  # of a drawn curve
-Placed = list[tuple[Cell, int]]  # cells and their place on the x axis
+STEPS = 24  # points of a drawn curve
+Placed = list[tuple[Cell, int]]  # each cell with its place on the x axis
 
 
 def pictures(scores: Scores, task: str, label_budget: str) -> dict[str, Callable[[], Spec]]:
-    """Returns the figures of cost and of size, each only if its cells differ in that amount."""
+    """Returns the figure of cost if cells differ in FLOPs, and that of size if they differ in
+    size."""
     place = (scores, task, label_budget)
     pictures: dict[str, Callable[[], Spec]] = {}
     if len({flops for _, flops in cells_with_flops(*place)}) > 1:
@@ -56,9 +57,9 @@ def cost(
     width: int | str = WIDTH,
     title: bool = True,
 ) -> Spec:
-    """Returns the mean of every run and method against its FLOPs, with the Pareto front. Baselines
-    train no network: they are drawn at the left edge, and only runs that are better than the best
-    baseline are on the front."""
+    """Returns a figure of the mean of every run and method against its FLOPs, with the Pareto
+    front. Baselines train no network: they are drawn at the left edge, and only runs that are
+    better than the best baseline are on the front."""
     cells = cells_with_flops(scores, task, label_budget)
     front = front_beside_baselines(scores, task, label_budget)
     classical = _baselines(scores, task, label_budget)
@@ -101,8 +102,8 @@ def cost(
 
 
 def front_beside_baselines(scores: Scores, task: str, label_budget: str) -> list[int]:
-    """Returns the indices in ``cells_with_flops`` of the cells on the Pareto front, which neither a
-    cheaper run nor a baseline beats."""
+    """Returns the Pareto front, as indices in ``cells_with_flops``: the cells that no cheaper run
+    and no baseline beats."""
     cells = cells_with_flops(scores, task, label_budget)
     front = pareto_front([(flops, cell.merit) for cell, flops in cells])
     to_beat = max((c.merit for c in _baselines(scores, task, label_budget)), default=-math.inf)
@@ -110,7 +111,7 @@ def front_beside_baselines(scores: Scores, task: str, label_budget: str) -> list
 
 
 def front_key(scores: Scores, task: str, label_budget: str) -> list[str]:
-    """Returns the legend of the front, the cheapest first."""
+    """Returns the legend of the front: the best baseline, then the runs, the cheapest first."""
     cells = cells_with_flops(scores, task, label_budget)
     key = [
         f"{cell.group}, the best classical baseline: {shown(cell.mean.value, cell.metric)}"
@@ -127,7 +128,7 @@ def _baselines(scores: Scores, task: str, label_budget: str) -> list[Cell]:
 
 
 def _with_interval(scores: Scores, cell: Cell) -> Row:
-    """Returns a mark with the ends of its interval; without an interval both ends are the mean."""
+    """Returns a cell's mark and the ends of its interval; without one, both ends are the mean."""
     mean, factor = cell.mean, scale_of(cell.metric).factor
     low, high = (factor * end for end in ends(mean, cell.metric) or (mean.value, mean.value))
     text = shown(mean.value, cell.metric)
@@ -135,8 +136,8 @@ def _with_interval(scores: Scores, cell: Cell) -> Row:
 
 
 def parameters(scores: Scores, task: str, label_budget: str) -> Spec:
-    """Returns the mean of every pretrained run (``cells_with_sizes``) against its parameters, with
-    ``power_laws`` and their intervals over seeds."""
+    """Returns a figure of the mean of every pretrained run (``cells_with_sizes``) against its
+    number of parameters, with ``power_laws`` and their intervals over seeds."""
     cells = cells_with_sizes(scores, task, label_budget)
     front = pareto_front([(size, cell.merit) for cell, size in cells])
     laws = power_laws(cells, scores.group_of)
@@ -182,9 +183,9 @@ def _curve(metric: str, group: Group, law: PowerLaw, sizes: Sequence[int]) -> li
 def _points(
     scores: Scores, cells: Placed, x_title: str, colour: alt.Color, drawn: Sequence[Row]
 ) -> list[alt.Chart]:
-    """Returns the marks and the numbers of those on the front. A number is on the cheaper and
+    """Returns the marks, and numbers for the marks on the front. A number is on the cheaper and
     better side of its mark, where no other mark can be. The score axis begins at 0 if the lowest
-    ``low`` of ``drawn`` is under a tenth of the highest ``high``: padding would go below 0."""
+    ``low`` in ``drawn`` is under a tenth of the highest ``high``: padding would go below 0."""
     lowest, highest = min(row["low"] for row in drawn), max(row["high"] for row in drawn)
     from_zero = 0 <= lowest < highest / 10
     scale: dict[str, Any] = {"domainMin": 0} if from_zero else {"padding": 10}
@@ -216,7 +217,7 @@ def _points(
 
 
 def _key(cells: Placed, front: Sequence[int]) -> list[str]:
-    """Returns the legend of the numbers on the front."""
+    """Returns a line for each number on the front: the run, its method and its mean."""
     on_front = (cells[i][0] for i in front)
     return [
         f"{n} {cell.group}, {cell.method}: {shown(cell.mean.value, cell.metric)}"

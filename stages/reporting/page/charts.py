@@ -1,7 +1,7 @@
 """Interactive charts on the page: Vega-Lite specifications, their colours, and the runtime.
 
-The page holds the runtime, so that it works offline. Where scripts are off, and on paper, a picture
-replaces each chart.
+The page contains the runtime (the scripts that draw charts), so that it works offline. Where
+scripts are off, and on paper, a picture replaces each chart.
 """
 
 import json
@@ -20,7 +20,7 @@ from stages.reporting.figures.gallery import can_draw
 from stages.reporting.figures.style import Spec
 
 BUNDLES = paths.SCRATCH / "vega"
-# CSS variables of the page, which has two themes, for the colours of the charts.
+# The CSS variable for each colour of the charts: the page has two themes.
 VARIABLES = {
     style.INK: "var(--ink)",
     style.MUTED: "var(--muted)",
@@ -54,7 +54,7 @@ def runtime() -> Markup:
 
 
 def as_json(value: object) -> Markup:
-    """Returns JSON for a script element, with "<" escaped so that no name ends the element."""
+    """Returns JSON for a script element, with "<" escaped so that no name can end it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return Markup(text.replace("<", "\\u003c"))
 

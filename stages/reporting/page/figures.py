@@ -22,7 +22,7 @@ from stages.reporting.words.names import run_or_baseline, shown_mean
 
 
 class Figure(NamedTuple):
-    name: str  # of its picture
+    name: str  # of the picture that replaces the chart
     task: str
     label_budget: str
     finding: str
@@ -58,10 +58,10 @@ def legends(scores: Scores) -> dict[str, list[Symbol]]:
 
 
 def figures(results: Results, cards: Iterable[Card]) -> dict[str, list[Figure]]:
-    """Returns the figures of scores and of costs, by kind, for each card. Figures of scores leave
-    out cells outside the limits, unless the answer itself is outside. Their titles say which mean
-    is best and how sure that is; titles of costs say how many runs have a better mean than
-    everything that costs less."""
+    """Returns a figure of scores (key ``scores``) and one of costs (``cost``) for each card. Scores
+    leave out cells outside the limits, unless the answer itself is outside. Titles of scores say
+    which mean is best and how sure that is; titles of costs say how many runs have a better mean
+    than everything that costs less."""
     scores, dots, costs = results.scores, [], []
     for card in cards:
         place = card.task, card.label_budget
@@ -97,8 +97,8 @@ def figures(results: Results, cards: Iterable[Card]) -> dict[str, list[Figure]]:
 
 
 def contrast_forest(contrasts: Sequence[Contrast]) -> Json:
-    """Returns the forest's chart and data, the values of each key that a reader can choose, and the
-    values that are chosen at first."""
+    """Returns the forest's chart and data, the values that a reader can choose for each key, and
+    the values that are chosen at first."""
     rows = forest.rows(contrasts)
     shown = forest.first_shown(rows)
     wide, narrow = (forest.interactive(shown, kind) for kind in ("wide", "narrow"))
@@ -126,7 +126,7 @@ def forest_finding(contrasts: Sequence[Contrast]) -> str:
 
 
 def forest_turned(contrasts: Sequence[Contrast]) -> list[str]:
-    """Returns a note on the metrics in which lower is better, in a list that may be empty."""
+    """Returns, in a list, a note on the metrics whose lower values are better; [] without any."""
     metrics = dict.fromkeys(contrast.metric for contrast in contrasts)
     lower = [metric_name(metric) for metric in metrics if scale_of(metric).lower_is_better]
     return [forest.TURNED.format(" and ".join(lower))] if lower else []

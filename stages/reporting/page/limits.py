@@ -18,9 +18,9 @@ PICTURE = 200_000  # characters of a drawn picture
 def contrasts(
     found: Sequence[Contrast], best_runs: Iterable[BestRun], scores: Scores
 ) -> Sequence[Contrast]:
-    """Returns at most CONTRASTS contrasts, in their order. If there are more, contrasts of the best
-    runs are preferred to others, then those with the most labels, then those with the first
-    method. Verdicts do not matter."""
+    """Returns at most CONTRASTS contrasts, in their original order. If there are more, contrasts of
+    the best runs are preferred, then those with the most labels, then those with the first method.
+    Verdicts play no part."""
     if len(found) <= CONTRASTS:
         return found
     best = {(c.group, c.task) for c in (each.run for each in best_runs)}
@@ -35,8 +35,8 @@ def contrasts(
 
 
 def leaderboard(rows: Sequence[Json]) -> Sequence[Json]:
-    """Returns all rows or, if there are more than MEANS, the best of each task and label budget.
-    ``rows`` are sorted, the best of each task and label budget first."""
+    """Returns all rows or, if there are more than MEANS, the first few of each task and label
+    budget. ``rows`` must list the best of each task and label budget first."""
     if len(rows) <= MEANS:
         return rows
     places = [(row["task"], row["labels"]) for row in rows]

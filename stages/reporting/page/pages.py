@@ -54,7 +54,7 @@ from stages.reporting.words.names import (
     verdict_with_seeds,
 )
 
-SMALLEST = 11  # pixels of a letter in a picture
+SMALLEST = 11  # pixels; letters in a picture are at least this large
 
 
 @lru_cache(maxsize=1)
@@ -87,7 +87,7 @@ def context(results: Results) -> Json:
             task: tables.by_task(scores, results.screened_out[task], task, [*results.params.runs])
             for task in scores.tasks
         },
-        # Validation labels choose epochs, rates and settings; label budgets do not count them.
+        # Label budgets leave out the validation labels, which serve to choose epochs and settings.
         "validation_labels": {
             task: f"+{about['num_examples']['validation']:,} labels for validation"
             for task, about in results.tasks.items()
@@ -102,8 +102,8 @@ def context(results: Results) -> Json:
 
 
 def markdown(results: Results) -> str:
-    """Returns reports/comparison.md. Nothing in it depends on the machine, except the answer if the
-    study limits its speed."""
+    """Returns reports/comparison.md. Nothing in it depends on the machine, except the answer of a
+    study with a limit on speed."""
     environment = _environment(escaped=False)
     environment.filters["cell"] = _cell
     values = context(results)
@@ -161,8 +161,8 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
 
 
 def _confusions(results: Results) -> Iterator[Confusion]:
-    """Yields the confusion of each task's best run, then of its best classical baseline, over all
-    trials with the most labels. Tasks without classes have no confusion."""
+    """Yields for each task the confusion of its best run, then of its best baseline, over all
+    trials with the most labels. Tasks without classes have none."""
     most = results.scores.label_budgets[-1]
     for task in results.scores.tasks:
         best = results.best_runs[None][task, most]
@@ -207,7 +207,7 @@ def _cell(text: str) -> str:
 
 def _inline(svg: str, name: str, label: str) -> Markup:
     """Returns an SVG for the page, with unique ids and a label for screen readers. It is as wide as
-    its column, or wider if a letter would be smaller than SMALLEST pixels."""
+    its column, or wider if letters would be smaller than SMALLEST pixels."""
     svg = re.sub(r'\bid="', f'id="{name}-', svg).replace("url(#", f"url(#{name}-")
     svg = re.sub(r' aria-(label|roledescription)="[^"]*"| role="[^"]*"', "", svg)
     width = re.search(r'^<svg [^>]*?\bwidth="([\d.]+)"', svg.strip())

@@ -18,7 +18,7 @@ from stages.core.study_file import PATH
 
 FILES = (PATH, Path("dvc.yaml"), Path("requirements.lock"))
 STUDIES = Path("studies")
-PACKAGES = (  # they affect numbers: training and its data, baselines and statistics
+PACKAGES = (  # those that affect results: training and its data, baselines, statistics
     *("torch", "numpy", "sentencepiece", "transformers", "tokenizers", "datasets"),
     *("scikit-learn", "scipy", "sacrebleu"),
 )
@@ -31,7 +31,7 @@ class Commit(NamedTuple):
 
     id: str
     changed: list[str]  # files that affect results and differ from the commit
-    origin: str  # where to clone it from
+    origin: str  # address to clone from; "REPOSITORY" if others cannot reach it
 
 
 def files() -> list[dict[str, str]]:
@@ -68,7 +68,7 @@ def commit() -> Commit | None:
     listing = ("status", "--porcelain", "--no-renames", "--untracked-files=all", "-z")
     status = _git(*listing, "--", "stages", *map(str, [*FILES, *_study()])) or ""
     changed = [entry[3:] for entry in status.split("\0") if entry]
-    # Without credentials, and only if others can reach it
+    # The address, without credentials, is shown only if others can reach it.
     origin = (_git("remote", "get-url", "origin") or "").strip()
     address = re.sub(r"^(https?://)[^/]*@", r"\1", origin)
     is_shareable = re.match(r"(?:https?|ssh|git)://|\w+@[\w.-]+:", address)
@@ -93,7 +93,7 @@ def machine(compute: Compute) -> list[dict[str, str]]:
     from stages.training.meter import processor
 
     try:
-        device = resolve(compute, threads=torch.get_num_threads())  # which changes nothing here
+        device = resolve(compute, threads=torch.get_num_threads())  # leaves the threads as they are
         computed = f"on {device.device} in {device.precision}, {compute.threads} threads"
     except ValueError:
         computed = f"on {compute.device}, which this machine does not have"

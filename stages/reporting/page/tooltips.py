@@ -33,7 +33,7 @@ def with_tooltips(html: str, terms: Mapping[str, str]) -> str:
 
 
 def _marked(text: str, waiting: dict[str, re.Pattern[str]], terms: Mapping[str, str]) -> str:
-    """Marks the waiting terms in a text without tags, and takes them out of ``waiting``."""
+    """Marks each waiting term that a text without tags has, and takes it out of ``waiting``."""
     first_uses = {
         term: match for term, pattern in waiting.items() if (match := pattern.search(text))
     }

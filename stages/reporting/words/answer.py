@@ -59,7 +59,7 @@ from stages.reporting.words.names import (
 )
 from stages.reporting.words.what_mattered import Mattered, what_mattered
 
-ANY = "any"  # as the method of an answer: for each task the method with the best mean
+ANY = "any"  # in place of a method: the best of all methods for each task
 RULE = (
     "Two choices tie if the interval of their difference includes 0; the cheaper one may then be "
     "as good. Pairs that were not tested do not count as ties."
@@ -83,20 +83,20 @@ class Card:
     otherwise: str  # what else could be chosen
     takes: str  # time, memory and speed on the machine that computed the study
     chip: str  # the standing and, if a baseline is first, how sure that is
-    cheapest: str  # what costs least of all that ties with the best
-    cheapest_takes: str  # the times of the cheapest on that machine
+    cheapest: str  # the cheapest choice that ties with the best
+    cheapest_takes: str  # its training times on the machine that computed the study
     use_it: str  # the command that predicts new rows with the best; "" for an external system
     is_limited: bool  # whether the limits of the study leave out a better choice
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer for one label budget and one method, or ANY."""
+    """The answer for one label budget and one method (or ANY method)."""
 
     label_budget: str
     method: str
     cards: list[Card]
-    verdict: str  # over all tasks: whether models are ahead of baselines
+    verdict: str  # on how many tasks a model is ahead of the best baseline
     chosen: str  # sentences on the selection bias of the best scores
     mattered: list[Mattered]
 
@@ -170,7 +170,7 @@ def _verdict(best: Sequence[BestRun]) -> str:
 
 
 def _named(tasks: Sequence[str]) -> str:
-    """Returns the names of the tasks in brackets; "" if there are more than FEW."""
+    """Returns the names of the tasks in parentheses; "" if there are more than FEW."""
     return f" ({quoted(tasks)})" if 0 < len(tasks) <= FEW else ""
 
 
@@ -246,8 +246,8 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
 
 
 def _confidence(best: Cell) -> str:
-    """Returns a sentence with the accuracy, and with the mean probability if it is OVERCONFIDENT or
-    more above the accuracy; "" if the predictions have no probabilities."""
+    """Returns a sentence with the accuracy, and with the mean probability if it exceeds the
+    accuracy by OVERCONFIDENT or more; "" if the predictions have no probabilities."""
     measured = [
         (trial.accuracy, trial.mean_probability)
         for trial in best.trials
@@ -344,7 +344,7 @@ def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
     number = len(contrasts)
     differ = "One model differs" if number == 1 else f"{number} models differ"
     others = lead(run, contrasts)
-    names = {  # of a few runs; of more only their number
+    names = {  # names of runs or, above FEW, their number
         tie: str(len(cells)) if len(cells) > FEW else quoted([cell.group for cell in cells])
         for tie, cells in others.items()
     }
@@ -360,12 +360,12 @@ def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
 
 
 def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterator[str]:
-    """Yields sentences on the next best, the best model with fewer weights, runs that were screened
-    out, the best with other label budgets, what more labels change for the best run, and whether
-    it has converged. Only runs with one of the ``methods`` count."""
+    """Yields sentences on the next best choice, the best model with fewer weights, screened-out
+    runs, the best choice with other label budgets, the effect of more labels on the best run, and
+    whether this run has converged. Only runs with one of the ``methods`` count."""
     scores, best, outside = results.scores, first.best, _outside(results, first.best)
     after = next_best(best, scores, methods, outside)
-    if after and (first.run_is_ahead or after is not first.run):  # otherwise ``against`` has it
+    if after and (first.run_is_ahead or after is not first.run):  # otherwise ``against`` names it
         yield f"Next best: {run_or_baseline(after, scores.baselines)}, {shown_mean(after)}."
     if less := smaller(best, scores, methods, outside):
         size = compact(less.amounts["num_params"])
@@ -393,9 +393,9 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
 
 
 def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[str, str]:
-    """Returns two texts: what costs least of all that tie with the best, and how long it took. The
-    first names a baseline that ties or is ahead, and the cheapest run that ties with the best run
-    (by FLOPs)."""
+    """Returns two texts. The first names the cheapest choices that tie with the best: a baseline
+    that ties or is ahead, and the run with the fewest FLOPs that ties with the best run. The second
+    says how long this run took."""
     parts, baseline, baselines = [], best.strongest, results.scores.baselines
     tie = tie_of(best)
     if baseline and (tie is Tie.TIED or not best.run_is_ahead):
@@ -413,7 +413,7 @@ def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[
     cost = "its FLOPs are unknown" if flops is None else f"{compact(flops)} FLOPs"
     if run is best.run and not parts:
         cost += ", and nothing that is known to cost less ties with it"
-    times = []  # means that were measured here
+    times = []  # mean times, measured here
     group = results.scores.group_of[run.group]
     if group.pretrained and (before := results.costs.of_lineage(group).wall_time_s):
         times.append(f"pretraining {seconds(before)}")  # with parents and teachers
@@ -426,8 +426,8 @@ def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> tuple[
 
 
 def _takes(costs: Sequence[CostRecord]) -> str:
-    """Returns a sentence on the mean time, largest memory and mean speed of the trials here; ""
-    if nothing was measured, as for baselines."""
+    """Returns a sentence on the mean time, largest memory and mean speed of trials; "" if nothing
+    was measured, as for baselines."""
     if not costs:
         return ""
     return price(
@@ -451,7 +451,7 @@ def price(
 
 def ties(rivals: Sequence[Rival], *, is_limited: bool = False) -> str:
     """Returns a sentence on how many runs and baselines are told apart from the best run, and how
-    many are not. With ``is_limited``, it is called the best run within the limits."""
+    many are not. With ``is_limited``, that run is called the best within the limits."""
     best = next(rival.cell.group for rival in rivals if rival.tie is Tie.BEST)
     counts = Counter(rival.tie for rival in rivals if rival.tie is not Tie.BEST)
     if not counts:

@@ -6,7 +6,7 @@ from stages.core.params import AnswerLimits
 from stages.findings.answers import BestRun, Excess, Excesses
 from stages.reporting.words.names import run_or_baseline, shown_mean
 
-# Templates for each limit: of the measured value, and of how far it is beyond the limit.
+# Two templates for each limit: the measured value, and how far the value is beyond the limit.
 WORDS = {
     "max_weights_mb": ("{:.3g} MB of weights", "{:.3g} MB over"),
     "max_latency_ms": ("a latency of {:.3g} ms", "{:.3g} ms over"),
@@ -23,8 +23,9 @@ def within(limits: AnswerLimits) -> str:
 
 
 def left_out(best: BestRun, outside: Excesses, baselines: Sequence[str]) -> str:
-    """Returns sentences on the better choice that the limits leave out or, if nothing is within the
-    limits, on the best choice, with the limits that it exceeds; "" if they change nothing."""
+    """Returns sentences on the better choice that the limits leave out, and on how far it is beyond
+    them. If nothing is within the limits, the sentences are on the best choice instead; "" if the
+    limits change nothing."""
     cell = best.left_out or best.best
     if cell not in outside:
         return ""

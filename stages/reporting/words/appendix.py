@@ -101,9 +101,9 @@ class Appendix:
 
 
 def names(params: Params, groups: Sequence[Group]) -> Appendix:
-    """Returns what the study's names mean. Methods, baselines, tasks and corpora are described by
-    their ``about`` in params.yaml. Objectives, and methods and baselines without ``about``, are
-    described by the summary of their component."""
+    """Returns a table of what the study's names mean. Methods, baselines, tasks and corpora are
+    described by their ``about`` in params.yaml. Objectives, and methods and baselines without
+    ``about``, are described by the first sentence of their component's docstring."""
     sections: dict[str, tuple[Section, Iterable[str]]] = {
         "method": ("methods", params.finetune.methods),
         "baseline": ("baselines", params.baselines),
@@ -167,8 +167,8 @@ def comparisons_not_made(left_out: Sequence[NotCompared], scores: Scores) -> App
 
 
 def inputs(records: Mapping[str, Sequence[InputRecord]], runs: Mapping[str, Run]) -> Appendix:
-    """Returns how much of the tasks' rows was cut, and at which states labels are read. Checkpoints
-    with equal values on a task share a row of the table."""
+    """Returns a table of how much of each task's rows was cut, and from which states labels are
+    predicted. Checkpoints with equal values on a task share a row of the table."""
     readers: dict[tuple[str, str, tuple[str, ...]], list[RunKey]] = defaultdict(list)
     for task, of_task in records.items():
         for (checkpoint, read_at), members in groupby(
@@ -200,7 +200,7 @@ def _with_measure(scores: Scores, measure: str) -> Iterator[tuple[Cell, list[Sco
 
 
 def rare_classes(scores: Scores) -> Appendix:
-    """Returns how well the rarer of two classes is found by its probability."""
+    """Returns a table of how well predicted probabilities find the rarer of two classes."""
     rows = [
         {
             "task": cell.task,
@@ -217,8 +217,8 @@ def rare_classes(scores: Scores) -> Appendix:
 
 
 def calibration(scores: Scores, coverages: Iterable[Coverage]) -> Appendix:
-    """Returns how well calibrated the probabilities of predictions are, and how much the best run
-    of each task answers at a stated accuracy."""
+    """Returns how well calibrated the probabilities of predictions are, and what share of texts the
+    best run of each task answers at a stated accuracy."""
     rows = [
         {
             "task": cell.task,
@@ -236,7 +236,8 @@ def calibration(scores: Scores, coverages: Iterable[Coverage]) -> Appendix:
 
 
 def covered(coverage: Coverage) -> str:
-    """Returns a sentence on what is answered at STATED_ACCURACY, and one on temperature scaling."""
+    """Returns sentences on the share of texts answered at STATED_ACCURACY, and on temperature
+    scaling."""
     cell = coverage.cell
     stated = percent(STATED_ACCURACY)
     name = f"`{cell.task}`: `{cell.group}` with `{cell.method}`"
@@ -296,7 +297,7 @@ def contamination(overlap: Overlap, runs: Mapping[str, Run]) -> Appendix:
 
 
 def _removals(contamination: Mapping[Text, Json]) -> Iterator[str]:
-    """Yields what the decontamination filter removed from each corpus before it was encoded."""
+    """Yields a sentence for each corpus from which the decontamination filter removed text."""
     removed = {corpus: counts["removed"] for (corpus, _), counts in contamination.items()}
     for corpus, splits in removed.items():
         if splits:
@@ -311,7 +312,7 @@ def _removals(contamination: Mapping[Text, Json]) -> Iterator[str]:
 
 
 def pretraining(endings: Sequence[Ending]) -> Appendix:
-    """Returns how each pretraining ended; nothing here depends on the machine."""
+    """Returns a table of how each pretraining ended, without times or other measured costs."""
     rows = [
         {
             "run": ending.checkpoint.run,
@@ -343,7 +344,8 @@ def place_of_rate(ending: Ending) -> str:
 
 
 def _notes(endings: Sequence[Ending]) -> Iterator[str]:
-    """Yields what a reader should know before believing a contrast of pretrained runs."""
+    """Yields sentences on whether pretrainings ended too early or diverged, and whether another
+    learning rate may be better."""
     if falling := sorted((e for e in endings if e.falls), key=lambda e: e.slope or 0.0):
         steepest = -(falling[0].slope or 0.0)
         yield (
@@ -386,8 +388,8 @@ def _listed(names: Iterator[str] | Sequence[str]) -> str:
 
 
 def convergence(cells: Sequence[Cell]) -> Appendix:
-    """Returns a row for each run or baseline, method and label budget: how long it was fitted, how
-    many candidates a trial tried, and how often it kept the smallest or largest value."""
+    """Returns a table with a row for each run or baseline, method and label budget: how long it was
+    fitted, how many candidates a trial tried, and how often the smallest or largest was kept."""
     members: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
     for cell in cells:
         members[cell.group, cell.method, cell.label_budget].append(cell)
@@ -414,7 +416,8 @@ def convergence(cells: Sequence[Cell]) -> Appendix:
 
 
 def carry_over(carried: Sequence[CarryOver], confidence: float) -> Appendix:
-    """Returns how often pairs of runs keep the order of a smaller experiment in a larger one."""
+    """Returns a table of how often two runs have the same order in a smaller and a larger
+    experiment."""
     rows = []
     for carry in carried:
         if (share := carry.share) is None:

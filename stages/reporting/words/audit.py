@@ -64,7 +64,8 @@ def told(checks: Mapping[Subject, Check]) -> dict[Subject, Told]:
 
 
 def in_order(questions: Iterable[Told]) -> list[Told]:
-    """Returns the questions by mark, objections first; within a mark, those on the choice first."""
+    """Returns the questions sorted: those with an objection first and, among questions with the
+    same mark, those that affect the choice first."""
     return sorted(questions, key=lambda each: (MARKS.index(each.mark), each.affects != CHOICE))
 
 
@@ -84,8 +85,8 @@ def summary(questions: Iterable[Told]) -> str:
 
 
 def objections(questions: Collection[Told]) -> list[str]:
-    """Returns a line with the questions whose objection affects the choice of a model, then a line
-    with those whose objection affects why runs differ. A line without questions is left out."""
+    """Returns up to two lines of questions with an objection: first those that affect the choice of
+    a model, then those that affect the reasons why runs differ."""
     by_effect = {
         affected: [q.question for q in questions if q.mark == "objection" and q.affects == affected]
         for affected in (CHOICE, EFFECTS)
@@ -98,7 +99,7 @@ def objections(questions: Collection[Told]) -> list[str]:
 
 
 def _joined(parts: Iterable[str]) -> str:
-    """Returns a sentence that joins all parts that are not empty."""
+    """Joins the parts that are not empty into a sentence."""
     text = "; ".join(filter(None, parts))
     return f"{text[:1].upper()}{text[1:]}."
 

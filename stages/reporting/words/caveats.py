@@ -1,4 +1,4 @@
-"""Sentences on what intervals and verdicts cover and do not. Objections are in the audit."""
+"""Sentences on what intervals and verdicts do and do not cover. Objections are in the audit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
@@ -77,7 +77,7 @@ def _coverage(scores: Scores, contrasts: Sequence[Contrast]) -> Iterator[str]:
 
 
 def _splits(results: Results) -> Iterator[str]:
-    """Yields sentences on how splits were made, and whether the intervals cover that."""
+    """Yields sentences on how splits were drawn, and whether the intervals cover the draw."""
     sources = {task: entry.source for task, entry in results.params.tasks.items()}
     few = drawn_once(sources, results.tasks)
     if few:
@@ -122,7 +122,7 @@ def _external_systems(scores: Scores) -> Iterator[str]:
 def _screening(
     screen: Screen | None, screened_out: Mapping[str, Sequence[ScreenedOut]]
 ) -> Iterator[str]:
-    """Yields sentences on what screening leaves unknown, and where it left out no run."""
+    """Yields sentences on what screening leaves unknown, and on which tasks it left out no run."""
     if screen is None:
         return
     yield (
@@ -141,7 +141,7 @@ def _screening(
 
 
 def _tests(results: Results) -> Iterator[str]:
-    """Yields sentences on what the tests found, and what would find more."""
+    """Yields sentences on how many effects are significant, and on how to find more."""
     tested = [contrast for contrast in results.contrasts if contrast.p_holm is not None]
     questions = [question for question in results.questions if question.is_tested]
     if tested:

@@ -85,7 +85,7 @@ def _cells(scores: Scores, group: Group, method: str) -> list[Cell]:
 
 
 def weights_rows(scores: Scores) -> list[dict[str, str]]:
-    """Returns the size of the weights that predicting needs, for each group and method."""
+    """Returns the size of the weights needed to predict, for each group and method."""
     return [
         {"run": group.name}
         | {method: _weights(_cells(scores, group, method)) for method in scores.methods}
@@ -94,7 +94,7 @@ def weights_rows(scores: Scores) -> list[dict[str, str]]:
 
 
 def _weights(cells: Sequence[Cell]) -> str:
-    """Returns the largest size over tasks, which differ in their heads; DASH without weights."""
+    """Returns the largest size of the weights over tasks, whose heads differ; DASH without any."""
     sizes = [t.weights_bytes for cell in cells for t in cell.trials if t.weights_bytes]
     return f"{max(sizes) / 1e6:.3g} MB" if sizes else DASH
 

@@ -31,7 +31,7 @@ NAMES = {
     VALIDATION_LOSS: "low pretraining loss",
     MEAN_RANK: "mean rank on the other tasks",
 }
-SHOWN = "last"  # the layer that heads read: not chosen by results
+SHOWN = "last"  # the layer whose estimates are shown: the one that heads read, whatever the results
 EXPLAINED = (
     "H-score, LogME and the accuracy of the 3 nearest neighbours are computed from the frozen "
     "states of the last layer, for the same labelled rows of each checkpoint, before anything is "
@@ -67,7 +67,7 @@ def estimates(
     confidence: float,
 ) -> Appendix:
     """Returns the appendix on estimates, which is empty without an estimate. ``agreements`` are
-    those of the layer SHOWN and of heuristics, with the largest label budget."""
+    those of estimates from the layer SHOWN and of heuristics, at the largest label budget."""
     places = _by_place(a for a in agreements if a.estimate in ESTIMATES)
     if not places:
         return Appendix("Estimates", {})
@@ -103,7 +103,7 @@ def estimates(
 
 
 def _by_place(agreements: Iterable[Agreement]) -> list[dict[str, Agreement]]:
-    """Groups agreements by task, method and set of checkpoints. A group is keyed by estimate."""
+    """Groups agreements by task, method and set of checkpoints; a group is a dict by estimate."""
     by_place: dict[tuple[object, ...], dict[str, Agreement]] = {}
     for agreement in agreements:
         members = agreement.checkpoints if agreement.runs == COMPARABLE else ()

@@ -189,7 +189,7 @@ def summary(results: Results) -> Json:
 
 def cost_rows(results: Results) -> list[Json]:
     """Returns a row for each trial with measured costs: its keys, the costs of the trial and of its
-    pretraining, and the gain of its cell over from scratch."""
+    pretraining, and the gain of its cell over the same model from scratch."""
     gained = {}
     for gain in reversed(gains(results.contrasts, results.groups, results.costs)):
         cost = gain.cost_per_unit
@@ -222,7 +222,8 @@ def _energy_columns(cost: Settings) -> Json:
 
 
 def corpus_rows(results: Results) -> Iterator[Json]:
-    """Yields a row for each pretrained run, task, method and label budget."""
+    """Yields a row for each pretrained run, task, method and label budget: the size of the corpus,
+    its likeness to the task's texts, and the gain over from scratch."""
     scores, sets = results.scores, results.training_sets
     trained = [group for group in results.groups if group.corpus_tokens]
     places = product(trained, scores.tasks, scores.methods, scores.label_budgets)
@@ -261,8 +262,8 @@ def estimate_rows(results: Results) -> Iterator[Json]:
 
 
 def agreement_rows(results: Results) -> Iterator[Json]:
-    """Yields a row for each task, method, label budget, estimate or heuristic, and set of runs. The
-    runs are named if the set was chosen to have comparable pretraining losses."""
+    """Yields a row for each task, method, label budget, estimate or heuristic, and set of runs.
+    If the set was chosen for comparable pretraining losses, ``runs`` names its runs."""
     for agreement in agreements(results, LAYERS, results.scores.label_budgets):
         row = {key: getattr(agreement, key) for key in COLUMNS["agreement"]}
         row |= {"chosen": "; ".join(map(str, agreement.chosen)), "best": str(agreement.best)}
@@ -319,7 +320,8 @@ def score_rows(results: Results) -> Iterator[Json]:
 
 
 def confusion_rows(results: Results) -> Iterator[Json]:
-    """Yields the confusion of each task's best run at the largest label budget, if it has any."""
+    """Yields the confusion of each task's best run at the largest label budget, if the task has
+    classes."""
     for run in results.best_of_tasks:
         if confused := confusion(run, results.confusion[run.task]):
             for line in confused.lines:
@@ -396,7 +398,8 @@ def _sides(contrast: Contrast) -> Json:
 
 
 def _effect(tested: Contrast | Question) -> Json:
-    """Returns the effect with its test and its degrees of freedom, in all and from other cells."""
+    """Returns the effect with its interval, p-values, verdict and degrees of freedom: all of them,
+    and those borrowed from other cells."""
     effect = tested.effect
     between = effect.variance.between if effect.variance else None
     return {
@@ -413,7 +416,7 @@ def _effect(tested: Contrast | Question) -> Json:
 
 def _variance(effect: Interval) -> Json:
     """Returns each source's share of the variance, and the fraction by which the interval would
-    narrow with twice as many units of the source."""
+    narrow with twice as many of its seeds or rows."""
     if effect.variance is None:
         return {}
     return {

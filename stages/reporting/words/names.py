@@ -58,7 +58,7 @@ def verdict_with_seeds(contrast: Contrast) -> str:
 
 
 def seeds(cell: Cell) -> str:
-    """Returns the number of fine-tuning seeds, ``5``, or pretraining x fine-tuning, ``3 x 5``."""
+    """Returns the number of seeds: ``5`` fine-tuning, or ``3 x 5`` pretraining x fine-tuning."""
     if cell.num_pretrain_seeds > 1:
         return f"{cell.num_pretrain_seeds} x {cell.num_finetune_seeds}"
     return str(cell.num_finetune_seeds)

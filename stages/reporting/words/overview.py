@@ -13,7 +13,7 @@ from stages.findings.verdicts import Verdict
 from stages.reporting.formats import about, compact
 from stages.reporting.words.names import counted, span, unit_of_scores
 
-SMALL = 20_000_000  # weights; smaller models are compared with BERT-base
+SMALL = 20_000_000  # weights; if all models are smaller, the page adds the size of BERT-base
 QUESTION = "Which model should be fine-tuned?"
 USE_IT = (
     "Run a command under 'Use it' in this study's folder after `make repro`. FILE is a csv, tsv or "
@@ -62,7 +62,7 @@ def seeds(scores: Scores, contrasts: Sequence[Contrast], questions: Sequence[Que
         before = sum(contrast.significant_before_correction for contrast in tested)
         effects = f"{means:,} of {len(tested_questions):,} effects averaged over tasks, and "
         on_tasks = " on single tasks"
-        if len(scores.tasks) == 1:  # the mean over tasks is the contrast
+        if len(scores.tasks) == 1:  # the mean over tasks is the contrast itself
             effects = on_tasks = ""
         sentences.append(
             f"Significant after Holm correction: {effects}"
@@ -78,7 +78,7 @@ def seeds(scores: Scores, contrasts: Sequence[Contrast], questions: Sequence[Que
 
 
 def machine(audit_summary: str, machines: Iterable[str] = ()) -> str:
-    """Returns which ``machines`` computed the study, and the summary of the audit."""
+    """Returns sentences on the ``machines`` that computed the study, and the audit's summary."""
     sentence = "Another kind of processor rounds differently: verdicts near the limit may change."
     if names := sorted(machines):
         sentence = f"Computed on {' and '.join(names)}. {sentence}"
@@ -91,7 +91,7 @@ def units(metrics: Iterable[str]) -> str:
 
 
 def best(metrics: Iterable[str]) -> str:
-    """Returns which mean of a column is bold: ``lowest``, ``highest`` or, for both, ``best``."""
+    """Returns which mean of a column is bold: ``lowest``, ``highest`` or ``best`` for both."""
     extremes = {"lowest" if scale_of(metric).lower_is_better else "highest" for metric in metrics}
     return extremes.pop() if len(extremes) == 1 else "best"
 
@@ -101,11 +101,11 @@ class Gap(NamedTuple):
 
     name: str
     sentence: str
-    takes: str  # on the machine of the study; "" if unknown
+    takes: str  # a sentence on the time it takes on the study's machine; "" if unknown
 
 
 def gaps(omitted: Sequence[NotTried]) -> list[Gap]:
-    """Returns what was not tried, with what it may change, how to try it and what that takes."""
+    """Returns what was not tried, with what it may change, how to try it and the time it takes."""
     gaps = []
     for untried in omitted:
         bound = "at most about" if untried.is_upper_bound else "about"

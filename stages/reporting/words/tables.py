@@ -107,7 +107,8 @@ def leaderboard(scores: Scores) -> list[Json]:
 
 def ranks(rankings: Sequence[Ranked]) -> list[tuple[str, list[dict[str, str]]]]:
     """Returns a captioned table for each method and label budget, with a column for each ranking
-    (of a task, or all tasks). The last one orders the runs; if it is of all tasks, it has means."""
+    (on one task, or all). The last ranking orders the rows; if it is on all tasks, a column has its
+    means."""
     tables: dict[str, dict[str, dict[str, Ranked]]] = {}  # by caption, scope and run
     for ranked in rankings:
         caption = f"{ranked.method}, {ranked.label_budget} labels"
@@ -153,7 +154,7 @@ def confound_rows(contrasts: Sequence[Contrast]) -> list[dict[str, str]]:
     contrasts have a confound, the row says how many."""
     members: dict[tuple[str, str, str], list[list[Confound]]] = defaultdict(list)
     for contrast in contrasts:
-        pair = contrast.level_a, contrast.level_b  # within one run; equal for all runs
+        pair = contrast.level_a, contrast.level_b  # levels within one run, equal for all runs
         if contrast.is_between_runs:
             pair = contrast.a.group, contrast.b.group
         members[contrast.axis, *pair].append(contrast.confounds)
@@ -164,8 +165,8 @@ def confound_rows(contrasts: Sequence[Contrast]) -> list[dict[str, str]]:
 
 
 def _also(lists: Sequence[Sequence[Confound]]) -> str:
-    """Returns each confound once, with its amounts if they are equal everywhere, and with the
-    number of contrasts that have it unless all do."""
+    """Returns each confound once: with its amounts if these are equal in all contrasts, and with
+    the number of contrasts that have it unless all do."""
     numbers = Counter(name for found in lists for name in dict.fromkeys(c.name for c in found))
     texts = []
     for name, number in numbers.items():
@@ -176,7 +177,7 @@ def _also(lists: Sequence[Sequence[Confound]]) -> str:
 
 
 def most_confused(confusion: Confusion, baselines: Sequence[str]) -> str:
-    """Returns which class is found least often, and which class it is most often taken for."""
+    """Returns a sentence on the class that is found least often and what it is mostly taken for."""
     cell, number, worst = confusion.cell, confusion.num_classes, confusion.worst
     named = f"`{cell.group}`" + ("" if cell.group in baselines else f" with `{cell.method}`")
     few = f"; the {MOST} of {number} classes with the most errors" if number > MOST else ""
@@ -211,8 +212,8 @@ def run_rows(groups: Sequence[Group], trials: Sequence[ScoredTrial]) -> list[dic
 
 
 def _sizes(group: Group, trials: Sequence[ScoredTrial]) -> str:
-    """Returns the parameters of the checkpoint and, if tasks use only a part of it, those of the
-    part with the largest of the tasks' heads."""
+    """Returns the checkpoint's number of parameters and, if tasks use only a part of it, that
+    of this part with the largest head of these tasks."""
     parts: dict[str, dict[str, int]] = {}
     for trial in trials:
         if trial.run == group.name and trial.used_architecture != group.architecture:
@@ -228,7 +229,7 @@ def _sizes(group: Group, trials: Sequence[ScoredTrial]) -> str:
 def task_rows(tasks: Mapping[str, Json]) -> list[dict[str, str]]:
     """Returns the size of each task. Duplicates are rows that were removed because validation or
     test has the same input. Two columns appear only if a task needs them: the number of kept rows
-    that share one text of a pair with a row of a later split, and the times of splits by time."""
+    that share one text of a pair with a row of a later split, and the periods of splits by time."""
     shared = {key: task.get("share_a_text", {}) for key, task in tasks.items()}
     counted = any(any(numbers.values()) for numbers in shared.values())
     timed = any("times" in task for task in tasks.values())

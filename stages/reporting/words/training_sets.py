@@ -49,8 +49,8 @@ GAINS = (
 def training_sets(
     sets: TrainingSets, scores: Scores, contrasts_of: Mapping[Cell, Sequence[Contrast]]
 ) -> Appendix:
-    """Returns each training set's amount of text, its likeness to the tasks' texts, and the gain of
-    pretraining on it over from scratch. Empty if no run was pretrained on a corpus of the study."""
+    """Returns each training set's amount of text, its likeness to the tasks' texts, and the gain
+    of its runs over from scratch. Empty if no run was pretrained on a corpus of the study."""
     trained = [group for group in scores.groups if group.corpus_tokens]
     gains = {
         (group.name, *place): gain_of(scores.cell(group.name, *place), contrasts_of)

@@ -20,7 +20,7 @@ from stages.reporting.words.names import unit_of_scores, verdict_with_reason
 FIRST: tuple[Axis, ...] = ("pretrained", "architecture", "size", "training set")
 NAMES: dict[Axis, str] = {"pretrained": "pretraining", "training set": "training text"}
 MOST = 3  # comparisons, or confounds, that a sentence names
-MOST_OF_METHOD = 2  # comparisons with one of several methods
+MOST_OF_METHOD = 2  # comparisons for each method, if there are several methods
 FEW_TASKS = 4  # with more, a sentence has only the extreme effects
 
 
@@ -45,7 +45,7 @@ def what_mattered(questions: Sequence[Question]) -> list[Mattered]:
 
 
 def _lines(axis: Axis, questions: Sequence[Question]) -> Iterator[str]:
-    """Yields the comparisons of each method apart, since what helps in full fine-tuning may not
+    """Yields comparisons, separately for each method, since what helps in full fine-tuning may not
     help a probe: ``With `full`: ...``, ``With `linear_probe`: ...``"""
     by_method: dict[str, list[Question]] = {}
     for question in questions:
@@ -61,8 +61,8 @@ def _lines(axis: Axis, questions: Sequence[Question]) -> Iterator[str]:
 
 
 def _comparisons(axis: Axis, questions: Sequence[Question], most: int) -> Iterator[str]:
-    """Yields the first ``most`` answers, those without a confound first, then by p-value, and how
-    many more there are."""
+    """Yields the first answers, at most ``most + 1``, then a sentence on how many are left. Answers
+    without a confound come first; apart from that, the lowest p-value comes first."""
 
     def place(question: Question) -> tuple[bool, bool, float]:
         return bool(_confounds(question)), not question.is_tested, question.p_holm or 0.0
