@@ -24,14 +24,14 @@ def main(plan: TaskPlan, key: str) -> str:
     """Writes ``examples/{train,validation,test}.jsonl``, ``examples/task.json``,
     ``test_labels.jsonl`` and ``test_originals.jsonl``.
 
-    If each fine-tuning seed draws the splits, the file of a split has every row that any seed drew
-    into it, with those seeds in the column ``draws``, and ``num_examples`` counts the smallest draw
-    of each split. Labels are collected from all draws, since the heads of all trials have the same
+    If each fine-tuning seed draws its own splits, the file of a split has the rows of all draws, the
+    column ``draws`` lists the seeds that drew a row, and ``num_examples`` is the size of the
+    smallest draw. Labels are collected from all draws, since the heads of all trials have the same
     labels. Facts, such as the mean of the targets, are computed from the rows that are in train in
     every draw, so that no test row affects them. Other numbers describe the first draw.
 
-    The rows of test in ``examples`` have no labels. ``test_originals.jsonl`` has the original
-    inputs of test rows that the source changed; corpora are searched for the originals.
+    The rows of test in ``examples`` have no labels. ``test_originals.jsonl`` has the
+    original inputs of test rows in which the source masked words; corpora are searched for these.
 
     Train is a sample of ``num_train`` rows in random order; each trial draws its labelled rows from
     all of them (``labelled_rows``). Raises ValueError if examples do not fit the task, are fewer

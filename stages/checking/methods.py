@@ -129,7 +129,7 @@ def _read_faults(
 
 def _why_unused(reasons: Reasons, key: str, *, place: int) -> str:
     """Returns all reasons why a run, task or method has no trial, or an empty text if it has one.
-    ``place`` is its position in a key of ``reasons``."""
+    ``place`` is 0 for a run, 1 for a task and 2 for a method."""
     own = {names: reason for names, reason in reasons.items() if names[place] == key}
     if not own or not all(own.values()):
         return ""

@@ -96,8 +96,8 @@ class Components(Generic[C]):
         }
 
     def build(self, entry: Settings, *from_code: Any, where: str) -> C:
-        """Constructs the component that ``entry`` names from the arguments ``from_code`` and its
-        settings. Of several values to try for a setting, the first one is used.
+        """Constructs the component named in ``entry``, from ``from_code`` and the settings in
+        ``entry``. If a setting lists values to try, the first one is used.
 
         Raises the errors of ``settings``, and ValueError for values that the constructor refuses.
         """

@@ -120,7 +120,7 @@ def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 def f1_of(label: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
     """The F1 of one label (for MRPC and QQP: of paraphrases), equal to scikit-learn's with this
-    ``pos_label``; 0 if the label is neither an answer nor predicted."""
+    ``pos_label``; 0 if the label is neither right nor predicted for any text."""
     right = sum(g == p == label for g, p in zip(gold, predicted, strict=True))
     return 2 * right / (gold.count(label) + predicted.count(label)) if right else 0.0
 

@@ -99,7 +99,7 @@ def _entities(gold: str, predicted: str) -> tuple[float, float]:
 
 
 def _bits(place: int) -> Sums:
-    """``Sums`` of bits per byte (``place`` 0) or per word (``place`` 1)."""
+    """``Sums`` for bits per byte (``place`` 0) or per word (``place`` 1)."""
     return _ratio(lambda gold, predicted: (float(predicted), float(gold.split()[place])))
 
 

@@ -106,8 +106,8 @@ def _baseline(folder: Path, record: Path) -> tuple[Path, Predictions]:
 
 
 def _runs(runs: Path, checkpoint: RunKey, renamed: Path) -> Path:
-    """Returns ``runs``, or ``renamed`` for a public checkpoint: a copy (by links) of its folder,
-    with a record that has the present path of the checkpoint."""
+    """Returns ``runs``; for a public checkpoint ``renamed``, with links to the run's files and a
+    ``run.json`` that has the checkpoint's present path."""
     place = Path(checkpoint.run, str(checkpoint.pretrain_seed))
     record = read_json(runs / place / "run.json")
     if "path" not in record["model"]:

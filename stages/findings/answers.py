@@ -326,9 +326,9 @@ def cheapest_run(
 
 
 def lead(run: Cell, contrasts: Sequence[Contrast]) -> dict[Tie, list[Cell]]:
-    """Returns the cells that the best run is contrasted with, by how surely it leads them: after
-    correction (APART), before correction only (UNSURE), not surely (TIED), or untested (UNTESTED).
-    Cells that are told apart from it and are better are left out."""
+    """Groups the cells that the best run is contrasted with: it is ahead of them after correction
+    (APART) or before it only (UNSURE), they are not told apart (TIED), or not tested (UNTESTED).
+    Better cells that are told apart, even if before correction only, are left out."""
     others: dict[Tie, list[Cell]] = {tie: [] for tie in Tie}
     for contrast in contrasts:
         tie, other = tie_of(contrast), contrast.other(run)

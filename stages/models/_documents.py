@@ -120,8 +120,8 @@ def _groups(*document_ids: Int[Tensor, "B _"]) -> list[tuple[Documents, ...]]:
 def _begins(
     ids: Int[np.ndarray, "B T"], rows: Int[np.ndarray, " N"], numbers: Int[np.ndarray, " N"]
 ) -> Int[np.ndarray, " N"]:
-    """The index, in the flattened rows, of the first token of each document; documents are given by
-    their rows and their numbers."""
+    """Returns where each document begins in the flattened ``ids``. Document i has the id
+    ``numbers[i]`` in row ``rows[i]``."""
     width = ids.max(initial=0) + 1
     known, first = np.unique(ids + width * np.arange(len(ids))[:, None], return_index=True)
     return first[np.searchsorted(known, numbers + width * rows)]

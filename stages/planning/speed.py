@@ -82,8 +82,8 @@ def add_times(
     pretrain: Sequence[Pretraining],
     finetune: Sequence[Finetuning],
 ) -> None:
-    """Sets the time of each pending cost and the memory of each training that ran before, as far as
-    they are known. ``runs`` have the matched budget."""
+    """Sets the time of each pending cost, and the memory of costs whose training ran before, where
+    these are known. ``runs`` are those that ``matched`` returns."""
     earlier = _Earlier(runs, compute, finetune)
     for cost in (*pretrain, *finetune):
         cost.memory_bytes = earlier.memory.get(_training(cost)) or cost.memory_bytes

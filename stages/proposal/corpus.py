@@ -103,9 +103,9 @@ def choose_corpus(
 
 
 def vocabulary_of(sentences: Iterable[str], *, has_blanks: bool) -> tuple[Algorithm, int]:
-    """Returns the algorithm and the size of the largest vocabulary that a text fills, found by
-    training tokenizers if the text is small. Without blanks between words, or with too few words,
-    the vocabulary consists of letters and need not be filled."""
+    """Returns a tokenizer's algorithm and the largest of VOCABULARIES that the text fills, found by
+    training if the text is small. Without blanks between words, or if it fills none, tokens are
+    letters and the size is only an upper limit."""
     if has_blanks:
         some, words = list[str](), 0
         for sentence in sentences:

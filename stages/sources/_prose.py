@@ -340,7 +340,7 @@ def _sentences(text: str, section: str) -> Iterator[Sentence]:
 
 
 def _unmark(marked: str, section: str) -> Sentence:
-    """Returns a sentence without the private characters; its spans are the code between them."""
+    """Returns a sentence without BEGIN and END; its spans are the code that was between them."""
     pieces: list[str] = []
     spans: list[tuple[int, int]] = []
     length = 0

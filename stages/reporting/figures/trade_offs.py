@@ -168,7 +168,7 @@ def _marks(scores: Scores, cells: Placed, front: Sequence[int]) -> list[Row]:
 
 
 def _curve(metric: str, group: Group, law: PowerLaw, sizes: Sequence[int]) -> list[Row]:
-    """Returns points of a power law as scores, from the smallest size to the largest."""
+    """Returns a power law as scores, from the smallest size to the largest."""
     factor = scale_of(metric).factor
     rows = []
     for x in np.geomspace(min(sizes), max(sizes), STEPS).tolist():

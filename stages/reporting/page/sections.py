@@ -78,7 +78,7 @@ def appendix(results: Results) -> list[Appendix]:
     agreement = agreements(results, [SHOWN], scores.label_budgets[-1:])
     coverages = (coverage(run, results.coverage[run.task]) for run in results.best_of_tasks)
     parts_of_page = [
-        parts.names(results.params, results.groups),
+        parts.names(results.params, results.groups, results.trials),
         Appendix("Tasks", {"Tasks": task_rows(results.tasks)}),
         parts.comparisons_not_made(results.not_compared, scores),
         parts.inputs(results.inputs, runs),

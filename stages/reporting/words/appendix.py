@@ -28,6 +28,7 @@ from stages.findings.scores import Scores
 from stages.kinds._kind import SPLITS
 from stages.reporting.formats import DASH, compact, formatted, in_parentheses, percent
 from stages.reporting.words.names import counted, quoted
+from stages.reporting.words.tables import used_parts
 
 Rows = list[dict[str, str]]
 
@@ -100,7 +101,7 @@ class Appendix:
     notes: Sequence[str] = ()
 
 
-def names(params: Params, groups: Sequence[Group]) -> Appendix:
+def names(params: Params, groups: Sequence[Group], trials: Sequence[ScoredTrial]) -> Appendix:
     """Returns a table of what the study's names mean. Methods, baselines, tasks and corpora are
     described by their ``about`` in params.yaml. Objectives, and methods and baselines without
     ``about``, are described by the first sentence of their component's docstring."""
@@ -118,7 +119,10 @@ def names(params: Params, groups: Sequence[Group]) -> Appendix:
         what = summary(section, str(component["name"])) if component else ""
         return params.about(section, name) or what
 
-    runs = [{"name": group.name, "is a": "run", "meaning": _run(group, params)} for group in groups]
+    runs = [
+        {"name": group.name, "is a": "run", "meaning": _run(group, params) + _used(group, trials)}
+        for group in groups
+    ]
     used = dict.fromkeys(group.objective for group in groups if group.pretrained)
     objectives = [
         {"name": name, "is a": "objective", "meaning": summary("objectives", name)}
@@ -148,6 +152,14 @@ def _run(group: Group, params: Params) -> str:
     how = learnt if group.pretrained else "from scratch"
     parent = "" if entry.parent == NONE else f", beginning with {entry.parent}"
     return f"{model[0].upper()}{model[1:]}, {how}{parent}."
+
+
+def _used(group: Group, trials: Sequence[ScoredTrial]) -> str:
+    """Returns sentences on the tasks that use only a part of a run's model; "" if none does."""
+    return "".join(
+        f" Its {part} alone is used on {', '.join(tasks)}."
+        for part, tasks in used_parts(group, trials).items()
+    )
 
 
 def comparisons_not_made(left_out: Sequence[NotCompared], scores: Scores) -> Appendix:

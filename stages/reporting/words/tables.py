@@ -214,16 +214,22 @@ def run_rows(groups: Sequence[Group], trials: Sequence[ScoredTrial]) -> list[dic
 def _sizes(group: Group, trials: Sequence[ScoredTrial]) -> str:
     """Returns the checkpoint's number of parameters and, if tasks use only a part of it, that
     of this part with the largest head of these tasks."""
+    used = [
+        f"; its {part} on {', '.join(sizes)}: {compact(max(sizes.values()))}"
+        for part, sizes in used_parts(group, trials).items()
+    ]
+    return compact(group.num_params) + "".join(used)
+
+
+def used_parts(group: Group, trials: Sequence[ScoredTrial]) -> dict[str, dict[str, int]]:
+    """Returns the parts of a group's model that tasks use alone, such as an encoder-decoder's
+    encoder: by part and task, the number of parameters with the task's largest head."""
     parts: dict[str, dict[str, int]] = {}
     for trial in trials:
         if trial.run == group.name and trial.used_architecture != group.architecture:
             largest = parts.setdefault(trial.used_architecture, {})
             largest[trial.task] = max(largest.get(trial.task, 0), trial.num_params)
-    used = [
-        f"; its {part} on {', '.join(sizes)}: {compact(max(sizes.values()))}"
-        for part, sizes in parts.items()
-    ]
-    return compact(group.num_params) + "".join(used)
+    return parts
 
 
 def task_rows(tasks: Mapping[str, Json]) -> list[dict[str, str]]:
