@@ -24,7 +24,7 @@ def main(plan: TaskPlan, key: str) -> str:
     """Writes ``examples/{train,validation,test}.jsonl``, ``examples/task.json``,
     ``test_labels.jsonl`` and ``test_originals.jsonl``.
 
-    If each fine-tuning seed draws its own splits, the file of a split has the rows of all draws, the
+    If each fine-tuning seed draws its own splits, a split's file has the rows of all draws, the
     column ``draws`` lists the seeds that drew a row, and ``num_examples`` is the size of the
     smallest draw. Labels are collected from all draws, since the heads of all trials have the same
     labels. Facts, such as the mean of the targets, are computed from the rows that are in train in
