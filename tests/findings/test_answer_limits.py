@@ -58,8 +58,8 @@ def test_the_answer_is_the_best_within_the_limit_and_says_what_is_left_out(
 def test_a_limit_of_speed_is_compared_with_the_speed_that_the_card_shows(
     five_seeds: Results,
 ) -> None:
-    """One run predicts 800 texts per second in the trials whose speed was measured, and takes 4 ms
-    for one; the others are twice as fast."""
+    """One run predicts 800 texts per second, with a latency of 4 ms, where speed was measured; the
+    other runs are twice as fast."""
     costs = {
         key: cost
         if key.run == HEAVY[0] or not cost.texts_per_s
@@ -98,8 +98,10 @@ def test_a_limit_that_nothing_meets_is_ignored_and_the_card_says_so(five_seeds: 
     results = limited(replace(five_seeds, trials=models), max_weights_mb=0.001)
     without = limited(replace(five_seeds, trials=models))
     for free, card in zip(first_of(without).cards, first_of(results).cards, strict=True):
-        said, _, rest = card.otherwise.partition("`answer.max_weights_mb: 0.001`. ")
-        assert said.startswith("No choice is within the limits, so this is the best without them.")
+        warning, _, rest = card.otherwise.partition("`answer.max_weights_mb: 0.001`. ")
+        assert warning.startswith(
+            "No choice is within the limits, so this is the best without them."
+        )
         assert (card.use, card.runs, card.cheapest) == (free.use, free.runs, free.cheapest)
         assert rest == free.otherwise
 

@@ -1,4 +1,4 @@
-"""Each question of the audit, of a study to which there is an objection and of one without."""
+"""Each question of the audit, for a study with an objection and for one without."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +30,7 @@ from tests.synthetic_study import RUNS, public, raw_params, repeated, run
 
 @pytest.fixture
 def study(study_of: Callable[..., Results]) -> Callable[..., Results]:
-    """Writes a study with one task, and with other values of ``finetune:``."""
+    """Writes a study with one task and with changes to ``finetune:``."""
 
     def write(runs: dict[str, Any], **changes: Any) -> Results:
         raw = raw_params(runs)
@@ -50,7 +50,7 @@ def checked(results: Results, subject: Subject) -> Check:
 
 
 def changed(results: Results, which: Callable[[ScoredTrial], bool], **values: Any) -> Results:
-    """The trials that ``which`` names have other values."""
+    """Changes values of the trials that ``which`` selects."""
     trials = [replace(t, **values) if which(t) else t for t in results.trials]
     return replace(results, trials=trials)
 
@@ -64,8 +64,8 @@ def solved(trial: ScoredTrial) -> bool:
 
 
 def test_audit_has_each_subject_once_and_words_for_every_check(results, five_seeds) -> None:
-    for each in (results, five_seeds):
-        checks = audit.audit(each)
+    for study_results in (results, five_seeds):
+        checks = audit.audit(study_results)
         assert [*checks] == [*Subject]
         assert len({words.question for words in told(checks).values()}) == len(Subject)
         for words in told(checks).values():
@@ -135,7 +135,7 @@ def test_probes(results, which, values, expected) -> None:
 
 
 def test_end_of_finetuning(results) -> None:
-    late = changed(results, full, best_is_last=1)  # by itself no sign
+    late = changed(results, full, best_is_last=1)  # harmless alone
     for fine in (results, late):
         assert audit.end_of_finetuning(fine.scores.cells).objection is False
     short = changed(late, lambda t: full(t) and t.run == "decoder_scratch", still_improving=1)
@@ -152,7 +152,7 @@ def test_end_of_finetuning(results) -> None:
     [(None, 200, False, (0, 0)), (-0.4, 200, True, (1, 0)), (0.0, 1000, True, (0, 1))],
 )
 def test_end_of_pretraining(results, slope, every, objection, numbers) -> None:
-    """A validation loss of a slope per doubling of the steps, with a validation ``every`` steps."""
+    """A validation loss that still falls, or was measured too rarely, is an objection."""
     if slope is not None:
         key = RunKey("decoder_causal", 1)
         progress = results.progress[key]
@@ -174,8 +174,7 @@ def test_end_of_pretraining(results, slope, every, objection, numbers) -> None:
 
 
 def test_finetuning_rates(results, study) -> None:
-    """One rate is an objection where unlike models are compared; several from a share at an edge
-    on."""
+    """A single rate for unlike models is an objection, and so are many choices at an edge."""
 
     def check_of(some_results: Results) -> Check:
         methods = some_results.params.finetune.methods
@@ -194,12 +193,12 @@ def test_finetuning_rates(results, study) -> None:
     ("rates", "expected"), [([0.003], True), ([0.001, 0.003, 0.01], False), ([0.001, 0.003], True)]
 )
 def test_pretraining_rates(rates, expected, study) -> None:
-    """The synthetic study keeps the second of several."""
+    """The synthetic study keeps the second of several rates."""
     runs = {name: {**entry} for name, entry in some("encoder_mlm", "decoder_causal").items()}
     for entry in runs.values():
         entry["training"] = entry["training"] | {"lr": rates}
-    found = study(runs)
-    assert audit.pretraining_rates(found.endings, found.contrasts).objection is expected
+    results = study(runs)
+    assert audit.pretraining_rates(results.endings, results.contrasts).objection is expected
 
 
 def test_tries(results) -> None:
@@ -214,7 +213,7 @@ def test_tries(results) -> None:
         "pretraining": {1},
     }
     equal = changed(results, lambda _: True, num_tries=4)
-    equal = changed(equal, lambda t: t.run == "majority", num_tries=1)  # has nothing to choose
+    equal = changed(equal, lambda t: t.run == "majority", num_tries=1)  # nothing to choose
     assert audit.tries(equal.trials, equal.endings).objection is False
     more = changed(equal, lambda t: t.method == CLASSICAL and t.run == "tfidf", num_tries=8)
     assert audit.tries(more.trials, more.endings).objection is True
@@ -231,18 +230,20 @@ def test_tries(results) -> None:
 )
 def test_labelled_rows(settings, expected, study) -> None:
     """Trials that share one sample of labels are an objection."""
-    found = study(some("encoder_mlm"), **settings)
-    check = audit.labelled_rows(found.params.finetune, found.params.pretrain_seeds, found.tasks)
+    results = study(some("encoder_mlm"), **settings)
+    check = audit.labelled_rows(
+        results.params.finetune, results.params.pretrain_seeds, results.tasks
+    )
     assert check.objection is expected
-    assert check.numbers["nested"] == (len(found.scores.label_budgets) > 1)
+    assert check.numbers["nested"] == (len(results.scores.label_budgets) > 1)
     distinct = {number for *_, number in check.details}
     assert (1 in distinct) == expected and distinct <= {1, 5}
 
 
 @pytest.mark.parametrize(("budget", "expected"), [(200, False), (100, True)])
 def test_validation_labels(budget, expected, study) -> None:
-    found = study(some("encoder_mlm"), label_budgets=[budget])
-    check = audit.validation_labels(found.num_labels, found.tasks)
+    results = study(some("encoder_mlm"), label_budgets=[budget])
+    check = audit.validation_labels(results.num_labels, results.tasks)
     assert check.objection is expected
     assert check.numbers["most"] == pytest.approx(200 / (200 + budget))
 
@@ -279,11 +280,11 @@ def test_cut_texts_names_the_setting_by_which_the_end_of_texts_is_read(results) 
 
 
 def test_read_at(results) -> None:
-    """As the task names the place where a causal model has not read the word."""
+    """A causal model that is read before the end of a word is an objection."""
     assert audit.read_at(results.inputs).objection is False
     task = Tagging.__new__(Tagging)
     task.is_causal, task.label_subwords = True, "first"
-    place = task.states_read(Encoder.__new__(Encoder))  # it is named without a look at the model
+    place = task.states_read(Encoder.__new__(Encoder))  # does not look at the model itself
     check = audit.read_at(with_inputs(results, "decoder_causal", read_at=place).inputs)
     assert check.objection is True and check.details == [("decoder_causal", "tag", place)]
 
@@ -346,20 +347,20 @@ def test_power(results) -> None:
 
 @pytest.mark.parametrize(("seeds", "rows"), [(3, 200), (10, 1000)])
 def test_smallest_effect_is_found_in_four_of_five_studies(seeds: int, rows: int) -> None:
-    """Simulated, with an interval of each study: seeds vary by 1 point, rows by 20 points."""
+    """Simulates studies with an interval each: seeds vary by 1 point, rows by 20 points."""
     rng = np.random.default_rng(1)
     planned = Variance(
         Between(0.01**2 / seeds, seeds - 1, 0.0, None, seeds), 0.2**2 / rows, rows, True
     )
     effect = audit.smallest_effect(planned, 0.95)
-    found = 0
+    num_detected = 0
     for _ in range(2000):
         of_seeds, of_rows = rng.normal(0, 0.01, seeds), rng.normal(0, 0.2, rows)
         units = float(np.var(of_seeds, ddof=1)) / seeds
         between = Between(units, seeds - 1, 0.0, None, seeds)
         variance = Variance(between, float(np.var(of_rows, ddof=1)) / rows, rows, True)
-        found += abs(effect + of_seeds.mean() + of_rows.mean()) > variance.half_width(0.95)
-    assert found / 2000 == pytest.approx(0.8, abs=0.04)
+        num_detected += abs(effect + of_seeds.mean() + of_rows.mean()) > variance.half_width(0.95)
+    assert num_detected / 2000 == pytest.approx(0.8, abs=0.04)
 
 
 def test_identical(results) -> None:
@@ -375,7 +376,7 @@ def test_identical(results) -> None:
 
 
 def test_missing_comparisons(results, study) -> None:
-    """Runs that sizes forbid to compare, or that are compared with none, are an objection."""
+    """Runs that differ too much in size, or are compared with no run, are an objection."""
     assert audit.missing_comparisons(results.not_compared).objection is True
     odd = run("decoder", "causal", "scientific", d_model=48)
     alone = study(some("encoder_mlm", "encoder_small") | {"odd": odd})
@@ -390,14 +391,14 @@ def test_confounds(results, study) -> None:
     assert check.objection is True and check.numbers == {"clean": 12, "total": 36}
     assert check.details[0] == ("architecture", 12, {"objective": 6})  # 6 are from scratch
     sizes = next(names for axis, _, names in check.details if axis == "size")
-    assert "trained parameters" not in sizes  # a size is that
+    assert "trained parameters" not in sizes  # implied by size
     clean = study(some("encoder_scientific", "encoder_deep_learning"))
     check = audit.confounds(clean.contrasts)
     assert check.objection is False and check.numbers == {"clean": 2, "total": 2}
 
 
 def test_baselines(results, five_seeds) -> None:
-    """Baselines that are not beaten are an objection, and a study without any."""
+    """Unbeaten baselines are an objection, and so is a study without baselines."""
     check = audit.baselines(results.best_runs[None], results.scores.baselines)
     assert check.objection is True and check.numbers == {"beaten": 0, "places": 3}  # one seed
     best_runs = {

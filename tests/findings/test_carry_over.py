@@ -1,4 +1,4 @@
-"""How small results carry over: small cases with a known share, and studies."""
+"""Carry-over from smaller experiments: cases with a known share, and studies."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def column(*scores: float) -> np.ndarray:
-    """One seed."""
+    """Scores of one seed."""
     return np.array([scores], dtype=float).T
 
 
@@ -53,7 +53,7 @@ def test_kept_orders_of_one_seed(smaller, larger, expected) -> None:
 
 
 def test_kept_orders_judges_a_seed_by_the_others() -> None:
-    """Two runs: the first seed has the order that only its own larger experiment has."""
+    """Each seed agrees with its own larger experiment, not with the others' mean."""
     smaller = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
     larger = np.array([[9.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
     assert kept_orders(smaller, larger) == (1, [0.0, 0.0, 0.0])
@@ -61,8 +61,8 @@ def test_kept_orders_judges_a_seed_by_the_others() -> None:
 
 @pytest.mark.slow
 def test_kept_orders_of_equally_good_runs_are_chance() -> None:
-    """In 2,000 studies of five runs with three seeds whose checkpoints are in both experiments:
-    50 %. With the judged seed among the means it would be 59 %."""
+    """Simulates 2,000 studies of five runs with three seeds; both experiments share checkpoints.
+    50 % of the orders are kept; with the judged seed in the mean, 59 % would be."""
     rng, means, with_own = stream(1, "equally good"), [], []
     a, b = np.triu_indices(5, k=1)
     for _ in range(2000):
@@ -97,7 +97,9 @@ def test_carry_over_compares_all_runs_at_two_label_budgets(several: Results) -> 
 
 
 def test_carry_over_compares_runs_at_two_sizes(several: Results) -> None:
-    for row in rows_of(several, "size"):
+    rows = rows_of(several, "size")
+    assert len({row.task for row in rows}) == len(METRICS) + 1
+    for row in rows:
         assert (row.smaller, row.larger) == ("d_model=96", "d_model=192")
         assert row.label_budget in ("100", "200") and len(row.runs) == 3
         assert row.num_pairs == (9 if row.task == ALL_TASKS else 3)
@@ -134,7 +136,9 @@ def test_carry_over_where_all_scores_tie_has_no_share(study_of) -> None:
     raw = raw_params(repeated(RUNS, 2))
     raw["finetune"] |= {"label_budgets": [100, 200], "seeds": [1]}
     results = study_of(raw=raw, score=0.5)
-    for row in rows_of(results, "label budget"):
+    rows = rows_of(results, "label budget")
+    assert {row.task for row in rows} == {*METRICS}
+    for row in rows:
         assert (row.task != ALL_TASKS, row.num_pairs, row.share) == (True, 0, None)
 
 

@@ -15,22 +15,23 @@ def confusion_of(results: Results, task: str) -> Confusion | None:
 
 
 def test_a_class_that_is_mistaken_is_the_finding(five_seeds: Results) -> None:
-    """As planted: a third of ``b`` is taken for ``c``; numbers are those of one trial."""
+    """A third of ``b`` is taken for ``c``, as planted; numbers are per trial."""
     for task in METRICS:
-        found = confusion_of(five_seeds, task)
-        assert found is not None
-        said = "`b` is found least often (67%) and most often taken for `c` (33%)"
+        mistakes = confusion_of(five_seeds, task)
+        assert mistakes is not None
+        sentence = "`b` is found least often (67%) and most often taken for `c` (33%)"
         assert (
-            most_confused(found, []) == f"`{found.cell.group}` with `{found.cell.method}`: {said}"
+            most_confused(mistakes, [])
+            == f"`{mistakes.cell.group}` with `{mistakes.cell.method}`: {sentence}"
         )
-        assert found.columns == ["a", "b", "c"]
-        assert [line.number for line in found.lines] == [100, 90, 100]
-        assert found.lines[1].shares == pytest.approx([0, 2 / 3, 1 / 3])
-        assert shades(found.lines[1]) == [0, 4, 3]
+        assert mistakes.columns == ["a", "b", "c"]
+        assert [line.number for line in mistakes.lines] == [100, 90, 100]
+        assert mistakes.lines[1].shares == pytest.approx([0, 2 / 3, 1 / 3])
+        assert shades(mistakes.lines[1]) == [0, 4, 3]
 
 
 def with_confusion(results: Results, numbers: dict[tuple[str, str], int]) -> Confusion | None:
-    """With these counts in one trial of the best run on ``tag``."""
+    """The confusion of the best run on ``tag``, from given counts."""
     run = results.best_runs[None]["tag", "200"].run
     records = [
         ConfusionRecord(
@@ -49,16 +50,16 @@ def with_confusion(results: Results, numbers: dict[tuple[str, str], int]) -> Con
 
 def test_of_many_classes_those_with_the_most_errors_are_shown(five_seeds: Results) -> None:
     wrong = {(f"c{i:02}", "never right"): i + 1 for i in range(30)}
-    found = with_confusion(five_seeds, wrong | {(f"c{i:02}", "c29"): 1 for i in range(30)})
-    assert found is not None
-    assert len(found.lines) == MOST and found.columns[-1] == OTHERS
-    assert [line.name for line in found.lines] == [f"c{i}" for i in range(20, 30)]
-    assert all(sum(line.shares) == pytest.approx(1) for line in found.lines)
-    assert f"{MOST} of 30 classes" in most_confused(found, [])
+    mistakes = with_confusion(five_seeds, wrong | {(f"c{i:02}", "c29"): 1 for i in range(30)})
+    assert mistakes is not None
+    assert len(mistakes.lines) == MOST and mistakes.columns[-1] == OTHERS
+    assert [line.name for line in mistakes.lines] == [f"c{i}" for i in range(20, 30)]
+    assert all(sum(line.shares) == pytest.approx(1) for line in mistakes.lines)
+    assert f"{MOST} of 30 classes" in most_confused(mistakes, [])
 
 
 def test_without_errors_or_without_classes_it_says_so(five_seeds: Results) -> None:
-    found = with_confusion(five_seeds, {("a", "a"): 3, ("b", "b"): 2})
-    assert found is not None and OTHERS not in found.columns
-    assert "every class is always found" in most_confused(found, [])
+    mistakes = with_confusion(five_seeds, {("a", "a"): 3, ("b", "b"): 2})
+    assert mistakes is not None and OTHERS not in mistakes.columns
+    assert "every class is always found" in most_confused(mistakes, [])
     assert with_confusion(five_seeds, {}) is None

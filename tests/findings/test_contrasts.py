@@ -23,22 +23,22 @@ from tests.synthetic_study import (
 
 
 def pairs_of(results: Results) -> list[tuple[Axis, Group, Group]]:
-    """Those on a task, with full fine-tuning."""
+    """Pairs on ``type`` with full fine-tuning."""
     used = Used.by_group(results.groups, results.trials, task="type", method="full")
     return pairs(results.groups, used)
 
 
-def named(found: list[tuple[Axis, Group, Group]]) -> set[tuple[Axis, str, str]]:
-    return {(axis, a.name, b.name) for axis, a, b in found}
+def named(axis_pairs: list[tuple[Axis, Group, Group]]) -> set[tuple[Axis, str, str]]:
+    return {(axis, a.name, b.name) for axis, a, b in axis_pairs}
 
 
 def confounds(contrast: Contrast) -> list[str]:
-    return [confound(found) for found in contrast.confounds]
+    return [confound(c) for c in contrast.confounds]
 
 
 def test_exactly_the_pairs_that_differ_in_one_axis(results: Results) -> None:
-    """The smaller encoder is compared neither with the decoder nor with the larger one that has
-    no pretraining; nor is a run on other texts with the decoder."""
+    """The smaller encoder is compared neither with the decoder nor with the encoder from scratch,
+    and runs on other texts are not compared with the decoder."""
     assert named(pairs_of(results)) == {
         ("architecture", "encoder_mlm", "decoder_causal"),
         ("architecture", "encoder_scratch", "decoder_scratch"),
@@ -56,14 +56,14 @@ def test_exactly_the_pairs_that_differ_in_one_axis(results: Results) -> None:
 def test_every_pair_on_every_task_and_method_and_both_methods_of_every_run(
     results: Results,
 ) -> None:
-    found = [(c.axis, c.task, c.a.group, c.b.group, c.a.method) for c in results.contrasts]
-    assert len(found) == len(set(found)) == 10 * 3 * 2 + 7 * 3
+    keys = [(c.axis, c.task, c.a.group, c.b.group, c.a.method) for c in results.contrasts]
+    assert len(keys) == len(set(keys)) == 10 * 3 * 2 + 7 * 3
     assert all(c.a.method == "full" for c in results.contrasts if c.axis == "method")
 
 
 def test_pairs_do_not_depend_on_the_order_of_runs(results: Results, study_of) -> None:
-    def unordered(found: Results) -> set:
-        return {(axis, frozenset((a.name, b.name))) for axis, a, b in pairs_of(found)}
+    def unordered(study: Results) -> set:
+        return {(axis, frozenset((a.name, b.name))) for axis, a, b in pairs_of(study)}
 
     backwards = study_of(dict(reversed(RUNS.items())))
     assert unordered(backwards) == unordered(results)
@@ -99,7 +99,7 @@ def test_the_same_run_under_two_names_is_no_second_seed(study_of) -> None:
 
 
 def test_architectures_meet_at_the_nearest_size(study_of) -> None:
-    """Two sizes of each: large against large, small against small, and no cross."""
+    """Large is compared with large, small with small, and never across."""
     runs = {
         f"{model}_{d_model}": run(model, objective, d_model=d_model)
         for model, objective in (("encoder", "mlm"), ("decoder", "causal"))
@@ -120,7 +120,7 @@ def of_steps(corpus: str, num_steps: int) -> dict:
 
 
 def test_amounts_of_one_text_are_compared_at_equal_steps_and_at_equal_epochs(study_of) -> None:
-    """Another text is compared with the amount that it has itself."""
+    """Another text is compared with an equal amount of text."""
     runs = {
         "few": of_steps("all_half", 1000),
         "few_shorter": of_steps("all_half", 500),
@@ -177,10 +177,10 @@ def test_another_learning_rate_is_a_confound_unless_nothing_else_differs(study_o
 def test_how_the_learning_rate_of_pretraining_was_chosen_is_a_confound(
     study_of,
 ) -> None:
-    """Another number of tries and another rate that was kept. Equal lists that kept one rate are
-    none, and what was kept is no setting: it makes no axis and takes none away."""
+    """Another number of tries or another kept rate is a confound; equal lists that kept one rate
+    are not. The kept rate is no setting: it neither makes an axis nor removes one."""
     runs = {name: run("encoder", "mlm", name) for name in ("all", "scientific", "deep_learning")}
-    found = {}
+    rate_confounds = {}
     for name, lr in {
         "one": (0.003, 0.003, 0.003),
         "equal": ([0.001, 0.003], [0.001, 0.003], [0.001, 0.003]),
@@ -190,14 +190,16 @@ def test_how_the_learning_rate_of_pretraining_was_chosen_is_a_confound(
             entry["training"]["lr"] = rates
         results = study_of(runs)
         assert {c.axis for c in results.contrasts} == {"training set", "method"}
-        found[name] = {
+        rate_confounds[name] = {
             (c.a.group, c.b.group): [text for text in confounds(c) if " rate" in text]
             for c in results.contrasts
             if c.axis == "training set"
         }
-    assert not any(found["one"].values()) and not any(found["equal"].values())
-    assert found["unequal"]["all", "scientific"] == ["pretraining rates tried: 2 v. 1"]
-    assert found["unequal"]["all", "deep_learning"] == ["kept pretraining rate: 0.003 v. 0.001"]
+    assert not any(rate_confounds["one"].values()) and not any(rate_confounds["equal"].values())
+    assert rate_confounds["unequal"]["all", "scientific"] == ["pretraining rates tried: 2 v. 1"]
+    assert rate_confounds["unequal"]["all", "deep_learning"] == [
+        "kept pretraining rate: 0.003 v. 0.001"
+    ]
 
 
 def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run_of_the_study(
@@ -225,11 +227,11 @@ def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run
         ("checkpoint", "bert_again", "gpt2"),
         ("checkpoint", "bert_later", "gpt2"),
     }
-    found = {(c.a.group, c.b.group): c for c in results.contrasts if c.axis == "checkpoint"}
-    assert found["bert", "bert_later"].level_b == "google-bert/bert-base-uncased at 1111111"
-    assert found["bert", "gpt2"].level_b == "openai-community/gpt2"
-    assert "tokens seen: unknown v. unknown" in confounds(found["bert", "gpt2"])
-    assert contrast_row(found["bert", "gpt2"])["lineage_tokens_a"] is None
+    by_pair = {(c.a.group, c.b.group): c for c in results.contrasts if c.axis == "checkpoint"}
+    assert by_pair["bert", "bert_later"].level_b == "google-bert/bert-base-uncased at 1111111"
+    assert by_pair["bert", "gpt2"].level_b == "openai-community/gpt2"
+    assert "tokens seen: unknown v. unknown" in confounds(by_pair["bert", "gpt2"])
+    assert contrast_row(by_pair["bert", "gpt2"])["lineage_tokens_a"] is None
     methods = [c for c in results.contrasts if c.axis == "method" and c.a.group == "bert"]
     assert methods and not any("unknown" in fault for c in methods for fault in confounds(c))
 
@@ -237,8 +239,8 @@ def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run
 def test_a_public_checkpoint_that_is_pretrained_further_differs_in_its_training_set(
     study_of,
 ) -> None:
-    """The effect is that of further pretraining: adapted less published, in whatever order they
-    are listed. From another checkpoint a run differs in that, if in nothing else."""
+    """The effect is the score of the adapted run minus the published checkpoint's, in any order
+    of entries. Runs adapted from two checkpoints differ in the checkpoint alone."""
     runs = {
         "bert": public("google-bert/bert-base-uncased"),
         "adapted": further("google-bert/bert-base-uncased", "mlm", seeds=[1, 2], parent="bert"),
@@ -259,8 +261,8 @@ def test_a_public_checkpoint_that_is_pretrained_further_differs_in_its_training_
         ("checkpoint", "adapted", "roberta_adapted"),
         ("objective", "adapted", "span"),
     }
-    found = {(c.a.group, c.b.group): c for c in results.contrasts if c.axis == "training set"}
-    contrast = found["adapted", "bert"]
+    by_pair = {(c.a.group, c.b.group): c for c in results.contrasts if c.axis == "training set"}
+    contrast = by_pair["adapted", "bert"]
     assert contrast.level_a == "google-bert/bert-base-uncased, then all"
     assert contrast.level_b == "google-bert/bert-base-uncased"
     difference = contrast.a.mean.value - contrast.b.mean.value
@@ -287,8 +289,10 @@ def test_the_training_of_two_methods_is_a_confound(study_of) -> None:
     full = raw["finetune"]["methods"]["full"]
     faster = {**full, "training": full["training"] | {"lr": 0.01}}
     raw["finetune"]["methods"] = {"full": full, "faster": faster}
-    found = [c for c in study_of(raw=raw).contrasts if c.axis == "method"]
-    assert found and all("finetune.training.lr: 0.001 v. 0.01" in confounds(c) for c in found)
+    contrasts = [c for c in study_of(raw=raw).contrasts if c.axis == "method"]
+    assert contrasts and all(
+        "finetune.training.lr: 0.001 v. 0.01" in confounds(c) for c in contrasts
+    )
 
 
 def test_the_own_fine_tuning_of_a_run_is_a_confound(study_of) -> None:
@@ -296,11 +300,11 @@ def test_the_own_fine_tuning_of_a_run_is_a_confound(study_of) -> None:
         {"encoder_mlm": RUNS["encoder_mlm"], "other": run("encoder", "mlm", "scientific")}
     )
     raw["finetune"]["methods"]["full"]["runs"] = {"other": {"lr": 0.01}}
-    found = study_of(raw=raw).contrasts
-    for contrast in found:
+    contrasts = study_of(raw=raw).contrasts
+    for contrast in contrasts:
         is_confounded = contrast.axis == "training set" and contrast.a.method == "full"
         assert ("finetune.training.lr: 0.001 v. 0.01" in confounds(contrast)) == is_confounded
-    assert {"training set"} <= {contrast.axis for contrast in found}
+    assert {"training set"} <= {contrast.axis for contrast in contrasts}
 
 
 def test_two_optimizers_are_an_axis_with_rates_and_steps_of_their_own(study_of) -> None:
@@ -323,7 +327,7 @@ def test_effects_are_differences_of_means(results: Results) -> None:
 
 
 def test_one_pretraining_seed_has_an_interval_and_no_verdict(results: Results) -> None:
-    """But for two runs from scratch, of which every trial has weights of its own."""
+    """Runs from scratch have verdicts, as every trial has its own weights."""
     seen = set()
     for c in results.contrasts:
         scratch = c.a.group.endswith("scratch") and c.b.group.endswith("scratch")
@@ -338,7 +342,7 @@ def test_one_pretraining_seed_has_an_interval_and_no_verdict(results: Results) -
     assert {Verdict.ONE_SEED, Verdict.SIGNIFICANT} <= seen
     tested = [c for c in results.contrasts if c.is_tested]
     smallest = min(tested, key=lambda c: c.effect.p_value or 0)
-    assert smallest.effect.p_value is not None  # Holm's family are those with a verdict
+    assert smallest.effect.p_value is not None  # Holm's family: contrasts with a verdict
     assert smallest.p_holm == pytest.approx(min(1, len(tested) * smallest.effect.p_value))
 
 
@@ -389,6 +393,6 @@ def test_a_verdict_is_never_stronger_than_its_numbers(five_seeds: Results) -> No
 def test_more_labels_against_fewer(study_of) -> None:
     raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]})
     raw["finetune"]["label_budgets"] = ["all", 200, 1000]
-    found = study_of(raw=raw).contrasts
-    budgets = {(c.a.label_budget, c.b.label_budget) for c in found if c.axis == "label budget"}
+    contrasts = study_of(raw=raw).contrasts
+    budgets = {(c.a.label_budget, c.b.label_budget) for c in contrasts if c.axis == "label budget"}
     assert budgets == {("all", "1000"), ("all", "200"), ("1000", "200")}

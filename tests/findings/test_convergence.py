@@ -14,7 +14,7 @@ from stages.reporting.words.names import confound, warnings
 
 
 def with_faults(results: Results, run: str, number: int, **faults: Any) -> Results:
-    """The first seeds of a run's full fine-tuning on ``type`` have these values in their rows."""
+    """Sets values of the first ``number`` seeds of a run's full fine-tuning on ``type``."""
     trials = [
         replace(trial, **faults)
         if (trial.run, trial.task, trial.method) == (run, "type", "full")
@@ -26,17 +26,17 @@ def with_faults(results: Results, run: str, number: int, **faults: Any) -> Resul
 
 
 def cell(results: Results, run: str) -> Cell:
-    found = results.scores.cell(run, "type", "full", "200")
-    assert found is not None
-    return found
+    one_cell = results.scores.cell(run, "type", "full", "200")
+    assert one_cell is not None
+    return one_cell
 
 
 def test_nothing_is_said_of_what_has_converged(results) -> None:
     assert not any(warnings(cell) for cell in results.scores.cells)
-    names = {found.name for contrast in results.contrasts for found in contrast.confounds}
+    names = {c.name for contrast in results.contrasts for c in contrast.confounds}
     assert "not converged" not in names
     last = with_faults(results, "encoder_scratch", 5, best_is_last=1)
-    assert warnings(cell(last, "encoder_scratch")) == []  # by itself no sign
+    assert warnings(cell(last, "encoder_scratch")) == []  # harmless alone
 
 
 @pytest.mark.parametrize("column", ["still_improving", "chosen_in_warmup"])
@@ -60,18 +60,18 @@ def test_a_cell_most_of_whose_trials_ended_too_early_is_named_and_its_contrasts_
 
 
 def test_the_answer_says_that_the_best_run_had_not_converged(results) -> None:
-    """Of the best run, also where a baseline is above it; and of no other."""
+    """Only the best run is named, even if a baseline is above it."""
 
-    def said(study: Results) -> str:
+    def otherwise(study: Results) -> str:
         (card,) = (c for c in answers(study)[0].cards if c.task == "type")
         return card.otherwise
 
     best = results.best_runs[None]["type", "200"].run
     other = next(g.name for g in results.groups if g.name != best.group)
     assert best.method == "full"
-    assert "more steps" not in said(results)
-    assert "more steps" not in said(with_faults(results, other, 5, still_improving=1))
-    short = said(with_faults(results, best.group, 4, still_improving=1, best_is_last=1))
+    assert "more steps" not in otherwise(results)
+    assert "more steps" not in otherwise(with_faults(results, other, 5, still_improving=1))
+    short = otherwise(with_faults(results, best.group, 4, still_improving=1, best_is_last=1))
     assert f"`{best.group}` with `full` may score otherwise after more steps" in short
     assert "still improving in 4 of 5 trials" in short
 
@@ -79,10 +79,10 @@ def test_the_answer_says_that_the_best_run_had_not_converged(results) -> None:
 @pytest.mark.parametrize(
     ("losses", "said"),
     [
-        ((0.98, 0.004), "training loss at the end 0.98 v. 0.004"),  # it wrote no answers yet
+        ((0.98, 0.004), "training loss at the end 0.98 v. 0.004"),  # one side does not fit
         ((0.15, 0.05), ""),
         ((0.02, 0.0004), ""),  # both fit
-        ((0.6, 0.5), ""),  # neither does
+        ((0.6, 0.5), ""),  # neither fits
     ],
 )
 def test_a_side_that_fits_its_labels_much_less_is_a_confound(results, losses, said) -> None:
@@ -98,8 +98,8 @@ def test_a_side_that_fits_its_labels_much_less_is_a_confound(results, losses, sa
         for c in results.contrasts
         if (c.task, c.method, c.a.group, c.b.group) == ("type", "full", one, other)
     )
-    found = [confound(c) for c in contrast.confounds if c.name == "fitted unequally"]
-    assert found == ([f"fitted unequally: {said}"] if said else [])
+    marks = [confound(c) for c in contrast.confounds if c.name == "fitted unequally"]
+    assert marks == ([f"fitted unequally: {said}"] if said else [])
 
 
 def test_one_probe_without_a_minimum_is_enough(results) -> None:
@@ -110,9 +110,11 @@ def test_one_probe_without_a_minimum_is_enough(results) -> None:
         else trial
         for trial in results.trials
     ]
-    found = replace(results, trials=trials).scores.cell("encoder_mlm", "tag", "linear_probe", "200")
-    assert found is not None
-    [warning] = warnings(found)
+    probed = replace(results, trials=trials).scores.cell(
+        "encoder_mlm", "tag", "linear_probe", "200"
+    )
+    assert probed is not None
+    [warning] = warnings(probed)
     assert "1 of 5" in warning
 
 

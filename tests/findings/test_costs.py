@@ -1,4 +1,4 @@
-"""What stands in reports/costs.csv and in the tables of cost, by hand."""
+"""Values in reports/costs.csv and in the tables of cost, checked by hand."""
 
 from dataclasses import replace
 
@@ -35,15 +35,17 @@ def test_new_columns_stand_behind_the_old_and_are_all_filled_somewhere(
     five_seeds: Results,
 ) -> None:
     assert COLUMNS["costs"][: len(KEYS) + 4] == [*KEYS, *OLD]
-    found = cost_rows(five_seeds)
-    assert len(found) == len(five_seeds.finetuning_costs)
+    rows = cost_rows(five_seeds)
+    assert len(rows) == len(five_seeds.finetuning_costs)
     for column in COLUMNS["costs"]:
-        assert any(row.get(column, "") != "" for row in found), column
+        assert any(row.get(column, "") != "" for row in rows), column
 
 
 def test_energy_is_that_of_the_cores_that_worked(results: Results) -> None:
     """2 s of a trial and 120 s of a pretraining, at 12 W and 473 g a kWh."""
-    for row in cost_rows(results):
+    rows = [*cost_rows(results)]
+    assert rows
+    for row in rows:
         assert row["energy_j_estimate"] == 24
         assert row["co2e_g_estimate"] == pytest.approx(24 / 3.6e6 * 473, rel=0.01)
         assert row["pretrain_energy_j_estimate"] == 1440
@@ -68,11 +70,11 @@ def test_speed_stands_with_the_first_seed_alone(results: Results) -> None:
 
 
 def test_weights_are_those_that_were_trained_and_else_the_checkpoint(results: Results) -> None:
-    """Of 2,563,072 parameters in 4 bytes each; a probe adds 1,544 to them."""
+    """The model has 2,563,072 parameters of 4 bytes; a probe adds 1,544."""
     row = weights_rows(results.scores)[0]
     assert row == {"run": "encoder_mlm", "full": "10.3 MB", "linear_probe": "10.3 MB"}
-    found = {row["method"]: row["weights_bytes"] for row in cost_rows(results)[:10]}
-    assert found == {"full": 10_252_288, "linear_probe": 10_258_464}
+    sizes = {row["method"]: row["weights_bytes"] for row in cost_rows(results)[:10]}
+    assert sizes == {"full": 10_252_288, "linear_probe": 10_258_464}
 
 
 def test_several_machines_are_named_and_warned_of(results: Results) -> None:
@@ -94,7 +96,7 @@ def test_what_would_narrow_the_intervals_is_priced_by_time(five_seeds: Results) 
 
 
 def test_the_cost_of_a_run_includes_its_parent(study_of) -> None:
-    """Which may have another mask."""
+    """The parent's mask may differ."""
     later = RUNS["encoder_mlm"] | {"parent": "decoder_causal"}
     names = ("encoder_mlm", "decoder_causal", "encoder_scratch")
     results = study_of({n: RUNS[n] for n in names} | {"later": later})
@@ -107,17 +109,17 @@ def test_the_cost_of_a_run_includes_its_parent(study_of) -> None:
 
 def test_what_a_public_checkpoint_took_is_unknown_and_loading_it_no_pretraining(study_of) -> None:
     runs = {"bert": public("a/bert"), "adapted": further("a/bert", "mlm")}
-    found = pretraining_of(study_of(runs))
-    published, adapted = (set(list(row.values())[2:]) for row in found)
+    rows = pretraining_of(study_of(runs))
+    published, adapted = (set(list(row.values())[2:]) for row in rows)
     assert published == {"unknown"} and "unknown" not in adapted
 
 
 @pytest.mark.slow
 def test_a_point_took_the_pretraining_divided_by_what_was_gained(five_seeds: Results) -> None:
-    found = gains(five_seeds.contrasts, five_seeds.groups, five_seeds.costs)
-    assert {gain.contrast.a.group for gain in found} == {"encoder_mlm", "encoder_scientific"}
-    assert len([gain for gain in found if gain.gained]) > 3
-    for gain in found:
+    all_gains = gains(five_seeds.contrasts, five_seeds.groups, five_seeds.costs)
+    assert {gain.contrast.a.group for gain in all_gains} == {"encoder_mlm", "encoder_scientific"}
+    assert len([gain for gain in all_gains if gain.gained]) > 3
+    for gain in all_gains:
         effect, cost = 100 * gain.contrast.effect.value, gain.cost_per_unit
         if gain.contrast.significant and effect > 0:
             assert gain.gained == pytest.approx(effect)
@@ -140,14 +142,14 @@ def test_what_is_not_significant_has_its_verdict_and_no_cost(study_of) -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), max_size=12))
 def test_pareto_front_is_what_nothing_beats(points: list[tuple[int, int]]) -> None:
-    """By brute force: nothing costs as little or less, and is better, or cheaper and as good."""
+    """No other point costs as much or less and is as good or better, by brute force."""
     unbeaten = {
         (cost, merit)
         for cost, merit in points
         if not any(c <= cost and m >= merit and (c, m) != (cost, merit) for c, m in points)
     }
     front = pareto_front(points)
-    assert [points[i] for i in front] == sorted(unbeaten)  # of equals one alone
+    assert [points[i] for i in front] == sorted(unbeaten)  # equal points count once
 
 
 def test_pareto_front_has_the_first_of_equals() -> None:

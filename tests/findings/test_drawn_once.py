@@ -1,4 +1,4 @@
-"""A study of few rows says that the draw of its splits is in no interval."""
+"""A study of few rows says that no interval covers the draw of its splits."""
 
 from dataclasses import replace
 
@@ -48,16 +48,16 @@ def test_caveats_tell_what_intervals_do_not_cover_of_splits(results: Results) ->
     (task, about), *_ = results.tasks.items()
     few = about | {"num_examples": {"train": 300, "validation": 40, "test": 50}}
     timed = about | {"times": {"train": ["2019", "2021"], "test": ["2022", "2023"]}}
-    (said,) = [
+    (caveat,) = [
         t for t in caveats(replace(results, tasks=results.tasks | {task: few})) if "drawn once" in t
     ]
-    assert f"`{task}` 390" in said and "split_per_seed" in said
+    assert f"`{task}` 390" in caveat and "split_per_seed" in caveat
     redrawn = few | {"split_seeds": [1, 2, 3]}
     texts = caveats(replace(results, tasks=results.tasks | {task: redrawn}))
     assert not any("drawn once" in text for text in texts)
-    (said,) = [text for text in texts if "drew train" in text]
-    assert f"`{task}` 3" in said and "1/J + test rows / train rows" in said
-    (said,) = [
+    (caveat,) = [text for text in texts if "drew train" in text]
+    assert f"`{task}` 3" in caveat and "1/J + test rows / train rows" in caveat
+    (caveat,) = [
         t for t in caveats(replace(results, tasks=results.tasks | {task: timed})) if "latest" in t
     ]
-    assert f"`{task}` are the latest, from 2022 to 2023" in said
+    assert f"`{task}` are the latest, from 2022 to 2023" in caveat

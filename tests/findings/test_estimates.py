@@ -1,4 +1,4 @@
-"""Estimates beside the scores: planted rankings, and what a choice by them would have cost."""
+"""Agreement of estimates with scores: planted rankings and the cost of a choice by estimate."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ A, B, C = (RunKey(name, 1) for name in "abc")
 
 
 @pytest.fixture(scope="module")
-def found(results: Results) -> dict[tuple[str, ...], Agreement]:
+def agreement_of(results: Results) -> dict[tuple[str, ...], Agreement]:
     every = agreements(results, LAYERS, results.scores.label_budgets)
     return {(a.task, a.method, a.estimate, a.layers, a.runs): a for a in every}
 
@@ -43,16 +43,16 @@ def scores(results: Results, task: str, method: str) -> dict[str, float]:
     return {run: float(np.mean([t.value for t in trials if t.run == run])) for run in RUNS}
 
 
-def test_an_estimate_that_knows_the_truth_agrees_and_its_opposite_does_not(found) -> None:
+def test_an_estimate_that_knows_the_truth_agrees_and_its_opposite_does_not(agreement_of) -> None:
     for task in METRICS:
-        known, opposite = (
-            found[task, "full", estimate, "last", "all"] for estimate in ("h_score", "logme")
+        informed, opposite = (
+            agreement_of[task, "full", estimate, "last", "all"] for estimate in ("h_score", "logme")
         )
-        assert known.tau > 0.5 and known.low > 0
+        assert informed.tau > 0.5 and informed.low > 0
         assert opposite.tau < -0.5 and opposite.high < 0
 
 
-def test_tau_is_that_of_scipy_on_the_means_of_the_trials(results: Results, found) -> None:
+def test_tau_is_that_of_scipy_on_the_means_of_the_trials(results: Results, agreement_of) -> None:
     for task, method in (("tag", "full"), ("type", "linear_probe")):
         of_run = scores(results, task, method)
         values = {
@@ -63,23 +63,23 @@ def test_tau_is_that_of_scipy_on_the_means_of_the_trials(results: Results, found
             ("pretrained", [r for r in RUNS if r not in SCRATCH]),
         ):
             pair = [values[run] for run in names], [of_run[run] for run in names]
-            agreement = found[task, method, "h_score", "mean", runs]
+            agreement = agreement_of[task, method, "h_score", "mean", runs]
             assert agreement.tau == pytest.approx(weightedtau(*pair)[0])
             assert agreement.num_checkpoints == agreement.num_runs == len(names)
 
 
-def test_an_estimate_that_says_nothing_has_no_tau_and_chooses_blindly(found) -> None:
-    agreement = found["tag", "full", "knn", "last", "all"]
+def test_an_estimate_that_says_nothing_has_no_tau_and_chooses_blindly(agreement_of) -> None:
+    agreement = agreement_of["tag", "full", "knn", "last", "all"]
     assert agreement.tau is agreement.low is agreement.high is None
     assert {key.run for key in agreement.chosen} == {*RUNS}
     assert agreement.lost == pytest.approx(agreement.lost_at_random)
 
 
-def test_a_choice_loses_what_the_chosen_run_is_worse(results: Results, found) -> None:
+def test_a_choice_loses_what_the_chosen_run_is_worse(results: Results, agreement_of) -> None:
     of_run = scores(results, "type", "full")
     best = max(of_run, key=lambda run: of_run[run])
     for estimate, chosen in (("h_score", "encoder_mlm"), ("logme", "decoder_scratch")):
-        agreement = found["type", "full", estimate, "last", "all"]
+        agreement = agreement_of["type", "full", estimate, "last", "all"]
         assert (agreement.best, agreement.chosen) == (RunKey(best, 1), (RunKey(chosen, 1),))
         assert agreement.lost == pytest.approx(of_run[best] - of_run[chosen])
     expected = of_run[best] - np.mean([*of_run.values()])
@@ -87,9 +87,9 @@ def test_a_choice_loses_what_the_chosen_run_is_worse(results: Results, found) ->
 
 
 def test_what_is_saved_is_all_but_the_choice_and_the_estimates_own_states(
-    results: Results, found
+    results: Results, agreement_of
 ) -> None:
-    agreement = found["type", "full", "h_score", "last", "all"]
+    agreement = agreement_of["type", "full", "h_score", "last", "all"]
     spent = {run: 0 for run in RUNS}
     for trial in results.trials:
         if (trial.task, trial.method) == ("type", "full") and trial.run in spent:
@@ -101,9 +101,9 @@ def test_what_is_saved_is_all_but_the_choice_and_the_estimates_own_states(
 
 
 def test_an_estimate_that_is_not_defined_is_left_out_with_its_reason(
-    results: Results, found
+    results: Results, agreement_of
 ) -> None:
-    assert not any(key[0] == "section" and key[2] == "knn" for key in found)
+    assert not any(key[0] == "section" and key[2] == "knn" for key in agreement_of)
     (described,) = [part for part in appendix(results) if part.heading == "Estimates"]
     assert any("`section`" in note and "a reason" in note for note in described.notes)
     rows = [row for row in estimate_rows(results) if row["reason"]]
@@ -111,7 +111,9 @@ def test_an_estimate_that_is_not_defined_is_left_out_with_its_reason(
     assert all(row["value"] == "" for row in rows)
 
 
-def test_heuristics_are_compared_with_scores_as_estimates_are(results: Results, found) -> None:
+def test_heuristics_are_compared_with_scores_as_estimates_are(
+    results: Results, agreement_of
+) -> None:
     for task in METRICS:
         of_run = scores(results, task, "full")
         trial = {t.run: t for t in results.trials if t.task == task}
@@ -119,16 +121,16 @@ def test_heuristics_are_compared_with_scores_as_estimates_are(results: Results, 
             (NUM_PARAMS, [trial[run].num_params for run in RUNS]),
             (PRETRAIN_FLOPS, [trial[run].lineage_flops for run in RUNS]),
         ):
-            agreement = found[task, "full", heuristic, "", ALL]
+            agreement = agreement_of[task, "full", heuristic, "", ALL]
             assert agreement.tau == pytest.approx(weightedtau(values, [*of_run.values()])[0])
             assert agreement.saved_flops is not None
-        ranked = found[task, "full", MEAN_RANK, "", ALL]
+        ranked = agreement_of[task, "full", MEAN_RANK, "", ALL]
         assert ranked.tau > 0.5  # the effects are equal on all tasks
         assert ranked.saved_flops is None
 
 
-def test_a_loss_is_compared_within_one_objective_and_text_alone(found) -> None:
-    losses = {key: value for key, value in found.items() if key[2] == VALIDATION_LOSS}
+def test_a_loss_is_compared_within_one_objective_and_text_alone(agreement_of) -> None:
+    losses = {key: value for key, value in agreement_of.items() if key[2] == VALIDATION_LOSS}
     assert {runs for *_, runs in losses} == {COMPARABLE}
     for agreement in losses.values():
         assert {key.run for key in agreement.checkpoints} == {"encoder_mlm", "encoder_small"}
@@ -139,12 +141,14 @@ def test_one_task_has_no_rank_on_other_tasks(results: Results) -> None:
     one = replace(results.scores, tasks=["tag"])
     alone = replace(results)
     alone.__dict__["scores"] = one
-    found = agreements(alone, ["last"], one.label_budgets)
-    assert found and MEAN_RANK not in {agreement.estimate for agreement in found}
+    all_agreements = agreements(alone, ["last"], one.label_budgets)
+    assert all_agreements and MEAN_RANK not in {agreement.estimate for agreement in all_agreements}
 
 
 def test_seeds_of_a_run_are_checkpoints_of_their_own(five_seeds: Results) -> None:
-    for agreement in agreements(five_seeds, ["last"], five_seeds.scores.label_budgets):
+    every = agreements(five_seeds, ["last"], five_seeds.scores.label_budgets)
+    assert {agreement.runs for agreement in every} == {"all", "pretrained"}
+    for agreement in every:
         runs = 4 if agreement.runs == "all" else 3
         assert (agreement.num_runs, agreement.num_checkpoints) == (runs, 5 * runs)
         assert (agreement.low is None) == (runs < 4 or agreement.tau is None)
@@ -164,8 +168,8 @@ def test_a_study_without_an_estimate_has_no_appendix(results: Results) -> None:
         for task, records in results.estimates.records.items()
     }
     without = replace(results.estimates, records=nothing)
-    found = appendix(replace(results, estimates=without))
-    assert "Estimates" not in [part.heading for part in found]
+    parts = appendix(replace(results, estimates=without))
+    assert "Estimates" not in [part.heading for part in parts]
 
 
 def test_mean_ranks_are_highest_for_the_best_and_shared_by_ties() -> None:

@@ -1,4 +1,4 @@
-"""A study knows what it did not try, and what that would take."""
+"""Options that a study did not try, and the time for each."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def test_not_tried_proposes_no_more_labels_than_there_are(results: Results) -> N
 
 
 def test_not_tried_counts_all_labels_of_the_largest_task(results: Results) -> None:
-    """So that the price is no less than it may be, and twice as many where all are far more."""
+    """The time is an upper bound; above 1,000 rows, 400 labels are proposed instead of all."""
     first, *others = results.tasks
     rows = {first: 1000} | dict.fromkeys(others, 400)
     tasks = {
@@ -57,7 +57,7 @@ def test_not_tried_counts_all_labels_of_the_largest_task(results: Results) -> No
 
 
 def test_not_tried_proposes_labels_that_every_task_has(results: Results) -> None:
-    """With a budget of all rows, one task may have fewer than another."""
+    """Tasks may have different numbers of rows, and a budget may use all rows."""
     few = {
         task: {"num_examples": {"train": 150}, "kind": "tagging", "split_seeds": []}
         for task in results.tasks

@@ -16,7 +16,7 @@ ALL, SCIENTIFIC = ("all", "unigram"), ("scientific", "unigram")
 
 
 def with_counts(results: Results, *changes: tuple[tuple[str, str], str, int]) -> Results:
-    """With other numbers of rows of a task that overlap a corpus by an n-gram."""
+    """Results with other counts of a task's rows that share an n-gram with a corpus."""
     counted = deepcopy(results.contamination)
     for text, task, ngram in changes:
         counted[text]["tasks"][task]["ngram"] = ngram
@@ -32,12 +32,12 @@ def unequal(results: Results) -> list[tuple[str, tuple[str, str], tuple[str, str
 
 
 def test_shares_have_a_row_for_each_task_and_a_column_for_each_corpus(results: Results) -> None:
-    found = appendix(with_counts(results, (SCIENTIFIC, "type", 123)))
-    assert [row["task"] for row in found.tables[CONTAMINATION]] == list(METRICS)
+    part = appendix(with_counts(results, (SCIENTIFIC, "type", 123)))
+    assert [row["task"] for row in part.tables[CONTAMINATION]] == list(METRICS)
     shares = {"all": "1.5% (0.4%)", "scientific": "12.3% (0.4%)", "deep_learning": "1.5% (0.4%)"}
-    assert found.tables[CONTAMINATION][1] == {"task": "type"} | shares
-    assert "13 consecutive words (8 if" in found.notes[0]
-    assert "`decontaminate_against: tasks`" in found.notes[1] and len(found.notes) == 2
+    assert part.tables[CONTAMINATION][1] == {"task": "type"} | shares
+    assert "13 consecutive words (8 if" in part.notes[0]
+    assert "`decontaminate_against: tasks`" in part.notes[1] and len(part.notes) == 2
 
 
 def test_what_was_removed_is_told_for_each_corpus(results: Results) -> None:
@@ -58,17 +58,17 @@ def test_a_corpus_with_two_tokenizers_has_two_names(results: Results) -> None:
 
 
 def test_what_public_checkpoints_read_is_not_known(study_of) -> None:
-    """Nor is there a table where no run of the study was pretrained."""
+    """A study that pretrained nothing itself has no table, either."""
     runs: dict[str, Any] = {"bert": public("a/bert"), "gpt2": public("a/gpt2", "1" * 40)}
     raw = raw_params(runs) | {"corpora": {}, "budget": {"matched": "none", "reference": "bert"}}
-    found = appendix(study_of(raw=raw))
-    assert found.tables[CONTAMINATION] == []
-    [note] = found.notes
+    part = appendix(study_of(raw=raw))
+    assert part.tables[CONTAMINATION] == []
+    [note] = part.notes
     assert "unknown: `bert`, `gpt2`" in note
 
 
 def test_unequal_compares_no_text_of_a_public_checkpoint(study_of) -> None:
-    """Its training set is an axis where it is pretrained further."""
+    """Further pretraining makes the training set an axis."""
     runs = {"bert": public("a/bert"), "adapted": further("a/bert", "mlm")}
     results = study_of(runs)
     assert any(contrast.axis == "training set" for contrast in results.contrasts)
@@ -76,7 +76,7 @@ def test_unequal_compares_no_text_of_a_public_checkpoint(study_of) -> None:
 
 
 def test_where_nothing_was_pretrained_nothing_is_said(study_of) -> None:
-    """Also where a run from scratch names a corpus, which it does not read."""
+    """A run from scratch does not read the corpus that its entry names."""
     results = study_of({"scratch": run("encoder", "none", "all")})
     assert results.contamination == {} and not appendix(results).notes
     assert "Contamination" not in pages.markdown(results)
@@ -84,7 +84,7 @@ def test_where_nothing_was_pretrained_nothing_is_said(study_of) -> None:
 
 @pytest.mark.slow
 def test_unequal_names_training_sets_that_are_compared(results: Results, study_of) -> None:
-    """Of all three, each is compared with the two others."""
+    """All three training sets are compared with each other."""
     assert unequal(with_counts(results, (ALL, "type", 0), (SCIENTIFIC, "type", 20))) == []
     changed = with_counts(results, (SCIENTIFIC, "tag", 0), (ALL, "tag", 25))
     assert unequal(changed) == [("tag", ALL, SCIENTIFIC)]

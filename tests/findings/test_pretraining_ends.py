@@ -1,4 +1,4 @@
-"""What the report says of how each pretraining ended."""
+"""The report on the end of each pretraining."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -13,9 +13,9 @@ from tests.synthetic_study import RUNS
 
 
 def test_the_end_is_that_of_the_curve_and_from_scratch_has_none(results: Results) -> None:
-    found = {each.name: each for each in results.endings}
-    assert set(found) == {name for name in RUNS if "scratch" not in name}
-    for name, ending in found.items():
+    endings = {ending.name: ending for ending in results.endings}
+    assert set(endings) == {name for name in RUNS if "scratch" not in name}
+    for name, ending in endings.items():
         steps = np.array([600, 800, 1000])  # validations in the last half
         offset = results.progress[RunKey(name, 1)].history[0].loss - 3 / 20**0.5 + 0.1
         expected = np.polyfit(np.log2(steps), offset + 3 / steps**0.5, 1)[0]

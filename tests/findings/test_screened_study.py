@@ -1,4 +1,4 @@
-"""A study that screens: only what was fine-tuned is compared, and the report says the rest."""
+"""A study that screens: fine-tuned runs are compared, and the report names the others."""
 
 import pytest
 
@@ -20,8 +20,8 @@ def screening_by(estimate: str, keep: int) -> dict:
 
 @pytest.fixture(scope="module")
 def screened(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """By the H-score, which knows the effects: two runs are kept beside those from scratch, the
-    same ones on every task."""
+    """Screening by the H-score, which knows the effects: every task keeps the runs from scratch and
+    the same two others."""
     return loaded_in(tmp_path_factory.mktemp("screened"), screening_by("h_score", 2))
 
 
@@ -53,18 +53,18 @@ def test_tables_answers_and_estimates_name_what_is_screened_out(screened: Result
         written = [row for row in estimate_rows(screened) if row["task"] == task]
         assert {row["run"] for row in written if row["screened_out"]} == out
         for card in (card for a in answers(screened) for card in a.cards if card.task == task):
-            said = card.otherwise.partition("so without a score: ")[2].partition(".")[0]
-            assert {name for name in RUNS if f"`{name}`" in said} == out
+            sentence = card.otherwise.partition("so without a score: ")[2].partition(".")[0]
+            assert {name for name in RUNS if f"`{name}`" in sentence} == out
 
 
 @pytest.mark.slow
 def test_one_run_may_be_kept_on_one_task_alone(study_of) -> None:
-    """Where neighbours say nothing all tie, and on the task where they are undefined all stay."""
-    found = study_of(raw=screening_by("knn", 1))
-    assert found.screened_out["section"] == []
-    assert found.screened_out["tag"][0].run == "decoder_causal"
-    html = pages.html(found, undrawn(found))
-    for page in (pages.markdown(found).replace("\\_", "_"), html):
+    """Equal estimates keep the first run; where estimates are undefined, all runs stay."""
+    results = study_of(raw=screening_by("knn", 1))
+    assert results.screened_out["section"] == []
+    assert results.screened_out["tag"][0].run == "decoder_causal"
+    html = pages.html(results, undrawn(results))
+    for page in (pages.markdown(results).replace("\\_", "_"), html):
         assert "screened out by knn (" in page and "Screened by knn" in page
 
 

@@ -16,7 +16,7 @@ A, B = 2.5, 0.12
 
 
 def drawn(trial: int, noise: float, num_seeds: int = 5) -> list[list[float]]:
-    """Errors of the law of ``A`` and ``B``, of each size those of the seeds."""
+    """Errors of the law of ``A`` and ``B``: for each size, one per seed."""
     rng = stream(trial, "power law")
     return [list(A * n**-B * np.exp(rng.normal(0, noise, num_seeds))) for n in SIZES]
 
@@ -31,7 +31,7 @@ def test_points_of_a_law_give_it_back() -> None:
 
 @pytest.mark.slow
 def test_the_interval_covers_the_truth_as_often_as_asked() -> None:
-    """In 400 studies, within four standard errors of 0.9."""
+    """Coverage is 0.9 within four standard errors of 400 studies."""
     num_studies, at = 400, 2_000_000
     exponents = heights = 0
     for trial in range(num_studies):
@@ -92,7 +92,7 @@ def test_sizes_that_differ_in_something_else_have_no_law(three_sizes: Results) -
 def test_a_law_rests_on_pretraining_seeds_where_all_sizes_have_several(
     three_sizes: Results, num_runs: int, num_seeds: int
 ) -> None:
-    """And else on the five seeds of fine-tuning."""
+    """If not, the five fine-tuning seeds are used."""
     trials = list(three_sizes.trials)
     runs = raw_params(RUNS | {"tiny": run("encoder", "mlm", d_model=48)})["runs"]
     for name in ("encoder_mlm", "encoder_small", "tiny")[:num_runs]:

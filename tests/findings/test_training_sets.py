@@ -46,10 +46,10 @@ def appendix(results: Results) -> Appendix:
 
 
 def test_each_run_stands_beside_its_corpus_and_its_gain(four: Results) -> None:
-    found = [*corpus_rows(four)]
-    places = [(r["run"], r["task"], r["method"]) for r in found]
+    rows = [*corpus_rows(four)]
+    places = [(r["run"], r["task"], r["method"]) for r in rows]
     assert places == [*product(CORPORA, METRICS, ("full", "linear_probe"))]
-    for row in found:
+    for row in rows:
         about = read_json(Path("data/likeness", row["corpus"], "unigram.json"))
         assert row.keys() == set(COLUMNS["corpora"])
         assert row["corpus_tokens"] == about["tokens"]
@@ -65,9 +65,9 @@ def test_each_run_stands_beside_its_corpus_and_its_gain(four: Results) -> None:
 
 @pytest.mark.slow
 def test_ranks_are_correlated_over_four_training_sets(four: Results) -> None:
-    found = appendix(four)
-    assert len(found.tables[CORRELATIONS]) == 3 * 2
-    for row in found.tables[CORRELATIONS]:
+    part = appendix(four)
+    assert len(part.tables[CORRELATIONS]) == 3 * 2
+    for row in part.tables[CORRELATIONS]:
         assert row["training sets"] == f"4 ({', '.join(CORPORA)})"
         assert row["n-gram bits per byte"] == "+1.00 (p = 0.083)"  # 2 of 24 orders
         assert row["own bits per byte"] == "+1.00 (p = 0.083)"
@@ -78,22 +78,22 @@ def test_ranks_are_correlated_over_four_training_sets(four: Results) -> None:
 
 
 def test_three_training_sets_are_too_few_for_a_correlation(results: Results) -> None:
-    found = appendix(results)
-    assert found.tables[CORRELATIONS] == []
-    assert any("at most 3" in note for note in found.notes)
-    assert [row["training set"] for row in found.tables[AMOUNTS]] == [
+    part = appendix(results)
+    assert part.tables[CORRELATIONS] == []
+    assert any("at most 3" in note for note in part.notes)
+    assert [row["training set"] for row in part.tables[AMOUNTS]] == [
         "all",
         "scientific",
         "deep_learning",
     ]
-    assert all(row["epochs"] == "4.1" for row in found.tables[AMOUNTS])
-    assert len(found.tables[LIKENESS]) == 3 * 5  # tasks and pretrained runs
+    assert all(row["epochs"] == "4.1" for row in part.tables[AMOUNTS])
+    assert len(part.tables[LIKENESS]) == 3 * 5  # tasks and pretrained runs
 
 
 def test_a_run_that_has_no_counterpart_from_scratch_has_no_gain(results: Results) -> None:
-    found = {row["run"]: row for row in corpus_rows(results) if row["task"] == "tag"}
-    assert found["encoder_small"]["gain"] == found["encoder_small"]["low"] == ""
-    assert found["encoder_mlm"]["gain"] > 0.1
+    row_of = {row["run"]: row for row in corpus_rows(results) if row["task"] == "tag"}
+    assert row_of["encoder_small"]["gain"] == row_of["encoder_small"]["low"] == ""
+    assert row_of["encoder_mlm"]["gain"] > 0.1
 
 
 def test_runs_that_read_a_training_set_unequally_often_are_named(study_of) -> None:
@@ -101,8 +101,8 @@ def test_runs_that_read_a_training_set_unequally_often_are_named(study_of) -> No
     shorter["training"]["num_steps"] = 500
     raw = raw_params({"long": run("encoder", "mlm"), "short": shorter})
     raw["budget"]["matched"] = "none"
-    found = appendix(study_of(raw=raw))
-    assert [row["epochs"] for row in found.tables[AMOUNTS]] == ["4.1 (long), 2.05 (short)"]
+    part = appendix(study_of(raw=raw))
+    assert [row["epochs"] for row in part.tables[AMOUNTS]] == ["4.1 (long), 2.05 (short)"]
 
 
 def test_texts_without_words_have_no_likeness(study_of) -> None:
@@ -111,8 +111,8 @@ def test_texts_without_words_have_no_likeness(study_of) -> None:
     tasks = {"tasks": dict.fromkeys(results.params.tasks, nothing)}
     likeness = {text: about | tasks for text, about in results.likeness.items()}
     results = replace(results, likeness=likeness)
-    found = appendix(results)
-    assert found.tables[LIKENESS][0]["word divergence"] == DASH
+    part = appendix(results)
+    assert part.tables[LIKENESS][0]["word divergence"] == DASH
     assert {row["divergence"] for row in corpus_rows(results)} == {""}
 
 
@@ -126,19 +126,22 @@ def test_a_study_without_corpora_has_no_appendix(study_of) -> None:
 @pytest.mark.parametrize("number", [4, 6])
 def test_the_p_value_is_the_share_of_all_orders_as_far_from_zero(number: int) -> None:
     one, other = stream(0, "ranks", number).integers(0, 5, (2, number)).tolist()
-    found = spearman(one, other)
-    assert found is not None
-    rho, p_value = found
+    result = spearman(one, other)
+    assert result is not None
+    rho, p_value = result
     orders = [correlation(one, [*order]) for order in permutations(other)]
     assert rho == pytest.approx(orders[0])
     assert p_value == pytest.approx(np.mean([abs(each) >= abs(rho) - 1e-9 for each in orders]))
 
 
 def correlation(one: list[int], other: list[int]) -> float:
-    """As pandas has it."""
+    """Rank correlation by pandas."""
     return Series(one).corr(Series(other), method="spearman")
 
 
 def test_ties_on_one_side_have_no_correlation() -> None:
     assert spearman([1, 1, 1, 1], [1, 2, 3, 4]) is None
+
+
+def test_every_measure_of_likeness_has_a_sign_and_a_name() -> None:
     assert {*MEASURES.values()} == {-1, 1} and MEASURES.keys() == NAMES.keys()

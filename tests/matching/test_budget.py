@@ -1,4 +1,4 @@
-"""Budgets that runs share."""
+"""Matched budgets give runs equal tokens, operations or parameters."""
 
 from typing import Any
 
@@ -35,8 +35,8 @@ def num_steps(params: Params, run: str = "decoder_causal") -> int:
 
 
 def matched_run(budget: str, model: dict[str, Any], *tasks: dict[str, Any]) -> Run:
-    """Returns a run with this model under the budget, in a study of these tasks or of two with a
-    head. It trains nothing, because not every model goes with one objective."""
+    """Returns a run with this model under the budget, in a study of these tasks or, without any, of
+    two with a head. The run trains nothing, because no objective suits every model."""
     params = study(budget)
     if tasks:
         section = params.tasks["section"]
@@ -49,7 +49,7 @@ def matched_run(budget: str, model: dict[str, Any], *tasks: dict[str, Any]) -> R
 
 
 def count(model: dict[str, Any], *, with_head: bool = False) -> int:
-    """Returns the number of weights, or of those that a task with a head uses."""
+    """Returns the number of weights, or of the weights that a task with a head uses."""
     backbone = outline(model, Vocabulary(2048).vocab_size, where="model")
     if with_head:
         backbone.drop_output_layers()
@@ -86,7 +86,7 @@ def test_matched_keeps_the_reference_and_runs_that_train_nothing(budget: str) ->
 
 
 def test_matched_counts_every_learning_rate_in_flops_and_none_in_tokens() -> None:
-    """All tries together take the operations of the reference; the kept model sees its tokens."""
+    """All tries together take the reference's operations; the kept model alone, its tokens."""
     single, tuned = study("flops"), study("flops", lr=[1e-3, 2e-3, 3e-3, 4e-3])
     assert abs(4 * num_steps(tuned) - num_steps(single)) <= 2
     of_steps = [step_flops(params, params.runs["decoder_causal"]) for params in (single, tuned)]
@@ -106,8 +106,8 @@ def test_step_flops_of_a_student_have_a_forward_pass_of_its_teacher() -> None:
 
 
 def test_step_flops_of_tasks_at_once_are_those_of_the_architecture() -> None:
-    """Rows of 64 tokens, 16 of which are read: an encoder-decoder has the two parts in its halves,
-    a decoder one after the other. Each adds an <eos> to what is read."""
+    """Rows have 16 tokens to read, then <eos>, and 48 to write: in the two halves of an
+    encoder-decoder, one after the other in a decoder."""
     params = study("none")
     for key, length in (("encoder_decoder_span", 17), ("decoder_causal", 64)):
         run = params.runs[key].model_copy(update={"objective": {"name": "multi_task"}})
@@ -128,7 +128,7 @@ def test_step_flops_of_tasks_at_once_are_those_of_the_architecture() -> None:
 
 
 def test_matched_parameters_of_both_halves_are_those_of_one_encoder() -> None:
-    """Three of 8 layers in each half, because a decoder's block has cross-attention in addition."""
+    """Each half has 3 of 8 layers, because a decoder's block has cross-attention in addition."""
     model = matched_run("parameters", DEEP, WRITING).model
     encoder = count(DEEP | {"name": "encoder"})
     difference = abs(count(model) - encoder)
@@ -137,7 +137,7 @@ def test_matched_parameters_of_both_halves_are_those_of_one_encoder() -> None:
 
 
 def test_matched_parameters_with_a_head_keep_the_layers_of_an_encoder_decoder() -> None:
-    """Tasks with a head use as much of it as of an encoder."""
+    """Tasks with a head use its encoder alone, which is a whole encoder."""
     model = matched_run("parameters", DEEP).model
     assert model["num_layers"] == 8
     assert count(model, with_head=True) == count(DEEP | {"name": "encoder"}, with_head=True)
@@ -152,7 +152,7 @@ def test_matched_parameters_have_two_meanings_if_some_tasks_have_a_head_and_othe
 
 
 def test_matched_parameters_count_the_methods_of_the_run_alone() -> None:
-    """A method that writes answers and leaves the run out gives it no second meaning."""
+    """A method that writes answers counts only for the runs that it fine-tunes."""
     (entry, *_) = study("parameters").finetune.methods.values()
 
     def under_budget(only: list[str] | None) -> Params:

@@ -1,4 +1,4 @@
-"""In-context learning: the label that a causal model finds likeliest behind a prompt."""
+"""In-context learning: the label that a causal model finds likeliest after a prompt."""
 
 from functools import cache
 from typing import Any, cast
@@ -84,9 +84,9 @@ def accuracy(of: Any, model: ModelWithHead, rows) -> float:
 
 @cache
 def trained() -> ModelWithHead:
-    """A decoder that has read texts with their labels behind them."""
+    """A decoder trained on texts that are followed by their labels."""
     lines = [f"{r['text']} type: {r['label'].replace('_', ' ')}" for r in rows_of(900, seed=3)]
-    # Of one to three lines in another order than that of the labels.
+    # Lines are shuffled, because labels take turns; documents have one to three lines.
     lines = [lines[i] for i in stream(1, "lines").permutation(len(lines))]
     documents = [lines[at : at + 1 + at // 3 % 3] for at in range(0, len(lines), 3)]
     packing = Packing(encode(documents, small_tokenizer()), 32, seed=1)
@@ -148,12 +148,12 @@ def test_in_context_predicts_what_was_learnt_from_text() -> None:
 def test_prompt_is_shots_of_the_label_budget_and_the_row() -> None:
     train_rows, test_rows = rows_of(30, seed=7)[:12], rows_of(6, seed=13)
     of = predictor(train_rows, num_shots=4, separator=" ; ")
-    known = {f"{row['text']} type: {row['label'].replace('_', ' ')}" for row in train_rows}
+    possible = {f"{row['text']} type: {row['label'].replace('_', ' ')}" for row in train_rows}
     texts = [small_tokenizer().decode(c.tokens) for c in of.encode(test_rows)]
     for i, row in enumerate(test_rows):
         for text, label in zip(texts[3 * i : 3 * i + 3], LABELS, strict=True):
             *shots, last = text.split(" ; ")
-            assert len(shots) == 4 and set(shots) <= known
+            assert len(shots) == 4 and set(shots) <= possible
             assert last == f"{row['text']} type: {label.replace('_', ' ')}"
 
 
@@ -193,7 +193,7 @@ def test_prompt_keeps_the_end_of_a_long_text_and_the_label() -> None:
     row = {"id": "1", "text": "class method " * 40}
     candidates = predictor(num_shots=2, max_tokens=16).encode([row])
     contexts = [c.tokens[: c.first].tolist() for c in candidates]
-    whole = predictor(num_shots=2).encode([row])  # with the shots, which do not fit either
+    whole = predictor(num_shots=2).encode([row])  # with the shots, which are cut too
     assert [c.num_cut for c in candidates] == [
         len(w.tokens) - len(c.tokens) for w, c in zip(whole, candidates, strict=True)
     ]
@@ -216,7 +216,7 @@ def test_combine_gives_no_label_for_a_tie() -> None:
         for weight in model.parameters():
             weight.zero_()
     row = rows_of(1, seed=1)
-    # A model that knows nothing ties labels of as many tokens.
+    # A model of zeros ties labels with equal numbers of tokens.
     same = predictor(
         row,
         verbalisers=[f"{label}=a {x}" for label, x in zip(LABELS, "xyz", strict=True)],

@@ -61,7 +61,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "prefix": {"num_prefix_tokens": 3},
 }
 ADDING = ("adapter", "lora", "prompt", "prefix")
-PREDICTED = 0.3  # of the first loss: with it nearly all classes are predicted
+PREDICTED = 0.3  # share of the first loss at which nearly all classes are right
 # What is incompatible, and why.
 REFUSED = {
     **{
@@ -81,10 +81,10 @@ FITTING = [
 
 
 def backbone_of(architecture: str, **settings: Any) -> tuple[Any, Any]:
-    """A small model for tokens, ours or a public checkpoint, and its tokenizer.
+    """A small model, ours or a public checkpoint, and its tokenizer.
 
-    A transformer's matrices are larger than they begin with, as those of one that has learnt are:
-    else its states hardly depend on anything but the token, and little can be made of it frozen.
+    A transformer's matrices are enlarged, as they are in a trained model: otherwise its states
+    would depend on little but the token, and a method could hardly fit a frozen model.
     """
     if architecture in PUBLIC:
         return copy.deepcopy(published(architecture))
@@ -141,8 +141,8 @@ def check_fit(
     lr: float = 1.5e-2,
     enough: float = 0.6,
 ) -> None:
-    """The loss falls, and all that trains changes and nothing else. Training ends early where all
-    has trained and the loss is less than ``enough`` of the first."""
+    """Checks that the loss falls and that exactly the weights that train change. Training ends
+    early if all of them have trained and the loss is less than ``enough`` of the first."""
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     trained = trained_names(model)
     data = FinetuningData(examples, task, batch_examples=len(examples), seed=1)
@@ -181,7 +181,7 @@ def solved(task: Any, model: ModelWithHead, batches: list[Batch]) -> Solution:
 
 
 def check_predictions(task: Any, model: ModelWithHead, examples: list[Any]) -> None:
-    """Nearly all of ROWS have the right one of two classes."""
+    """Checks that at most one of ROWS gets the wrong class."""
     predicted = task.predict(model.eval(), task.collate(examples, rngs=[]), examples)
     right = sum(one == row["label"] for one, row in zip(predicted, ROWS, strict=True))
     assert right >= len(ROWS) - 1
@@ -189,7 +189,7 @@ def check_predictions(task: Any, model: ModelWithHead, examples: list[Any]) -> N
 
 @pytest.mark.parametrize(("architecture", "name"), [c for c in FITTING if c[0] in PUBLIC])
 def test_method_fits_a_small_set_on_a_public_checkpoint(architecture, name) -> None:
-    """tests/test_matrix.py has our own architectures."""
+    """tests/test_matrix.py tests our own architectures."""
     method = method_of(name)
     task, model, examples = applied(architecture, method)
     assert method.incompatibility(backbone_of(architecture)[0]) is None
@@ -293,7 +293,7 @@ def test_method_with_stored_weights_gives_the_trial(architecture, name, tmp_path
 
 @pytest.mark.parametrize("name", ["adapter", "lora", "prompt", "prefix", "bitfit"])
 def test_method_learns_with_a_frozen_head(name) -> None:
-    """The head keeps the weights that are drawn for it."""
+    """The head keeps its random weights."""
     method = method_of(name)
     task, model, examples = applied("encoder", method)
     with torch.no_grad():
@@ -335,12 +335,12 @@ def test_prompt_is_at_the_start_the_tokens_it_was_drawn_from(architecture) -> No
 @pytest.mark.parametrize("positions", ["none", "relative"])
 def test_prefix_is_at_the_start_tokens_before_the_text(architecture, positions) -> None:
     """This holds in the first layer, where these tokens have read nothing else, and without
-    positions. With relative positions the distances within the text do not change."""
+    positions: the biases of relative positions are set to 0."""
     settings = {"positions": positions, "num_layers": 1}
     task, model, examples = applied(architecture, method_of("prefix"), **settings)
     batch = task.collate(examples, rngs=[])
     plain, _ = backbone_of(architecture, **settings)
-    if positions == "relative":  # a bias of 0 is no position
+    if positions == "relative":
         backbones: tuple[Any, ...] = (plain, model.backbone)
         for backbone in backbones:
             torch.nn.init.zeros_(backbone.stack.relative.table.weight)
@@ -365,7 +365,7 @@ def test_prefix_does_not_let_a_decoder_look_ahead() -> None:
 
 @pytest.mark.parametrize("architecture", [*ARCHITECTURES, *PUBLIC])
 def test_gradual_unfreezing_goes_from_the_head_down(architecture) -> None:
-    """An epoch is two steps here: head, the upper block, and in the end everything."""
+    """The head trains first, then the upper block too, then all; an epoch has two steps here."""
     method = method_of("gradual_unfreezing")
     task, model, examples = applied(architecture, method)
     if len(model.backbone.blocks) != 2:
@@ -395,7 +395,7 @@ def test_gradual_unfreezing_goes_from_the_head_down(architecture) -> None:
             seen.append({id(weight) for weight, old in pairs if not torch.equal(weight, old)})
             frozen[:] = method.frozen(model, step.step // 2)
     assert seen == [{id(weight) for weight in group} for group in expected]
-    assert all(weight.requires_grad for weight in weights)  # what is stored
+    assert all(weight.requires_grad for weight in weights)  # only such weights are stored
     assert not {id(weight) for weight in lower.parameters()} & seen[1]
 
 
@@ -414,8 +414,8 @@ def test_gradual_unfreezing_without_a_head_begins_with_the_upper_block() -> None
 @pytest.mark.parametrize("architecture", [*ARCHITECTURES, "bert"])
 @pytest.mark.parametrize("layers", ["last", "mix"])
 def test_probe_remembers_the_states_of_the_backbone(architecture, layers) -> None:
-    """They are looked up in another order and with other padding, or computed for new examples. In
-    both cases they are in float32, also under autocast."""
+    """States are looked up in another order and with other padding, or computed for new examples.
+    Both are in float32, also under autocast."""
     method = method_of("linear_probe", layers=layers)
     task, model, examples = applied(architecture, method)
     probed: Any = model.backbone

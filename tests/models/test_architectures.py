@@ -1,4 +1,4 @@
-"""What each architecture may see, and that it is what its dimensions say."""
+"""The tokens that each architecture sees, its sizes and its initial weights."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ def test_a_later_token_changes_no_earlier_state_of_a_decoder(positions) -> None:
 
 
 def states_of_a_prefix(positions: str, *, changed: int | None) -> torch.Tensor:
-    """Of a decoder on two documents of 6 and 8 tokens, whose first 3 and 4 are visible."""
+    """Returns a decoder's states of documents of 6 and 8 tokens, with 3 and 4 in their prefixes."""
     ids = random_ids(1, 14)
     if changed is not None:
         ids[:, changed] = (ids[:, changed] + 1) % VOCAB_SIZE
@@ -46,7 +46,7 @@ def states_of_a_prefix(positions: str, *, changed: int | None) -> torch.Tensor:
 @pytest.mark.parametrize("positions", [*POSITIONS, "relative"])
 @pytest.mark.parametrize("changed", range(14))
 def test_a_prefix_is_seen_in_both_directions_and_nothing_behind_it_is(positions, changed) -> None:
-    """A token of a prefix changes all states of its document, another those from itself on."""
+    """A token of a prefix changes all states of its document, any other only its own and later."""
     before, after = (states_of_a_prefix(positions, changed=at) for at in (None, changed))
     differs = ((before - after).abs().amax(dim=-1) > 0).tolist()
     end = 6 if changed < 6 else 14
@@ -72,7 +72,7 @@ def test_every_token_changes_every_state_of_an_encoder() -> None:
     ],
 )
 def test_packed_documents_do_not_see_each_other(architecture, settings) -> None:
-    """Two documents in a row give the states that each gives alone."""
+    """Two documents in one row have the states that each has alone."""
     model = small_model(architecture, **settings).eval()
     ids = random_ids(1, 14)
     documents = torch.tensor([[1] * 6 + [2] * 8])
@@ -112,7 +112,7 @@ def test_decoding_sees_all_of_the_input_and_the_past_of_the_output() -> None:
 
 
 def test_parameters_of_an_encoder_are_those_of_the_formula() -> None:
-    """V d + 6 N d^2 with d_ff = d, biases and norms left out."""
+    """The weight matrices have V d + 6 N d^2 parameters if d_ff = d."""
     model = small_model("encoder", d_ff=DIMENSIONS["d_model"])
     d, layers = DIMENSIONS["d_model"], DIMENSIONS["num_layers"]
     matrices = sum(p.numel() for p in model.parameters() if p.dim() >= 2)
@@ -154,7 +154,7 @@ def test_impossible_dimensions_are_refused(settings, message) -> None:
     ("d_model", "num_layers"), [(128, 2), (256, 4), (512, 8), (768, 12)], ids=str
 )
 def test_the_width_gives_the_shapes_of_bert(d_model, num_layers) -> None:
-    """Tiny, mini, medium and base of Turc et al. 2019; a student has half of the layers."""
+    """Widths give tiny, mini, medium and base of Turc et al. 2019; students, half the layers."""
     entry = {"name": "encoder", "d_model": d_model}
     sizes = {"num_layers": num_layers, "num_heads": d_model // 64, "d_ff": 4 * d_model}
     assert outline(entry, VOCAB_SIZE, where="model").sizes == sizes
@@ -198,7 +198,7 @@ def used_with_head(architecture: str, **settings: Any) -> Any:
 
 
 def test_models_of_one_design_compute_the_same_from_the_same_weights() -> None:
-    """The encoder of an encoder-decoder is an encoder; its output layers make no other of it."""
+    """An encoder-decoder without its output layers is an encoder, and the design says so."""
     encoder = used_with_head("encoder")
     half = used_with_head("encoder_decoder", seed=2, output_bias=False)
     assert encoder.design == half.design is not None
@@ -221,12 +221,12 @@ def test_other_dimensions_are_another_design(settings: dict[str, Any]) -> None:
 
 def test_a_decoder_is_designed_unlike_an_encoder_of_its_dimensions() -> None:
     assert used_with_head("encoder").design != used_with_head("decoder").design
-    assert used_with_head("bilstm").design is None  # which is not known, so never equal
+    assert used_with_head("bilstm").design is None  # unknown, so never compared as equal
 
 
 def test_the_encoder_of_an_encoder_decoder_is_drawn_as_an_encoder_is() -> None:
-    """From scratch they are one model: a seed gives them the same matrices. In the decoder three
-    layers of a block, not two, write into the residual stream."""
+    """A seed gives both the same matrices. A decoder's are smaller where they write into the
+    residual stream, because three layers of its block do, not two."""
     encoder, whole = small_model("encoder"), small_model("encoder_decoder")
     drawn = {name: weight.std() for name, weight in whole.decoder.state_dict().items()}
     for model in (encoder, whole):

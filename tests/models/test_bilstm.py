@@ -49,8 +49,8 @@ def test_each_document_is_read_from_both_ends_by_torch_s_lstm(d_cell, num_layers
 
 @pytest.mark.parametrize("place", [(0, 8), (1, 1)])
 def test_no_state_sees_what_its_direction_has_not_read(place) -> None:
-    """A changed token changes the forward states from there to its document's end, and the backward
-    states from there to its beginning: these and no others."""
+    """A token changes the forward states from its position to its document's end, the backward
+    states from the document's start to its position, and no others."""
     model = small_model("bilstm").eval()
     before, after = model.layers(packed_batch()), model.layers(packed_batch(changed=place))
     row, position = place
@@ -82,7 +82,7 @@ def test_a_task_trains_every_weight() -> None:
     real = (DOCUMENTS != PADDING).unsqueeze(-1)
     (model(packed_batch()) * real).square().sum().backward()
     for name, weight in model.named_parameters():
-        if name == "output_bias":  # of the vocabulary
+        if name == "output_bias":  # used by the language model alone
             continue
         assert weight.grad is not None and weight.grad.abs().sum() > 0, name
 
@@ -96,7 +96,7 @@ def test_bfloat16_gives_about_the_same_states() -> None:
 
 
 def test_forget_gates_begin_open() -> None:
-    """Of torch's gates input, forget, cell and output, with its two biases added up."""
+    """The two biases of the gates input, forget, cell and output add up to 0, 1, 0 and 0."""
     lstm = small_model("bilstm").backward_lm[1]
     gates = (lstm.bias_ih_l0 + lstm.bias_hh_l0).unflatten(0, (4, D_CELL))
     assert gates.mean(dim=1).tolist() == [0, 1, 0, 0]

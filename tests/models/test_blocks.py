@@ -1,4 +1,4 @@
-"""The family of blocks."""
+"""Attention, positions and Transformer blocks."""
 
 import math
 from dataclasses import replace
@@ -24,11 +24,9 @@ from stages.models._embedding import positions_in_document
 from tests.small import small_model
 from tests.training.trained_by_ranks import built, cases
 
-DIMS = Dimensions(d_model=4, num_layers=1, num_heads=1, d_ff=8, positions="none")
-
 
 def test_attention_by_hand() -> None:
-    """One head of width 2, identity projections: attention by softmax(q k / 2^.5)."""
+    """A head of width 2 with identity projections computes softmax(q k / 2^.5) v."""
     dims = Dimensions(d_model=2, num_layers=1, num_heads=1, d_ff=2, positions="none")
     attention = Attention(dims)
     with torch.no_grad():
@@ -54,7 +52,7 @@ ROWS = {"short": 5, "too long to write out": WRITTEN_OUT + 1}
 def test_attention_in_bfloat16_is_that_of_double_precision_but_for_rounding(
     kind: str, length: int
 ) -> None:
-    """The values and the gradients."""
+    """Values and gradients agree to within 2^-7."""
     generator = torch.Generator().manual_seed(0)
     shape = (2, 3, length, 4)
     inputs = [torch.randn(shape, generator=generator).bfloat16().double() for _ in range(3)]
@@ -62,8 +60,8 @@ def test_attention_in_bfloat16_is_that_of_double_precision_but_for_rounding(
     mask = torch.ones(2, 1, length, length, dtype=torch.bool).tril()
     if kind == "bias":
         mask = torch.randn(2, 3, length, length, generator=generator).masked_fill(~mask, -math.inf)
-    found, expected = [], []
-    for dtype, results in ((torch.float64, expected), (torch.bfloat16, found)):
+    rounded, expected = [], []
+    for dtype, results in ((torch.float64, expected), (torch.bfloat16, rounded)):
         q, k, v = (each.to(dtype).requires_grad_() for each in inputs)
         if dtype == torch.float64:
             scores = (q @ k.mT) / math.sqrt(4)
@@ -74,16 +72,16 @@ def test_attention_in_bfloat16_is_that_of_double_precision_but_for_rounding(
                 mixed = attend(q, k, v, mask)
             assert mixed.dtype == torch.bfloat16
         results += [mixed, *torch.autograd.grad((mixed * weights).sum(), (q, k, v))]
-    for some, right in zip(found, expected, strict=True):
+    for some, right in zip(rounded, expected, strict=True):
         error = (some.double() - right).norm() / right.norm()
-        assert error < 2**-7  # of values with 8 digits, which are rounded three times
+        assert error < 2**-7  # bfloat16 has 8 binary digits; values are rounded three times
 
 
 @pytest.mark.parametrize(("name", "architecture"), cases())
 def test_attend_leaves_every_query_a_key(
     name: str, architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Padding too, also of a decoder whose encoder has none."""
+    """Padding has a key, too, even in a decoder whose encoder has no padding."""
     objective, model, data = built(name, architecture)
 
     def checked(q, k, v, mask):
@@ -97,7 +95,7 @@ def test_attend_leaves_every_query_a_key(
 
 
 def weights_of_the_middle(locality: float) -> torch.Tensor:
-    """How much of each of 41 tokens attention mixes into the middle one, contents left out."""
+    """Returns the attention weights of 41 tokens for the middle one, by positions alone."""
     dims = Dimensions(d_model=256, num_layers=1, num_heads=1, d_ff=2)
     attention = Attention(dims)
     with torch.no_grad():
@@ -112,7 +110,7 @@ def weights_of_the_middle(locality: float) -> torch.Tensor:
 
 
 def test_attention_begins_local() -> None:
-    """The nearer of two of the next four tokens weighs more, and so on both sides."""
+    """Weights fall with the distance over four tokens, equally on both sides."""
     weights = weights_of_the_middle(11.0)
     torch.testing.assert_close(weights, weights.flip(0))
     assert weights[20:25].diff().max() < 0
@@ -124,7 +122,7 @@ def test_without_locality_every_token_weighs_the_same() -> None:
 
 
 def test_locality_is_the_logit_of_a_token_for_itself() -> None:
-    """On average over heads: |bias|^2 / root of a head's width."""
+    """The locality is the mean over heads of |bias|^2 / sqrt(head width)."""
     attention = Attention(Dimensions(d_model=512, num_layers=1, num_heads=16, d_ff=2))
     attention.initialise_locality(11.0, generator=torch.Generator().manual_seed(0))
     heads = attention.query.bias.unflatten(0, (16, 32))
@@ -164,11 +162,11 @@ def test_known_buckets_are_those_of_any_lengths_and_computed_once(
 
     monkeypatch.setattr(_attention, "relative_buckets", counted)
     for num_queries, num_keys in [(300, 300), (1, 290), (7, 512), (260, 260), (1, 1), (3, 3)] * 2:
-        known = known_buckets(
+        buckets = known_buckets(
             num_queries, num_keys, bidirectional=bidirectional, device=torch.device("cpu")
         )
         right = relative_buckets(num_queries, num_keys, bidirectional=bidirectional)
-        assert torch.equal(known, right)
+        assert torch.equal(buckets, right)
     assert calls == [512, 1, 4]
 
 
@@ -200,7 +198,7 @@ def test_a_block_whose_layers_write_nothing_passes_its_input_on(norm_position) -
 
 @pytest.mark.parametrize("architecture", ["encoder", "decoder", "encoder_decoder"])
 def test_drop_locality_leaves_the_weights_of_a_model_without_it(architecture) -> None:
-    """Bit for bit: no query or key has a bias, and all else is the same draw."""
+    """Biases of queries and keys become 0; all other weights are the same draw, bit for bit."""
     local, usual = small_model(architecture), small_model(architecture, locality=0.0)
     assert local.starts_local and not usual.starts_local
     before = {name: weight.clone() for name, weight in local.named_parameters()}

@@ -1,4 +1,4 @@
-"""Accounts from the configuration alone, beside models that are built and run."""
+"""Sizes and memory computed from the configuration are those of built models."""
 
 from typing import Any, get_args
 
@@ -78,7 +78,7 @@ def test_memory_is_what_autograd_keeps(architecture: Any, options: Any) -> None:
 
 
 def test_the_formula_of_a_model_whose_d_ff_is_d_model() -> None:
-    """V d + 6 N d^2 without biases and norms; the norms are told apart by their count."""
+    """Without biases and norms, an encoder with d_ff = d has V d + 6 N d^2 parameters."""
     d, layers = 64, 3
     dims = Dimensions(
         d_model=d, num_layers=layers, num_heads=4, d_ff=d, bias=False, output_bias=False

@@ -1,4 +1,4 @@
-"""The documents of packed rows, each in its own row."""
+"""Moving the documents of packed rows to rows of their own, and back."""
 
 from itertools import combinations
 
@@ -39,8 +39,8 @@ def test_pairs_of_leaves_out_documents_without_a_target() -> None:
     read, written = zip(*pairs_of(IDS, targets), strict=True)
     lengths = [
         (int(one.sum()), int(other.sum()))
-        for here, there in zip(read, written, strict=True)
-        for one, other in zip(here.mask, there.mask, strict=True)
+        for source, target in zip(read, written, strict=True)
+        for one, other in zip(source.mask, target.mask, strict=True)
     ]
     assert sorted(lengths) == [(2, 1), (3, 2), (6, 3)]
 
@@ -66,7 +66,7 @@ def test_groups_of_like_length_cost_least_of_all_cuts_between_lengths() -> None:
 
 
 def test_groups_of_like_length_pad_packed_short_documents_little() -> None:
-    """One long document among short ones made all of them as long: 6.7 times the tokens."""
+    """One group would need over 6 times the tokens, since a long document widens all rows."""
     lengths = np.random.default_rng(0).lognormal(np.log(50), 1.0, (250, 1)).clip(3, 512).astype(int)
     total = int(lengths.sum())
     assert padded_tokens([np.arange(250)], lengths) > 6 * total

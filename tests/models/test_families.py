@@ -1,7 +1,7 @@
-"""The families of today's public checkpoints through every path, with small random weights.
+"""Families of public checkpoints, with small random weights, from tokens to export.
 
-How words become tokens, states as transformers computes them,
-fine-tuning, export and further pre-training. What is refused says why.
+Tokens and states are those of transformers; fine-tuning, export and further pretraining work, or
+are refused with a reason.
 """
 
 import re
@@ -69,7 +69,7 @@ def published(family: str) -> Hub:
 
 @torch.no_grad()
 def finetuned(family: str, name: str, **settings: Any) -> tuple[Task, ModelWithHead]:
-    """A task, and a model whose matrices are as large as those of one that has learnt."""
+    """Returns a task, and a model whose matrices are about as large as after training."""
     backbone = published(family)
     for weight in backbone.parameters():
         if weight.dim() >= 2:
@@ -93,7 +93,7 @@ def batch_of(rows: list[list[int]], pad_id: int) -> Batch:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_words_and_following_sentences_are_encoded_as_in_a_running_text(family: str) -> None:
-    """Whether a token includes the blank before its word, follows it, or is without it."""
+    """Tokens may include the blank before a word, follow a token for it, or ignore it."""
     tokenizer = tokenizer_of(family)
     rows = [line.split() for line in LINES]
     running = tokenizer.encode([" ".join(["a", *words]) for words in rows])

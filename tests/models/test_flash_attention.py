@@ -1,4 +1,4 @@
-"""Attention within documents, as a GPU computes it, by a reference kernel on the CPU."""
+"""Attention within documents as on a GPU, computed by a reference kernel on the CPU."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,7 +25,7 @@ def test_document_starts_are_those_of_all_rows_in_one_sequence() -> None:
 
 
 def test_document_starts_end_with_the_number_of_tokens() -> None:
-    """Even where the number of documents is a power of two."""
+    """The number is added even if the number of documents is a power of two."""
     starts = document_starts(torch.tensor([[1, 1], [1, 2], [1, 1]]))
     assert starts is not None and starts.tolist() == [0, 2, 3, 4, 6, 6, 6, 6]
 
@@ -64,7 +64,7 @@ def assert_alike(documents: Documents, mask: Tensor) -> None:
 
 PREFIXES = torch.tensor(
     [
-        [True, True, False, True, False, False, True, True],  # all of a document, too, and padding
+        [True, True, False, True, False, False, True, True],  # a whole document and padding, too
         [False, True, True, True, False, False, False, False],
         [False] * 8,
         [True] * 8,
@@ -126,7 +126,7 @@ def test_a_step_of_an_objective_is_equal_with_and_without_masks(
 
 
 def test_operations_within_documents_count_as_with_a_mask() -> None:
-    """So that a study's numbers do not depend on the device."""
+    """Numbers in a study do not depend on the device."""
     model = small_model("decoder")
     rows = torch.randint(model.vocab_size, IDS.shape, generator=torch.Generator().manual_seed(0))
     batch = Batch(input_ids=rows, document_ids=IDS, num_targets={})

@@ -84,14 +84,14 @@ def objective_of(family: str, **settings: Any) -> Objective:
 
 @cache
 def corpus_of(family: str) -> EncodedCorpus:
-    """Of documents of a line each."""
+    """Returns a corpus of documents of one line each."""
     texts = [lines[i : i + 1] for lines in documents()[:8] for i in range(4) if len(lines) > 4]
     return encode(texts, tokenizer_of(family))
 
 
 @cache
 def rows_of(family: str) -> list[Row]:
-    """Of several documents each, some cut by the row's ends."""
+    """Returns rows of several documents each; some documents are cut by a row's ends."""
     packing = Packing(corpus_of(family), LENGTH, seed=1)
     rows = [packing.row(i) for i in range(packing.rows_per_epoch)]
     return sorted(rows, key=lambda row: -row.document_ids.max())[:4]
@@ -103,24 +103,24 @@ def batch_of(family: str, **settings: Any) -> Batch:
 
 
 def alone(batch: Batch) -> Iterator[dict[str, torch.Tensor]]:
-    """What transformers is given of each document: it is run by itself."""
+    """Yields each document by itself, as inputs for transformers."""
     for i, ids in enumerate(batch.document_ids):
         for document in range(1, int(ids.max()) + 1):
             here = ids == document
-            given = {"input_ids": batch.input_ids[i, here]}
+            inputs = {"input_ids": batch.input_ids[i, here]}
             if batch.decoder_document_ids is not None:
-                there = batch.decoder_document_ids[i] == document
+                in_target = batch.decoder_document_ids[i] == document
                 assert batch.labels is not None
-                given["labels"] = batch.labels[i, there]
+                inputs["labels"] = batch.labels[i, in_target]
             elif batch.target_positions is not None:
                 assert batch.labels is not None
                 labels = torch.full_like(ids, IGNORE_INDEX)
                 real = batch.labels[i] != IGNORE_INDEX
                 labels[batch.target_positions[i, real]] = batch.labels[i, real]
-                given["labels"] = labels[here]
+                inputs["labels"] = labels[here]
             else:
-                given["labels"] = given["input_ids"]  # which transformers shifts
-            yield {key: value.unsqueeze(0) for key, value in given.items()}
+                inputs["labels"] = inputs["input_ids"]  # transformers shifts them
+            yield {key: value.unsqueeze(0) for key, value in inputs.items()}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -140,14 +140,14 @@ def test_documents_of_a_row_are_read_each_by_itself(family) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_loss_is_that_of_transformers(family) -> None:
-    """Of the published head, over all targets of the batch."""
+    """The published head's loss is compared, summed over the batch's targets."""
     folder, batch = checkpoint(family), batch_of(family)
     whole = WHOLE[FAMILIES[family]].from_pretrained(folder).eval()
     total, number = 0.0, 0
-    for given in alone(batch):
-        counted = int((given["labels"] != IGNORE_INDEX).sum()) - (family == "gpt2")
+    for inputs in alone(batch):
+        counted = int((inputs["labels"] != IGNORE_INDEX).sum()) - (family == "gpt2")
         if counted > 0:
-            total += float(whole(**given).loss.detach()) * counted
+            total += float(whole(**inputs).loss.detach()) * counted
             number += counted
     model = headless(published(folder))
     [(weight, loss_sum)] = objective_of(family).loss(model, batch).values()
@@ -157,7 +157,7 @@ def test_the_loss_is_that_of_transformers(family) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all_that_is_published_is_trained(family) -> None:
-    """The head too, where it has weights of its own; that of an encoder is not kept."""
+    """Every weight gets a gradient, the head's too; later the added layers are dropped."""
     folder = checkpoint(family)
     model = headless(published(folder))
     for _, loss_sum in objective_of(family).loss(model, batch_of(family)).values():
@@ -177,7 +177,7 @@ def test_all_that_is_published_is_trained(family) -> None:
 def test_interrupted_equals_uninterrupted_and_micro_batches_change_nothing(
     family, tmp_path
 ) -> None:
-    """Bit for bit, dropout included; over micro-batches to float tolerance, without it."""
+    """Resuming is exact, dropout included; micro-batches agree to rounding, without dropout."""
     packing = Packing(corpus_of(family), LENGTH, seed=1)
 
     def run(
@@ -227,7 +227,7 @@ def test_interrupted_equals_uninterrupted_and_micro_batches_change_nothing(
 
 
 def test_further_pretraining_beats_the_unigram_entropy() -> None:
-    """On other rows than it was trained on: context has been used, not frequency alone."""
+    """The loss on other rows is below that of frequencies alone, so context is used."""
     corpus = encode(documents(), tokenizer_of("gpt2"))
     of, model = objective_of("gpt2"), headless(published(checkpoint("gpt2")))
     held_out = validation_batches(Packing(corpus, LENGTH, seed=2), of, batch_rows=32)
@@ -289,10 +289,10 @@ def test_the_ids_mean_what_the_tokenizer_says(family) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sentences_of_a_document_are_running_text(family) -> None:
     tokenizer, lines = tokenizer_of(family), documents()[0][:3]
-    found = tokenizer.encode_running(lines)
-    assert [i for ids in found for i in ids] == tokenizer.encode([" ".join(lines)])[0]
+    sentences = tokenizer.encode_running(lines)
+    assert [i for ids in sentences for i in ids] == tokenizer.encode([" ".join(lines)])[0]
     [document] = [encode([lines], tokenizer).tokens.tolist()]
-    assert document == tokenizer.wrap([i for ids in found for i in ids])
+    assert document == tokenizer.wrap([i for ids in sentences for i in ids])
 
 
 def test_spans_of_words_are_masked_with_the_boundary_objective() -> None:
@@ -348,8 +348,8 @@ def test_an_objective_says_what_it_lacks(family, name, message) -> None:
 
 
 def test_a_checkpoint_without_a_head_gets_that_of_its_family() -> None:
-    """Logits are products with the token embeddings. The layers before them are drawn from the
-    seed; all others are as published. The bias starts with the frequencies of tokens."""
+    """Logits are products with the token embeddings. The head's other matrices are drawn from the
+    seed, the body is as published. The bias starts with the frequencies of tokens."""
     folder = checkpoint("sentence_bert")
     model, same, other = (published(folder, seed=seed) for seed in (1, 1, 2))
     assert model.model.get_output_embeddings().weight is model.token_embedding.weight
@@ -385,9 +385,9 @@ def test_a_checkpoint_without_a_head_that_cannot_be_tied_is_refused(tmp_path) ->
 @pytest.mark.parametrize(("family", "mark"), [("gpt2", ""), ("t5", "<s0>"), ("bart", "<mask>")])
 def test_what_it_writes_can_be_looked_at(family, mark) -> None:
     model, objective = published(checkpoint(family)), objective_of(family)
-    found = samples(model, objective, corpus_of(family), tokenizer_of(family), CPU)
-    assert found == samples(model, objective, corpus_of(family), tokenizer_of(family), CPU)
-    from_nothing, others = found[: objective.draws_text], found[objective.draws_text :]
+    entries = samples(model, objective, corpus_of(family), tokenizer_of(family), CPU)
+    assert entries == samples(model, objective, corpus_of(family), tokenizer_of(family), CPU)
+    from_nothing, others = entries[: objective.draws_text], entries[objective.draws_text :]
     assert all(sample["prompt"] == sample["passage"] == "" for sample in from_nothing)
     assert len(others) == PASSAGES
     assert all(sample["passage"] and mark in sample["prompt"] for sample in others)
@@ -399,9 +399,9 @@ def test_tokens_are_drawn_as_our_own_models_draw_them() -> None:
     draws = torch.rand(2, 6, generator=torch.Generator().manual_seed(0))
     batch = Batch(input_ids=prompt, document_ids=torch.ones_like(prompt), num_targets={})
     decoding = Decoding(max_new_tokens=6, start_id=0, eos_id=-1, draws=draws)
-    found = model.eval().generate(batch, decoding)
+    tokens = model.eval().generate(batch, decoding)
     row = prompt
     for step in range(6):
         logits = model.model(row).logits[:, -1]
         row = torch.cat([row, drawn(logits, draws[:, step]).unsqueeze(1)], dim=1)
-    assert found == row[:, 3:].tolist()
+    assert tokens == row[:, 3:].tolist()

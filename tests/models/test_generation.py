@@ -1,4 +1,4 @@
-"""Writing text: with a cache as without one, greedily as by the best beam, as transformers does."""
+"""Generated text is the same with and without a cache and in transformers; beams find the best."""
 
 import itertools
 from dataclasses import replace
@@ -43,7 +43,7 @@ VOCAB_SIZE = 16  # so few tokens that <eos> is not rare
 def model_of(
     architecture: str, *, vocab_size: int = VOCAB_SIZE, seed: int = 3, **settings: Any
 ) -> Any:
-    """With weights so large that what is written depends on all that was read."""
+    """Returns a model with weights so large that its text depends on the whole input."""
     entry = {"name": architecture, **DIMENSIONS, **settings}
     model: Any = MODELS.build(entry, vocab_size, where="model")
     generator = torch_stream(seed, "weights")
@@ -76,19 +76,19 @@ def decoding(max_new_tokens: int = 8, **settings: Any) -> Decoding:
 
 
 def ending(model: Any, batch: Batch, how: Decoding) -> Decoding:
-    """With an <eos> that comes early: what the first row's fourth token would be."""
+    """Returns ``how`` with the first row's fourth greedy token as an early <eos>."""
     unending = replace(how, num_beams=1, eos_id=-1)
     return replace(how, eos_id=model.generate(batch, unending)[0][3])
 
 
 def followed_by(batch: Batch, target: Tensor) -> Batch:
-    """Each input with the same target, as a model is taught on it."""
+    """Returns each input with the same target, as in training."""
     ids = torch.cat([torch.tensor([BOS_ID]), target]).expand(len(batch.input_ids), -1)
     return replace(batch, decoder_input_ids=ids, decoder_document_ids=torch.ones_like(ids))
 
 
 def reader_of(model: Any, batch: Batch, capacity: int) -> tuple[Reader, Tensor]:
-    """As ``generate`` begins."""
+    """Returns a reader and its first logits, as in ``generate``."""
     if model.architecture == "decoder":
         prompt = prompts(batch)
         cache = Cache(model.num_layers, capacity=prompt.input_ids.shape[1] + capacity)
@@ -112,7 +112,7 @@ def reader_of(model: Any, batch: Batch, capacity: int) -> tuple[Reader, Tensor]:
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_logits_with_a_cache_are_those_of_the_whole_text(architecture, positions, padding) -> None:
-    """Of every token, in a padded batch as for each row alone, without padding."""
+    """Logits of every token agree, in a padded batch and for each row alone."""
     model, batch = model_of(architecture, positions=positions), inputs(padding=padding)
     target = torch.randint(4, VOCAB_SIZE, (6,), generator=torch.Generator().manual_seed(2))
     whole = model.logits(followed_by(batch, target))
@@ -126,7 +126,7 @@ def test_logits_with_a_cache_are_those_of_the_whole_text(architecture, positions
 
 @torch.no_grad()
 def test_a_decoder_sees_all_of_a_visible_input_at_once() -> None:
-    """Another last token changes the first one's state, in the cache as in the whole text."""
+    """Visible inputs change the logits, equally with a cache and without."""
     model, batch = model_of("decoder"), inputs(lengths=(6, 6))
     batch.input_ids[1] = batch.input_ids[0]
     batch.input_ids[1, 4] += 1
@@ -138,7 +138,7 @@ def test_a_decoder_sees_all_of_a_visible_input_at_once() -> None:
     reader, logits = reader_of(model, batch, len(target))
     read = [logits, *(reader.read(token.expand(2)) for token in target)]
     torch.testing.assert_close(torch.stack(read, dim=1), whole, atol=1e-5, rtol=1e-5)
-    # As pretraining has it: the prefix visible, the rest of the row not.
+    # Rows of pretraining: the prefix is visible, the rest of the row is not.
     ids = torch.cat([batch.input_ids, target.expand(2, -1)], dim=1)
     visible = torch.arange(ids.shape[1]).expand_as(ids) < batch.input_ids.shape[1]
     row = Batch(input_ids=ids, document_ids=torch.ones_like(ids), num_targets={}, visible=visible)
@@ -149,12 +149,12 @@ def test_a_decoder_sees_all_of_a_visible_input_at_once() -> None:
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_a_row_in_a_batch_gets_what_it_gets_alone(architecture, positions, num_beams) -> None:
-    """Whatever length the others end at."""
+    """The text does not depend on when other rows end."""
     model, batch = model_of(architecture, positions=positions), inputs()
     how = ending(model, batch, decoding(10, num_beams=num_beams, length_penalty=0.0))
-    found = model.generate(batch, how)
-    assert found == [model.generate(row_of(batch, i), how)[0] for i in range(len(LENGTHS))]
-    assert min(map(len, found)) < 10 and all(how.eos_id not in text for text in found)
+    texts = model.generate(batch, how)
+    assert texts == [model.generate(row_of(batch, i), how)[0] for i in range(len(LENGTHS))]
+    assert min(map(len, texts)) < 10 and all(how.eos_id not in text for text in texts)
 
 
 def test_what_cannot_write_says_so() -> None:
@@ -164,11 +164,11 @@ def test_what_cannot_write_says_so() -> None:
     assert not without_output_layers(small_model("encoder_decoder")).can_generate
 
 
-# Greedy and beam search, against searches that a reader sees through
+# Greedy and beam search, compared with simple searches
 
 
 class Whole(Reader):
-    """Reads everything anew for each token."""
+    """Computes everything anew for each token."""
 
     def __init__(self, model: Any, batch: Batch) -> None:
         self.model, self.batch = model, batch
@@ -203,7 +203,7 @@ class Whole(Reader):
 
 
 def scores(model: Any, batch: Batch, texts: list[list[int]], how: Decoding) -> list[float]:
-    """What texts of one input are compared by: <eos> counts unless a text is cut."""
+    """Returns the beam scores of texts for one input; <eos> counts unless a text is cut."""
     ended = [text if len(text) == how.max_new_tokens else [*text, how.eos_id] for text in texts]
     labels = pad([np.array(text) for text in ended], IGNORE_INDEX)
     ids = torch.cat([torch.full((len(texts), 1), BOS_ID), labels[:, :-1].clamp(min=0)], dim=1)
@@ -234,16 +234,16 @@ def test_what_is_written_with_a_cache_is_what_is_written_without(architecture, n
 
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_what_is_drawn_of_a_row_depends_on_its_own_draws_alone(architecture) -> None:
-    """Whether rows that end early leave the batch or not, and whatever else is in it."""
+    """A row's text does not depend on the other rows, or on when they end."""
     model, batch = model_of(architecture), inputs()
     draws = torch.rand(len(LENGTHS), 8, generator=torch.Generator().manual_seed(4))
     how = ending(model, batch, decoding(draws=draws))
-    found = model.generate(batch, how)
+    texts = model.generate(batch, how)
     alone = [
         model.generate(row_of(batch, i), replace(how, draws=draws[i : i + 1]))[0]
         for i in range(len(LENGTHS))
     ]
-    assert found == alone and len({len(text) for text in found}) > 1
+    assert texts == alone and len({len(text) for text in texts}) > 1
     lowest = replace(how, draws=torch.zeros_like(draws))  # the first token of the vocabulary
     assert model.generate(batch, lowest) == [[0] * 8] * len(LENGTHS)
 
@@ -253,7 +253,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     draws = torch.arange(1000) / 1000
     tokens = drawn(logits.expand(1000, -1), draws)
     assert torch.bincount(tokens).tolist() == pytest.approx([500, 0, 300, 200], abs=1)
-    assert drawn(logits[None], torch.tensor([1.0])).tolist() == [3]  # beyond what rounding leaves
+    assert drawn(logits[None], torch.tensor([1.0])).tolist() == [3]  # a draw beyond the rounded sum
 
 
 @torch.no_grad()
@@ -271,7 +271,7 @@ def test_greedy_takes_the_likeliest_token_each_time(architecture) -> None:
         assert text == expected
 
 
-TINY = 6  # tokens of a vocabulary of which every text can be tried
+TINY = 6  # tokens, so few that every text can be tried
 
 
 TINY_INPUT = Batch(
@@ -296,14 +296,14 @@ def test_with_beams_enough_the_best_of_all_texts_is_found(architecture, length_p
     for seed in range(3):
         model = model_of(architecture, vocab_size=TINY, seed=seed)
         every = scores(model, TINY_INPUT, texts, how)
-        (found,) = model.generate(TINY_INPUT, how)
-        assert found == texts[every.index(max(every))]
+        (best,) = model.generate(TINY_INPUT, how)
+        assert best == texts[every.index(max(every))]
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_beams_find_no_worse_texts_than_greedy_on_the_whole(architecture) -> None:
-    """Of single texts a search may lose the greedy one; of many it finds better ones."""
+    """Beams may score a little worse for one model, and are clearly better for another."""
     differences = []
     for seed in range(8):
         model = model_of(architecture, vocab_size=TINY, seed=seed)
@@ -325,7 +325,7 @@ def test_a_larger_length_penalty_prefers_longer_texts(architecture) -> None:
     assert lengths[0] < lengths[1]
 
 
-# As transformers writes
+# Comparison with transformers
 
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -350,13 +350,13 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 )
 @pytest.mark.parametrize("family", FAMILIES)
 def test_as_generate_of_transformers(family, num_beams, length_penalty) -> None:
-    """With the same weights the same texts, some of which end early."""
+    """Equal weights give equal texts, some of which end early."""
     architecture, settings = FAMILIES[family]
     model, batch = model_of(architecture, **settings), inputs()
     _, theirs = counterpart(headless(model), max_tokens=40)
     how = decoding(10, num_beams=num_beams, length_penalty=length_penalty)
     how = ending(model, batch, how)
-    found = model.generate(batch, how)
+    texts = model.generate(batch, how)
 
     prompt = prompts(batch) if architecture == "decoder" else batch
     beams = {"length_penalty": length_penalty, "early_stopping": "never"} if num_beams > 1 else {}
@@ -372,19 +372,19 @@ def test_as_generate_of_transformers(family, num_beams, length_penalty) -> None:
         **beams,
         **start,
     )
-    given = prompt.input_ids.shape[1] if architecture == "decoder" else 1
+    prompt_length = prompt.input_ids.shape[1] if architecture == "decoder" else 1
     expected = [
         row[: row.index(how.eos_id)] if how.eos_id in row else row
-        for row in rows[:, given:].tolist()
+        for row in rows[:, prompt_length:].tolist()
     ]
-    assert found == expected
-    assert (num_beams > 1 and length_penalty > 0) or min(map(len, found)) < 10
+    assert texts == expected
+    assert (num_beams > 1 and length_penalty > 0) or min(map(len, texts)) < 10
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
 @pytest.mark.parametrize("family", ["gpt2", "t5", "bart"])
 def test_a_public_checkpoint_writes_what_it_writes_in_transformers(family, num_beams) -> None:
-    """A row alone and in a batch; and its logits of a given text are the published model's."""
+    """A row has one text, alone or in a batch; logits of a text are the published model's."""
     model = published(checkpoint(family))
     kind = transformers.AutoModelForCausalLM
     if model.architecture == "encoder_decoder":
@@ -392,8 +392,8 @@ def test_a_public_checkpoint_writes_what_it_writes_in_transformers(family, num_b
     theirs = kind.from_pretrained(checkpoint(family)).eval()
     batch = inputs()
     how = replace(decoding(num_beams=num_beams), start_id=1, eos_id=1)
-    found = model.generate(batch, how)
-    assert found == [model.generate(row_of(batch, i), how)[0] for i in range(len(LENGTHS))]
+    texts = model.generate(batch, how)
+    assert texts == [model.generate(row_of(batch, i), how)[0] for i in range(len(LENGTHS))]
     target = torch.tensor([9, 10, 11])
     taught = followed_by(batch, target)
     logits = model.logits(taught)
@@ -404,6 +404,6 @@ def test_a_public_checkpoint_writes_what_it_writes_in_transformers(family, num_b
             whole = theirs(input_ids=torch.cat([ids, target[None]], dim=1)).logits
             expected = whole[:, ids.shape[1] - 1 :]
         else:
-            given = taught.decoder_input_ids[:1]
-            expected = theirs(input_ids=ids, decoder_input_ids=given).logits
+            written = taught.decoder_input_ids[:1]
+            expected = theirs(input_ids=ids, decoder_input_ids=written).logits
         torch.testing.assert_close(logits[row], expected[0], atol=1e-5, rtol=1e-4)

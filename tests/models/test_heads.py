@@ -49,7 +49,7 @@ ROWS = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
 
 
 def span_head(name: str, no_answer: Pooling = "first") -> StartEndHead | SpanHead:
-    """Of spans of up to 2 tokens."""
+    """Returns a head for spans of up to 2 tokens."""
     if name == "start_end":
         head = StartEndHead(3, 2, dropout=0.0, no_answer=no_answer)
     else:
@@ -77,18 +77,18 @@ def test_scores_of_spans_are_those_of_the_equation(name, no_answer, places) -> N
         torch.testing.assert_close(none[row], expected(row, place, place))
         for first in range(4):
             for last in (first, first + 1):
-                found = spans[row, first, last - first]
+                score = spans[row, first, last - first]
                 if last < 4 and CANDIDATES[row, first] and CANDIDATES[row, last]:
-                    torch.testing.assert_close(found, expected(row, first, last))
+                    torch.testing.assert_close(score, expected(row, first, last))
                 else:
-                    assert found == -torch.inf
+                    assert score == -torch.inf
 
 
 @pytest.mark.parametrize("name", ["start_end", "span"])
 @torch.no_grad()
 def test_the_right_class_is_that_of_the_right_span(name) -> None:
-    """Raising the logits of the right classes makes the right span the best, or that there is
-    none; what is not known is passed on."""
+    """Raising the logits of the right classes makes the right answer, a span or none, the best. An
+    unknown answer stays unknown."""
     head = span_head(name)
     states = torch.zeros(2, 4, 3)
     for first, last in ((1, 1), (1, 2), (2, 3), (3, 3)):

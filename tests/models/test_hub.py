@@ -64,9 +64,10 @@ def test_the_likelihood_of_text_is_that_of_transformers() -> None:
     rows = tokenizer_of(folder).encode(["a class statement", " ".join(LINES[:2])[:100]])
     batch = batch_of(*(row[:-1] for row in rows))
     labels = pad([torch.tensor(row[1:]).numpy() for row in rows], IGNORE_INDEX)
-    found = log_likelihoods(model, replace(batch, labels=labels, label_places=label_places(labels)))
+    batch = replace(batch, labels=labels, label_places=label_places(labels))
+    likelihoods = log_likelihoods(model, batch)
     alone = AutoModelForCausalLM.from_pretrained(folder).eval()
-    for row, value in zip(rows, found.tolist(), strict=True):
+    for row, value in zip(rows, likelihoods.tolist(), strict=True):
         ids = torch.tensor([row])
         assert value == pytest.approx(
             -float(alone(ids, labels=ids).loss) * (len(row) - 1), rel=1e-4
@@ -75,7 +76,7 @@ def test_the_likelihood_of_text_is_that_of_transformers() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_states_are_those_of_transformers_whatever_is_padded(family) -> None:
-    """In one batch as in transformers alone; of an encoder-decoder before and after its cut."""
+    """States in a batch are those of a row alone, before and after drop_output_layers."""
     folder = checkpoint(family)
     tokenizer, model, alone = tokenizer_of(folder), published(folder), reference(folder)
     rows = [tokenizer.wrap(ids) for ids in tokenizer.encode(["a class", " ".join(LINES[:3])])]
@@ -157,11 +158,11 @@ def test_bert_is_told_the_texts_of_a_pair_apart_and_gpt2_is_not() -> None:
         folder = checkpoint(family)
         task = Classification(["a", "b"], tokenizer_of(folder), 32)
         batch = task.collate(task.encode(rows), rngs=[])
-        given = AutoTokenizer.from_pretrained(folder)("a class", "a function", return_tensors="pt")
+        theirs = AutoTokenizer.from_pretrained(folder)("a class", "a function", return_tensors="pt")
         states = published(folder)(batch)
         if family == "bert":
-            assert batch.input_ids.tolist() == given["input_ids"].tolist()
-            expected = reference(folder)(**given).last_hidden_state
+            assert batch.input_ids.tolist() == theirs["input_ids"].tolist()
+            expected = reference(folder)(**theirs).last_hidden_state
         else:
             expected = reference(folder)(input_ids=batch.input_ids).last_hidden_state
         torch.testing.assert_close(states, expected, atol=1e-5, rtol=1e-4)
@@ -169,7 +170,7 @@ def test_bert_is_told_the_texts_of_a_pair_apart_and_gpt2_is_not() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_small_set_is_learnt(family) -> None:
-    """Every weight of what is fine-tuned takes part."""
+    """The loss falls, and every weight gets a gradient."""
     folder = checkpoint(family)
     task = Tagging(["B", "O"], tokenizer_of(folder), 32, dropout=0.0)
     rows = [
@@ -215,7 +216,7 @@ def test_gpt2_ends_a_text_with_its_end_of_text() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_words_are_the_subwords_of_running_text(family) -> None:
-    """Each after a blank, as a model has seen it within a sentence: the first one, too."""
+    """Every word, the first included, is encoded as after a blank."""
     tokenizer = tokenizer_of(checkpoint(family))
     rows = [line.split() for line in LINES]
     running = tokenizer.encode([" " + " ".join(words) for words in rows])
@@ -227,7 +228,7 @@ def test_words_are_the_subwords_of_running_text(family) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("subwords", ["first", "all"])
 def test_a_tag_stands_at_the_first_subword_of_its_word(family, subwords) -> None:
-    """Also where a word is nothing to the tokenizer, and where the row is cut."""
+    """Words without tokens and a cut row move no tag."""
     tokenizer = tokenizer_of(checkpoint(family))
     task = Tagging(["B", "O"], tokenizer, 24, label_subwords=subwords)
     words = ["Classes", "", "\u200b", "are", *["objects", "of", "their", "own"] * 3]
@@ -436,9 +437,9 @@ def test_the_cache_of_the_hub_is_used_without_a_network(tmp_path, monkeypatch) -
 def test_offsets_of_tokens_count_in_the_text_as_it_was_given(family) -> None:
     tokenizer = tokenizer_of(checkpoint(family))
     texts = [*LINES, "  The caf\u00e9, ﬁne ", ""]
-    found = tokenizer.encode_with_offsets(texts)
-    assert [ids for ids, _ in found] == tokenizer.encode(texts)
-    for text, (ids, offsets) in zip(texts, found, strict=True):
+    encodings = tokenizer.encode_with_offsets(texts)
+    assert [ids for ids, _ in encodings] == tokenizer.encode(texts)
+    for text, (ids, offsets) in zip(texts, encodings, strict=True):
         assert len(ids) == len(offsets)
         parts = [text[begin:end] for begin, end in offsets]
         assert parts == [part.strip() for part in parts]

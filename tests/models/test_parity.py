@@ -64,7 +64,7 @@ def t5() -> Case:
         num_heads=HEADS,
         decoder_start_token_id=0,
     )
-    # Untied, since ours has no counterpart of the division of tied logits within its states.
+    # Untied, because T5 scales tied logits and ours does not.
     options = {"norm": "rmsnorm", "bias": False, "positions": "relative", "activation": "relu"}
     return Case(
         "encoder_decoder",
@@ -96,7 +96,7 @@ def our_states(model: Any, batch: Batch) -> Tensor:
 
 
 def rows_with_padding(architecture: str) -> tuple[Batch, Tensor]:
-    """Two rows, of which one is padded, and which states of them count."""
+    """Returns two rows, one of them padded, and a mask of the states to compare."""
     generator = torch.Generator().manual_seed(1)
 
     def padded(lengths: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -118,13 +118,13 @@ def rows_with_padding(architecture: str) -> tuple[Batch, Tensor]:
 
 @pytest.mark.parametrize("make", [bert, gpt2, t5])
 def test_states_and_gradients_are_those_of_transformers(make) -> None:
-    """The gradients with respect to our weights, through our model and through theirs."""
+    """Gradients with respect to our weights agree, through our model and through theirs."""
     torch.manual_seed(0)
     architecture, options, theirs = make()
     sizes = {"d_model": WIDTH, "num_layers": LAYERS, "num_heads": HEADS, "d_ff": FF}
-    ours = small_model(architecture, **sizes, **options, output_bias=False)  # states have none
+    ours = small_model(architecture, **sizes, **options, output_bias=False)  # states do not use it
     with torch.no_grad():
-        for weight in ours.parameters():  # biases are 0 and norms 1 else
+        for weight in ours.parameters():  # otherwise biases are 0 and norms 1
             weight += 0.2 * torch.randn_like(weight)
     parameters = dict(ours.named_parameters())
     family = family_of(architecture, ours.dims, with_head=False)

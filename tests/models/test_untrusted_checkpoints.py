@@ -1,5 +1,5 @@
-"""Folders of checkpoints that were made to mislead, or are damaged: each is refused with a path,
-within seconds, and none of their code runs."""
+"""Checkpoint folders that are hostile or damaged are refused within seconds, with their path, and
+none of their code runs."""
 
 import json
 import math
@@ -70,7 +70,7 @@ def linked(name: str, target: str) -> Callable[[Path], object]:
 
 
 def in_tokenizer(**changes: object) -> Callable[[Path], object]:
-    """Changes rules of the tokenizer, which other classes than this one replace by their own."""
+    """Changes rules of the tokenizer, and its class to one that keeps them."""
 
     def change(folder: Path) -> None:
         edit("tokenizer.json", **changes)(folder)
@@ -84,9 +84,9 @@ def sequence(rules: Sequence[Mapping[str, object]]) -> dict[str, object]:
 
 
 def replacing(pattern: str | dict[str, str], times: int) -> Callable[[Path], object]:
-    """Replaces a pattern by two letters, again and again."""
-    given = {"String": pattern} if isinstance(pattern, str) else pattern
-    rule = {"type": "Replace", "pattern": given, "content": "qq"}
+    """Adds ``times`` rules that replace a pattern by two letters."""
+    replaced = {"String": pattern} if isinstance(pattern, str) else pattern
+    rule = {"type": "Replace", "pattern": replaced, "content": "qq"}
     return in_tokenizer(normalizer=sequence([rule] * times))
 
 
@@ -114,7 +114,7 @@ HUGE = with_weights(lambda weight: weight.clone().fill_diagonal_(3e38))
 NARROWER = with_weights(lambda weight: weight[:, :16].clone())
 RENAMED = {"attribute_map": {"zz": "_attn_implementation_internal"}, "zz": "evil/kernel"}
 RENAMED_KERNEL = edit("config.json", **RENAMED)
-TAGGED = {"__float__": "NaN"}  # as transformers writes it
+TAGGED = {"__float__": "NaN"}  # as transformers writes NaN
 DOUBLED = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
 SLOW_PATTERN = {
     "type": "Split",
@@ -152,7 +152,7 @@ def test_weight_files_are_safetensors_of_the_folder(mine: Path, shard: str | int
 def test_published_opens_no_file_that_the_hash_does_not_cover(
     mine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A configuration that names another file of weights, and pickles beside the weights."""
+    """Neither other weights that a configuration names nor pickles are opened."""
     for name in ("pytorch_model.bin", "training_args.bin", "adapter_model.bin"):
         (mine / name).write_bytes(b"\x80\x04cos\nsystem\n")
     (mine / "adapter_config.json").write_text('{"base_model_name_or_path": "/elsewhere"}')
@@ -180,7 +180,7 @@ def test_content_of_covers_all_that_a_tokenizer_reads(mine: Path, name: str) -> 
 
 
 def test_a_tokenizer_alone_reads_no_file_elsewhere(mine: Path) -> None:
-    """The class has no name for a file of sentencepiece, so the settings could give one."""
+    """The class names no file of sentencepiece, so the settings could name any."""
     (elsewhere,) = small_tokenizer().files
     edit(ITS_CONFIG, tokenizer_class="XGLMTokenizer", vocab_file=str(elsewhere))(mine)
     (mine / "tokenizer.json").unlink()
@@ -305,7 +305,7 @@ def test_check_refuses_a_hostile_folder(
 def test_config_of_refuses_code_by_whatever_setting(
     mine: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], name: str
 ) -> None:
-    """Also where the file of settings was read in another way than transformers reads it."""
+    """Code is refused even if the check of the file itself lets it through."""
     monkeypatch.setattr(published, "refuse_code", lambda folder: None)
     edit(CONFIG, **changes)(mine)
     with pytest.raises(ValueError, match=rf"code of its own, config.json .{name}"):

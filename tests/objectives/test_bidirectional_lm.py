@@ -41,8 +41,8 @@ def test_labels_are_the_next_and_the_previous_tokens_of_the_same_document() -> N
 
 
 def test_no_prediction_sees_its_label() -> None:
-    """With a token changed, the logits that should give it, and those that the same direction gave
-    before, are as they were."""
+    """A changed token changes neither the logits that predict it nor those that its direction
+    computes earlier."""
     model = small_model("bilstm").eval()
     (row,) = real_rows(1)
     batch = collated([row])
@@ -71,7 +71,7 @@ def test_an_untrained_model_is_as_good_as_chance() -> None:
 
 
 def test_leaving_out_what_has_no_label_changes_no_loss() -> None:
-    """It equals cross-entropy on the logits of all positions."""
+    """The loss equals cross-entropy on the logits of all positions."""
     batch = collated(real_rows(4))
     assert batch.labels is not None and (batch.labels == IGNORE_INDEX).any()
     model = small_model("bilstm").eval()
@@ -92,7 +92,7 @@ def test_it_trains_every_weight_but_the_mix_of_a_task() -> None:
 
 
 class Fixed:
-    """The same batch in every step."""
+    """One batch, given in every step."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -103,7 +103,7 @@ class Fixed:
 
 @pytest.mark.slow
 def test_one_batch_is_learnt_in_both_directions() -> None:
-    """To well below the entropy of its tokens' frequencies."""
+    """The loss falls well below the entropy of the tokens' frequencies."""
     batch = collated(real_rows(4))
     model = headless(small_model("bilstm", d_model=64, d_cell=64))
     schedule = SCHEDULE.model_copy(update={"lr": 2e-2})

@@ -1,4 +1,4 @@
-"""The cross-entropy over a vocabulary, beside torch's own in double precision."""
+"""The cross-entropy over a vocabulary, compared with torch's own in double precision."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ from stages.objectives._cross_entropy import ROWS_AT_ONCE, cross_entropy
 from stages.text.batch import IGNORE_INDEX
 
 V = 50
-ROUNDING = {torch.float32: 1e-6, torch.bfloat16: 2**-7}  # rounded twice to 8 digits
+ROUNDING = {torch.float32: 1e-6, torch.bfloat16: 2**-7}  # rounded twice to 8 bits
 
 
 def logits_and_labels(num_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -44,7 +44,7 @@ class Allocated(TorchDispatchMode):
 
 
 def test_cross_entropy_on_a_gpu_makes_one_tensor_of_all_logits_which_is_their_gradient() -> None:
-    """By shapes, on torch's device meta, which takes the way of a GPU: 16 x 1,024 tokens."""
+    """The meta device, which has only shapes, takes the code path of a GPU: 16 x 1,024 tokens."""
     logits = torch.empty(16, 1024, 32_000, dtype=torch.bfloat16, device="meta", requires_grad=True)
     with Allocated() as allocated:
         cross_entropy(logits, torch.empty(16, 1024, dtype=torch.long, device="meta")).backward()
@@ -71,7 +71,7 @@ def test_cross_entropy_goes_backward_once() -> None:
 def test_loss_and_gradient_are_those_of_torch(
     num_rows: int, dtype: torch.dtype, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the number of rows at once, which is another one on a GPU."""
+    """Neither depends on the number of rows at once; a GPU takes more."""
     monkeypatch.setattr(_cross_entropy, "_rows_at_once", lambda logits: rows_at_once)
     values, labels = logits_and_labels(num_rows)
     gradients, losses = [], []
@@ -96,7 +96,7 @@ def test_rows_of_a_batch_and_what_is_not_counted() -> None:
 
 
 def test_there_may_be_no_label() -> None:
-    """As in a batch where nothing is masked."""
+    """A batch may have nothing masked."""
     logits = torch.zeros(0, V, requires_grad=True)
     loss = cross_entropy(logits, torch.zeros(0, dtype=torch.long))
     assert loss.item() == 0
@@ -104,7 +104,7 @@ def test_there_may_be_no_label() -> None:
 
 
 def test_a_token_that_is_all_but_impossible_has_a_finite_loss() -> None:
-    """Its probability is 0 in float32, its logarithm is not infinite."""
+    """Its probability is 0 in float32, but the logarithm is finite."""
     logits = torch.zeros(1, V)
     logits[0, 1] = 200
     assert cross_entropy(logits, torch.tensor([0])).item() == pytest.approx(200)
@@ -113,7 +113,7 @@ def test_a_token_that_is_all_but_impossible_has_a_finite_loss() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_loss_of_logits_that_are_no_numbers_is_none_either(value: float) -> None:
-    """So that training says that it diverged."""
+    """Training then reports that it diverged."""
     logits = torch.zeros(2, V)
     logits[1, 3] = value
     assert not math.isfinite(cross_entropy(logits, torch.tensor([0, 0])).item())

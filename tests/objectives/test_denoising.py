@@ -53,7 +53,7 @@ def collated(objective: Denoising, rows: list[Row], *, seed: int = 0) -> Batch:
 @pytest.mark.parametrize("noise", [*NOISES, {k: v for each in NOISES for k, v in each.items()}])
 @pytest.mark.parametrize("max_tokens", [5, 100])
 def test_the_decoder_writes_each_document_as_it_was(noise, max_tokens) -> None:
-    """From <bos> and the tokens before; the encoder has something to say about each document."""
+    """The decoder reads <bos> and the tokens before, the encoder a part of each document."""
     rows = rows_of(max_tokens, 40)
     batch = collated(Denoising(VOCABULARY, max_tokens, **OFF | noise), rows)
     labels, decoder_inputs = batch.labels, batch.decoder_input_ids
@@ -84,7 +84,7 @@ def test_the_decoder_writes_each_document_as_it_was(noise, max_tokens) -> None:
 )
 @settings(max_examples=100, deadline=None)
 def test_infilling_hides_as_many_tokens_as_asked(length, rate, mean_span_length, seed) -> None:
-    """What stays stands in order, with a mask where tokens are missing, and is no longer."""
+    """Other tokens keep their order, with masks for hidden ones; the text gets no longer."""
     text = distinct(length)
     noisy = infill(
         text,
@@ -104,19 +104,19 @@ def test_infilling_hides_as_many_tokens_as_asked(length, rate, mean_span_length,
 
 
 def test_masks_stand_for_poisson_many_tokens() -> None:
-    """Over 6,000 spans: mean 3, and e^-3 of them insert a mask."""
+    """More than 6,000 spans have mean length 3; e^-3 of them are empty and insert a mask."""
     lengths = span_lengths(20_000, 3.0, rng=stream(1, "lengths"))
     assert lengths.sum() == 20_000
     counts = np.bincount(lengths.clip(max=9), minlength=10)  # 9 and more
     shares = [*poisson.pmf(np.arange(9), 3.0), poisson.sf(8, 3.0)]
     assert chisquare(counts, np.array(shares) * len(lengths)).pvalue > 0.001
     other = [*poisson.pmf(np.arange(9), 3.2), poisson.sf(8, 3.2)]
-    assert chisquare(counts, np.array(other) * len(lengths)).pvalue < 1e-6  # which is told apart
+    assert chisquare(counts, np.array(other) * len(lengths)).pvalue < 1e-6  # 3.2 is rejected
 
 
 def test_the_spans_of_an_infilled_text_are_anywhere() -> None:
-    """Each token is hidden as often as any other but for those near the ends, which fewer spans
-    can hold; and masks are inserted too."""
+    """Tokens are hidden equally often, except near the ends, which fewer spans can cover. Masks
+    are also inserted between neighbours."""
     texts = [
         infill(distinct(50), 0.3, mean_span_length=3.0, mask_id=MASK_ID, rng=stream(i, "noise"))
         for i in range(2000)
@@ -137,18 +137,18 @@ def test_the_spans_of_an_infilled_text_are_anywhere() -> None:
 def test_each_order_of_the_sentences_is_as_likely() -> None:
     text, starts = distinct(9), np.isin(np.arange(9), (0, 2, 5))
     orders = [permute_sentences(text, starts, rng=stream(i, "noise")) for i in range(1200)]
-    found, counts = np.unique(orders, axis=0, return_counts=True)
+    observed, counts = np.unique(orders, axis=0, return_counts=True)
     sentences = [text[:2].tolist(), text[2:5].tolist(), text[5:].tolist()]
     expected = {
         tuple(sentences[a] + sentences[b] + sentences[c])
         for a, b, c in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
     }
-    assert {tuple(order.tolist()) for order in found} == expected
+    assert {tuple(order.tolist()) for order in observed} == expected
     assert abs(counts - 200).max() < 4 * (1200 * 1 / 6 * 5 / 6) ** 0.5
 
 
 def test_the_corpus_knows_the_sentences_that_are_permuted() -> None:
-    """The pieces between the starts of sentences are those of the document, in another order."""
+    """The noisy document has the same tokens, and each sentence in one piece."""
     rows = rows_of(200, 20)
     batch = collated(Denoising(VOCABULARY, 200, infilling=0.0), rows)
     for i, row in enumerate(rows):
@@ -182,7 +182,7 @@ def test_a_rotated_document_begins_anywhere_and_goes_round() -> None:
 
 @pytest.mark.slow
 def test_one_batch_can_be_learnt() -> None:
-    """From chance, to far under what its tokens' frequencies allow."""
+    """The loss falls from chance to far below the entropy of the tokens' frequencies."""
     objective = Denoising(VOCABULARY, 32)
     batch = collated(objective, rows_of(32, 2))
     model = headless(small_model("encoder_decoder"))

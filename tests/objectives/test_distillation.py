@@ -47,8 +47,8 @@ def taught(student: Backbone, teacher: Backbone, **settings) -> Distillation:
 
 
 def test_soft_loss_of_a_case_by_hand() -> None:
-    """At T = 2 the teacher's (ln 9, 0) becomes 3/4 and 1/4, the student's (0, 0) stays 1/2 each:
-    the cross-entropy is ln 2, T^2 of it 4 ln 2; a position that does not count adds nothing."""
+    """The teacher's logits (ln 9, 0) give 3/4 and 1/4 at T = 2, the student's (0, 0) 1/2 each: the
+    cross-entropy is ln 2, times T^2 4 ln 2. A position that does not count adds nothing."""
     teacher = torch.tensor([[[math.log(9), 0.0], [5.0, -5.0]]])
     student = torch.tensor([[[0.0, 0.0], [1.0, 2.0]]])
     first = torch.tensor([[True, False]])
@@ -62,8 +62,8 @@ def test_soft_loss_of_a_case_by_hand() -> None:
 
 
 def test_the_square_of_the_temperature_keeps_gradients_of_one_magnitude() -> None:
-    """For high T the gradient tends to the difference of the centred logits over their number
-    (Hinton et al. 2015, section 2.1), whatever T is; without T^2 it would fall as 1 / T^2."""
+    """The gradient for high T is the difference of centred logits, divided by their number (Hinton
+    et al. 2015, section 2.1). It does not depend on T; without T^2 it would fall as 1 / T^2."""
     generator = torch.Generator().manual_seed(0)
     teacher, start = torch.randn(2, 1, 1, 8, generator=generator).unbind()
     counted = torch.ones(1, 1, dtype=torch.bool)
@@ -77,7 +77,7 @@ def test_the_square_of_the_temperature_keeps_gradients_of_one_magnitude() -> Non
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
 def test_a_student_that_is_its_teacher_has_nothing_to_learn(temperature) -> None:
-    """Soft loss T^2 times the teacher's entropy, its gradient 0; cosine distance 0."""
+    """The soft loss is T^2 times the entropy, with gradient 0; the cosine distance is 0."""
     student, teacher = small_model("encoder").eval(), small_model("encoder")
     objective = taught(student, teacher, temperature=temperature, student_init="random")
     batch = batch_of(objective)
@@ -135,7 +135,7 @@ def test_only_the_student_learns() -> None:
     "settings", [{}, {"positions": "relative", "output_transform": True, "tied": False}]
 )
 def test_the_student_begins_with_every_second_layer(settings) -> None:
-    """Blocks 0, 2 and 4 of five, and all that stands outside the blocks."""
+    """The student copies blocks 0, 2 and 4 of five, and all weights outside blocks."""
     teacher = small_model("encoder", num_layers=5, seed=1, **settings)
     for weight in teacher.parameters():  # norms and biases are alike in fresh models
         torch.nn.init.normal_(weight, generator=torch.Generator().manual_seed(weight.numel()))
@@ -202,8 +202,8 @@ ONE_TERM = {"soft_weight": 0.0, "mlm_weight": 0.0, "cosine_weight": 0.0}
     ],
 )
 def test_work_is_that_of_the_terms_that_count(settings, terms, unembeds) -> None:
-    """Forward and backward of the student, forward alone of the teacher; logits of a model only
-    where a term needs them."""
+    """The student runs forward and backward, the teacher only forward. A model computes logits
+    only if a term needs them."""
     student, teacher = small_model("encoder", num_layers=1), small_model("encoder", num_layers=4)
     objective = taught(student, teacher, student_init="random", **settings)
     model, batch = headless(student), batch_of(objective)

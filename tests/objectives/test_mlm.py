@@ -1,4 +1,4 @@
-"""Masked language modelling: who is chosen, and what becomes of them; pairs of texts."""
+"""Masked language modelling: the chosen tokens, how they change, and pairs of texts."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -40,7 +40,7 @@ def collated(objective: MaskedObjective, rows: list[Row], *, seed: int = 0) -> B
 @given(length=st.integers(1, 60), mask_prob=st.sampled_from([0.15, 0.4]), seed=st.integers(0, 99))
 @settings(max_examples=80, deadline=None)
 def test_the_original_can_be_put_together_again(length, mask_prob, seed) -> None:
-    """Labels at their positions and inputs elsewhere; the rate is exact; special ids stay."""
+    """Labels at their positions restore the original; the rate is exact; special ids stay."""
     row = row_of(length, seed=seed)
     batch = collated(MLM(VOCABULARY, length + 2, mask_prob=mask_prob), [row], seed=seed)
     assert batch.target_positions is not None and batch.labels is not None
@@ -55,7 +55,7 @@ def test_the_original_can_be_put_together_again(length, mask_prob, seed) -> None
 
 
 def test_of_the_chosen_80_percent_are_masked_and_10_kept() -> None:
-    """Within 4 standard deviations of a binomial of about 9,600 draws."""
+    """Shares are within 4 standard deviations of a binomial of about 9,600 draws."""
     objective = MLM(VOCABULARY, 128)
     rows = [row_of(126, seed=i) for i in range(500)]
     batch = collated(objective, rows)
@@ -71,7 +71,7 @@ def test_of_the_chosen_80_percent_are_masked_and_10_kept() -> None:
 
 
 def test_loss_is_over_the_masked_positions_alone() -> None:
-    """It equals cross-entropy on full logits at those places."""
+    """The loss equals cross-entropy on full logits at these positions."""
     batch = collated(MLM(VOCABULARY, 32), [row_of(30, seed=1), row_of(30, seed=2)])
     model = small_model("encoder").eval()
     _, loss_sum = MLM(VOCABULARY, 32).loss(headless(model), batch)["mlm"]
@@ -107,7 +107,7 @@ def pairing(next_sentence: str, *, max_tokens: int = 64) -> Any:
 
 
 def packed_rows(number: int, *, max_tokens: int = 64, lines: int | None = None) -> list[Row]:
-    """Rows of real text with documents, of so many lines, cut and whole; each with another row."""
+    """Rows of real text, each with another row; ``lines`` is the number of lines of a document."""
     texts = documents()
     if lines is not None:
         texts = [text[at : at + lines] for text in texts for at in range(0, len(text), lines)]
@@ -137,7 +137,7 @@ def pairs_in(objective: MLM, row: Row, *, seed: int) -> list[tuple[Any, Any, Any
     untouched = ~np.isin(row.document_ids, row.document_ids[positions])
     assert np.array_equal(paired.tokens[untouched], row.tokens[untouched])
     assert not segment_ids[untouched].any()
-    found = []
+    pairs = []
     for position, label in zip(positions, labels, strict=True):
         here = row.document_ids == row.document_ids[position]
         tokens, second = paired.tokens[here], segment_ids[here].argmax()
@@ -146,12 +146,12 @@ def pairs_in(objective: MLM, row: Row, *, seed: int) -> list[tuple[Any, Any, Any
         specials = np.flatnonzero(tokens < NUM_SPECIAL)
         assert specials.tolist() == [0, second - 1, len(tokens) - 1]
         assert tokens[specials].tolist() == [BOS_ID, EOS_ID, EOS_ID]
-        found.append((row.tokens[here], tokens[1 : second - 1], tokens[second:-1], label))
-    return found
+        pairs.append((row.tokens[here], tokens[1 : second - 1], tokens[second:-1], label))
+    return pairs
 
 
 def test_without_pairs_rows_are_chosen_from_and_corrupted_as_they_are() -> None:
-    """The generator of a row draws the places, then what becomes of them, and nothing before."""
+    """A row's generator draws first the chosen positions, then how their tokens change."""
     objective = MLM(VOCABULARY, 64)
     row = row_of(62, seed=1)
     rng = stream(5, "mask", 0)
@@ -179,7 +179,7 @@ def test_only_other_documents_are_asked_for_that_are_used() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("next_sentence", ["nsp", "sop"])
 def test_half_of_the_pairs_stand_as_they_did(next_sentence) -> None:
-    """Within 4 standard deviations of 2,000 draws, where a false continuation can be had."""
+    """Half of 2,000 labels, within 4 standard deviations, if a false continuation exists."""
     row = whole_document(32, seed=1, other_length=64)
     objective = pairing(next_sentence)
     labels = [pairs_in(objective, row, seed=seed)[0][3] for seed in range(2000)]
@@ -207,7 +207,7 @@ def test_texts_go_on_from_each_other_or_the_second_is_of_the_other_row() -> None
 
 
 def test_no_continuation_gives_itself_away_by_how_it_ends() -> None:
-    """That of a whole document lacks the document's last token, be it the true one or not."""
+    """True and false continuations of a document that ends both lack a document's last token."""
     seen = [0, 0]
     for seed, row in enumerate(packed_rows(200, lines=2)):
         assert row.other is not None
@@ -227,7 +227,7 @@ def test_a_text_stays_as_it_is_where_the_other_row_has_none_as_long() -> None:
 
 
 def test_swapped_texts_put_back_are_the_document_but_for_its_last_token() -> None:
-    """Words that the row may have cut, at its ends, have stayed there."""
+    """Words at the ends of a row, which may be cut, are not swapped."""
     seen = [0, 0]
     for seed, row in enumerate(packed_rows(200)):
         for original, first, second, label in pairs_in(pairing("sop"), row, seed=seed):
@@ -257,7 +257,7 @@ def test_documents_too_short_for_a_pair_stay_as_they_are(length, seed) -> None:
 
 @pytest.mark.parametrize("next_sentence", ["nsp", "sop"])
 def test_what_is_masked_is_the_text_of_the_pairs(next_sentence) -> None:
-    """Labels at their positions restore the pairs, and one generator gives both."""
+    """Labels at their positions restore the pairs; one generator draws pairs and masks."""
     objective, row = pairing(next_sentence), packed_rows(1)[0]
     batch = collated(objective, [row], seed=3)
     paired, *_ = objective.pair(row, rng=stream(3, "mask", 0))
@@ -318,7 +318,7 @@ def fit_pairs(
 
 @torch.no_grad()
 def share_told(model: ModelWithHead, batch: Batch) -> float:
-    """The share of a batch's pairs whose kind is told; each kind is at least a third of them."""
+    """The share of correctly classified pairs; each class has at least a third of the pairs."""
     assert batch.pair_labels is not None and batch.pair_positions is not None
     real = batch.pair_labels != IGNORE_INDEX
     labels = batch.pair_labels[real]
@@ -329,7 +329,7 @@ def share_told(model: ModelWithHead, batch: Batch) -> float:
 
 @pytest.mark.parametrize("next_sentence", ["nsp", "sop"])
 def test_one_batch_of_pairs_is_learnt(next_sentence) -> None:
-    """Nine in ten are told apart, where the more frequent kind is at most two in three."""
+    """Nine in ten are classified correctly; the more frequent class has at most two in three."""
     objective = pairing(next_sentence)
     batch = collated(objective, packed_rows(16))
     model = paired_model(objective, d_model=64, num_segments=2)

@@ -1,4 +1,4 @@
-"""Several tasks at once: what is read, what is learnt, and that it is as the tasks have it."""
+"""Several tasks at once: inputs and targets, which equal those of each task."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def collated(of: MultiTask, rows: list[Row]) -> Any:
 
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_a_document_is_to_a_model_what_the_task_is(architecture) -> None:
-    """The logits of its targets are those of the task's own batch."""
+    """The logits of its targets equal those of the task's own batch."""
     form = KINDS["classification"].as_text("kind", RECORD)
     corpus = encode([[form.input(r), form.answer(r) or ""] for r in ROWS], small_tokenizer())
     whole = len(corpus.tokens)
@@ -120,7 +120,7 @@ def test_one_batch_is_learnt_from_chance_to_near_its_floor(architecture) -> None
 
 @pytest.mark.parametrize("length", [5, 31, 32])
 def test_a_prompt_has_room_for_what_is_written(length) -> None:
-    """Of a text that is cut before its answer."""
+    """The passage is cut before its answer."""
     passage = Row(
         np.arange(300, 300 + length),
         np.ones(length, dtype=np.int64),

@@ -31,7 +31,7 @@ def collated(rows: list[Row], *, seed: int = 0) -> Batch:
 
 
 def arrays_of(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """(visible, labels)"""
+    """Returns (visible, labels)."""
     assert batch.visible is not None and batch.labels is not None
     return batch.visible.numpy(), batch.labels.numpy()
 
@@ -58,7 +58,7 @@ def test_each_document_is_a_prefix_and_then_targets(lengths, seed) -> None:
 
 
 def test_every_length_of_a_prefix_is_as_likely() -> None:
-    """Of 5 tokens 1 to 4 are seen: each within 4 standard deviations of a quarter of 2,000."""
+    """Prefixes of 1 to 4 of 5 tokens: each within 4 standard deviations of a quarter of 2,000."""
     visible, _ = arrays_of(collated([row_of([5], seed=1)] * 2000))
     counts = np.bincount(visible.sum(axis=1), minlength=6)
     assert counts[0] == counts[5] == 0
@@ -66,14 +66,14 @@ def test_every_length_of_a_prefix_is_as_likely() -> None:
 
 
 def test_half_of_the_tokens_are_predicted() -> None:
-    """n / 2 of a document of n on average, within 4 standard deviations of a uniform draw."""
+    """The mean is n / 2 of n tokens, within 4 standard deviations of a uniform draw."""
     num_targets = collated([row_of([32], seed=i) for i in range(1000)]).num_targets["prefix_lm"]
     assert abs(num_targets / (1000 * 32) - 0.5) < 4 * (31 / 32) / 12**0.5 / 1000**0.5
 
 
 @pytest.mark.parametrize("positions", ["rotary", "relative"])
 def test_no_token_sees_its_label(positions) -> None:
-    """Another token in the label's place changes nothing where it is predicted."""
+    """Another token in a label's place does not change the state that predicts the label."""
     batch = collated([row_of([12, 1, 9], seed=1)])
     (_,), (labels,) = arrays_of(batch)
     model = small_model("decoder", positions=positions).eval()

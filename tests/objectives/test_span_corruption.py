@@ -25,7 +25,7 @@ def document(length: int, *, seed: int) -> np.ndarray:
 
 
 def put_together(inputs: np.ndarray, targets: np.ndarray) -> list[int]:
-    """Each sentinel of the inputs replaced by what stands behind it in the targets."""
+    """The inputs with each sentinel replaced by the tokens that follow it in the targets."""
     spans: dict[int, list[int]] = {}
     current: list[int] = []
     for token in targets.tolist():
@@ -65,15 +65,8 @@ def test_noise_has_the_asked_density_and_number_of_spans(length, seed) -> None:
     assert noise[-1]  # and noise ends
 
 
-def test_spans_are_3_tokens_long_on_average() -> None:
-    noises = [OBJECTIVE.noise_mask(200, rng=stream(seed, "noise")) for seed in range(200)]
-    tokens = sum(noise.sum() for noise in noises)
-    spans = sum((np.diff(noise.astype(int), prepend=0) == 1).sum() for noise in noises)
-    assert tokens / spans == pytest.approx(3.0, rel=0.01)
-
-
 def test_lengths_are_those_of_a_uniformly_drawn_composition() -> None:
-    """30 tokens of noise in 10 spans: the first has k in C(29 - k, 8) of the C(29, 9) ways."""
+    """The first of 10 spans of 30 noise tokens has k tokens in C(29 - k, 8) of C(29, 9) ways."""
     noises = [OBJECTIVE.noise_mask(200, rng=stream(seed, "noise")) for seed in range(3000)]
     begins = [int(noise.argmax()) for noise in noises]
     lengths = [int((~noise[at:]).argmax()) for noise, at in zip(noises, begins, strict=True)]
@@ -129,7 +122,7 @@ def test_impossible_noise_is_refused(settings, message) -> None:
 
 @pytest.mark.parametrize("mean_span_length", [2.4, 2.5, 2.6, 3.0])
 def test_what_is_accepted_has_sentinels_enough(mean_span_length) -> None:
-    """Of the longest document, at every length around the most that there are sentinels for."""
+    """The longest document has sentinels enough, for each max_tokens around the limit."""
     accepted = set()
     for max_tokens in range(1500, 2100):
         try:

@@ -1,4 +1,4 @@
-"""Masked spans: which are chosen, what becomes of them, and what their boundaries are told."""
+"""Masked spans: which are chosen, how they change, and what their boundaries predict."""
 
 import math
 
@@ -100,7 +100,7 @@ def test_spans_are_whole_words_inside_one_document(max_tokens, seed) -> None:
 @given(max_tokens=st.integers(4, 200), mask_prob=st.sampled_from([0.15, 0.4]))
 @settings(max_examples=40, deadline=None)
 def test_the_original_can_be_put_together_again(max_tokens, mask_prob) -> None:
-    """And no more is chosen than the budget."""
+    """Labels at their positions restore the original, and no row exceeds its budget."""
     objective = SpanMLM(TOKENIZER, max_tokens, mask_prob=mask_prob)
     rows = rows_of(max_tokens, 3)
     batch = collated(objective, rows)
@@ -137,7 +137,7 @@ def test_lengths_in_words_are_geometric_cut_off_at_10_and_places_uniform() -> No
     assert lengths.mean() == pytest.approx(3.80, abs=0.2)
     assert chisquare(counts, expected * len(lengths)).pvalue > 0.001
     other = 0.25 * 0.75 ** np.arange(10) / (1 - 0.75**10)
-    assert chisquare(counts, other * len(lengths)).pvalue < 1e-6  # so many spans tell them apart
+    assert chisquare(counts, other * len(lengths)).pvalue < 1e-6  # another p is rejected
     assert batch.target_positions is not None
     in_first_half = (batch.target_positions < 2_000).float().mean().item()
     assert in_first_half == pytest.approx(0.5, abs=0.04)
@@ -153,7 +153,7 @@ def test_with_p_of_1_single_words_are_masked_whole() -> None:
 
 @pytest.mark.parametrize(("max_tokens", "expected"), [(64, 3.09), (128, 3.38), (512, 3.65)])
 def test_spans_of_short_rows_are_shorter_than_their_law(max_tokens, expected) -> None:
-    """The budget of a row cuts its last span; the docstring says by how much."""
+    """The last spans of a row must fit into the rest of its budget."""
     number = 50_000 // max_tokens
     rows = [row_of_words(max_tokens - 2, seed=i) for i in range(number)]
     batch = collated(SpanMLM(TOKENIZER, max_tokens), rows)
@@ -162,7 +162,7 @@ def test_spans_of_short_rows_are_shorter_than_their_law(max_tokens, expected) ->
 
 
 def test_a_span_has_one_fate() -> None:
-    """All masked, all kept or all random; 80 and 10 percent of spans within 4 deviations."""
+    """A whole span is masked (80 %), kept (10 %) or random, within 4 standard deviations."""
     rows = [row_of_words(400, seed=i) for i in range(60)]
     batch = collated(SpanMLM(TOKENIZER, 402), rows)
     fates = []
@@ -170,7 +170,7 @@ def test_a_span_has_one_fate() -> None:
         for positions in spans_of(batch, i).values():
             inputs, original = batch.input_ids[i, positions].numpy(), row.tokens[positions]
             masked, same = inputs == MASK_ID, inputs == original
-            if len(positions) >= 3:  # by chance a random token is the original's
+            if len(positions) >= 3:  # a random token may be the original
                 assert masked.all() or same.all() or not masked.any() and same.sum() <= 1
             fates.append("masked" if masked[0] else "kept" if same.all() else "random")
     for fate, expected in (("masked", 0.8), ("kept", 0.1), ("random", 0.1)):
@@ -203,7 +203,7 @@ class GivenStates(nn.Module):
 
 
 def test_a_boundary_prediction_sees_the_boundaries_and_the_place_alone() -> None:
-    """The formula, token by token, from the two states beside each span."""
+    """The loss equals the formula, computed token by token from the states at the boundaries."""
     objective = SpanMLM(TOKENIZER, 64)
     batch = collated(objective, rows_of(64, 3))
     states = torch.randn(3, 64, 32, generator=torch_stream(1, "states"))
@@ -243,7 +243,7 @@ def test_states_inside_a_span_reach_the_first_term_alone() -> None:
 
 
 def test_both_terms_can_be_learnt() -> None:
-    """One batch by heart; from chance, to far under what its tokens' frequencies allow."""
+    """The losses of a batch fall from chance to far below the entropy of tokens' frequencies."""
     objective = SpanMLM(TOKENIZER, 64)
     batch = collated(objective, rows_of(64, 2))
     model = with_head(objective)
@@ -265,7 +265,7 @@ def test_both_terms_can_be_learnt() -> None:
 
 
 def test_a_row_without_a_span_has_no_targets_and_no_loss() -> None:
-    """Words at the edges of a row, whose neighbours are not there."""
+    """Words at the edges of a row lack a neighbour and are not chosen."""
     first, second = WORD_BEGINNINGS[10:12]
     row = Row(np.array([first, second]), np.array([1, 1]))
     objective = SpanMLM(TOKENIZER, 2)
@@ -278,8 +278,8 @@ def test_a_row_without_a_span_has_no_targets_and_no_loss() -> None:
 
 def test_runs_are_validated_by_the_papers_spans_without_the_boundary_term() -> None:
     rows = rows_of(64, 4)
-    asked = ({}, {"mask_prob": 0.4}, {"boundary_objective": False, "geometric_p": 0.5})
-    compared = [SpanMLM(TOKENIZER, 64, **each).for_validation() for each in asked]  # type: ignore[arg-type]
+    variants = ({}, {"mask_prob": 0.4}, {"boundary_objective": False, "geometric_p": 0.5})
+    compared = [SpanMLM(TOKENIZER, 64, **each).for_validation() for each in variants]  # type: ignore[arg-type]
     batches = [collated(objective, rows) for objective in compared]
     assert all(torch.equal(batch.input_ids, batches[0].input_ids) for batch in batches)
     model = with_head(SpanMLM(TOKENIZER, 64))
@@ -298,6 +298,6 @@ def test_runs_are_validated_by_the_papers_spans_without_the_boundary_term() -> N
     ],
 )
 def test_impossible_spans_are_refused(settings, message) -> None:
-    """From a vocabulary that knows no words as yet."""
+    """A vocabulary that knows no words yet is enough to refuse them."""
     with pytest.raises(ValueError, match=message):
         SpanMLM(Vocabulary(VOCAB_SIZE), 32, **settings)

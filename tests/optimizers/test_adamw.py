@@ -1,4 +1,4 @@
-"""AdamW as torch's own."""
+"""AdamW, which updates weights as torch's own does."""
 
 import copy
 

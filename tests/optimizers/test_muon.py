@@ -1,4 +1,4 @@
-"""Muon as torch's own, and which weights it is for."""
+"""Muon, which updates as torch's own does, and the weights that it updates."""
 
 import pytest
 import torch
@@ -51,7 +51,7 @@ def test_muon_steps_like_torch(architecture: str) -> None:
         reference.step()
         assert all(weight.grad is None for weight in ours.parameters())
     for name, weight in hidden.items():
-        # Both multiply in bfloat16, in another order: about 1 % of an update.
+        # Both multiply in bfloat16, in different orders: updates differ by about 1 %.
         torch.testing.assert_close(
             weight, torch.cat([*copies[name]]), atol=STEPS * LR * 0.02, rtol=0
         )

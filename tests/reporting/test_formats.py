@@ -33,7 +33,7 @@ ROWS = 50
 
 
 def side(*values: float) -> Sample:
-    """A mean of trials from scratch, one for each seed, whose rows all have the score."""
+    """Trials from scratch, one for each seed; all rows of a trial have its score."""
     keys = tuple((1, seed) for seed in range(len(values)))
     rows = np.repeat(np.array(values)[:, None], ROWS, axis=1)
     return Sample(keys, np.array(values), rows, "none")
@@ -44,20 +44,22 @@ def of(one: Sample, other: Sample) -> Interval:
 
 
 def test_an_interval_of_two_seeds_ends_with_the_scale_and_says_that_it_says_nothing() -> None:
-    """Its own ends are those that scipy's paired test gives."""
+    """Its uncut ends agree with scipy's paired test."""
     a, b = (0.1, 0.9), (0.2, 0.1)
-    found = of(side(*a), side(*b))
+    effect = of(side(*a), side(*b))
     expected = stats.ttest_rel(a, b).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=0.05)
-    assert found.low is not None and found.low < -1 and found.high is not None and found.high > 1
-    assert ends(found, "macro_f1", difference=True) == (-1, 1)
-    text = interval_of_difference(found, "macro_f1")
+    assert (effect.low, effect.high) == pytest.approx((expected.low, expected.high), rel=0.05)
+    assert (
+        effect.low is not None and effect.low < -1 and effect.high is not None and effect.high > 1
+    )
+    assert ends(effect, "macro_f1", difference=True) == (-1, 1)
+    text = interval_of_difference(effect, "macro_f1")
     assert text == f"{MINUS}100.0 to +100.0, {LITTLE}"
 
 
 def test_a_narrow_interval_at_the_end_of_the_scale_is_cut_and_says_something() -> None:
-    found = Interval(0.995, None, "", "t", 0.95)
-    assert interval(found, "accuracy") == ""
+    score = Interval(0.995, None, "", "t", 0.95)
+    assert interval(score, "accuracy") == ""
     assert cut(0.98, 1.01, "accuracy") == (0.98, 1.0)
     low, high = cut(-0.02, 0.04, "accuracy", difference=True)
     assert (low, high) == (-0.02, 0.04)
@@ -97,7 +99,7 @@ def test_scores_have_a_minus_sign_and_0_has_none() -> None:
 
 @pytest.mark.parametrize("value", [0.4195, 0.41950003, 0.4194999999])
 def test_a_score_is_shown_as_from_the_six_decimals_of_a_file(value: float) -> None:
-    """Without that, the first and the third would be shown as 41.9."""
+    """Unrounded, the first and the third would be shown as 41.9."""
     assert shown(value, "macro_f1") == POINTS.shown(value) == "42.0"
     assert POINTS.signed(value) == "+42.0" and POINTS.signed(-value) == f"{MINUS}42.0"
 
@@ -108,12 +110,12 @@ def test_with_unit_leaves_out_a_unit_that_a_metric_lacks() -> None:
 
 
 def test_difference_with_interval_is_the_number_alone_without_an_interval() -> None:
-    known = of(side(0.5, 0.52, 0.54), side(0.4, 0.41, 0.42))
-    unknown = of(side(0.5), side(0.4))
-    known_ends = interval_of_difference(known, "macro_f1")
-    assert known_ends
-    assert difference_with_interval(known, "macro_f1") == f"+11.0 ({known_ends})"
-    assert difference_with_interval(unknown, "macro_f1") == "+10.0"
+    several = of(side(0.5, 0.52, 0.54), side(0.4, 0.41, 0.42))
+    single = of(side(0.5), side(0.4))
+    interval_text = interval_of_difference(several, "macro_f1")
+    assert interval_text
+    assert difference_with_interval(several, "macro_f1") == f"+11.0 ({interval_text})"
+    assert difference_with_interval(single, "macro_f1") == "+10.0"
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ NAMES = ("encoder_mlm", "encoder_scratch", "decoder_causal", "encoder_scientific
 
 
 def written(folder: Path) -> dict[str, str]:
-    """The report in Markdown without what the machine decides, and the first screen of the page, of
-    a study with two seeds of each run, two label budgets and a screen."""
+    """The Markdown report without parts that depend on the machine, and the page's first screen,
+    for a study with two seeds of each run, two label budgets and screening."""
     raw = raw_params(repeated({name: RUNS[name] for name in NAMES}, 2))
     del raw["tasks"]["section"]
     raw["tasks"]["tag"]["about"] = "Names in abstracts & titles."

@@ -45,7 +45,7 @@ def test_of_one_run_orders_what_a_killed_call_left(
     monkeypatch.chdir(tmp_path)
     lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["old@2", "old@1"])))
     killed = lock_order.of_one_run(["a", "b", "c", "d"])
-    killed.__enter__()  # and no end
+    killed.__enter__()  # without its exit
     lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["old@2", "old@1", "c", "a"])))
     with lock_order.of_one_run(["b", "d"]):
         added = "".join(map(entry, ["d", "b"]))

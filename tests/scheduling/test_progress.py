@@ -63,7 +63,7 @@ def test_screen_says_once_that_it_waits_for_workers(monkeypatch: pytest.MonkeyPa
 
 
 def test_no_time_is_given_before_a_third_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first units take seconds, and the others would seem to."""
+    """The first units take seconds, so that the estimate would be too low."""
     clock = iter([0.0, 10.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     done = {name: Result(name, Status.DONE, 5) for name in "ab"}

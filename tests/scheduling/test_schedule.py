@@ -43,7 +43,7 @@ def client(cluster: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A client of two workers. Their DVC starts faster, because it is no child of theirs."""
+    """A client of two workers. Their DVC starts faster, as a fork of a warm process."""
     path = os.pathsep.join([str(warm_python.commands()), os.environ["PATH"]])
     with contextlib.ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
@@ -76,12 +76,12 @@ def workers() -> list[psutil.Process]:
 
 
 def sleepers(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    found = []
+    sleeping = []
     for process in processes:
-        with contextlib.suppress(psutil.Error):  # one that ends just now has no command
+        with contextlib.suppress(psutil.Error):  # a process that has just ended has no command
             if "sleep(61.5)" in " ".join(process.cmdline()[-1:]):
-                found.append(process)
-    return found
+                sleeping.append(process)
+    return sleeping
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
@@ -174,7 +174,7 @@ def test_local_cluster_leaves_nothing_behind(
 def test_local_cluster_does_not_wait_for_its_units_when_it_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It starts no worker anew either."""
+    """It does not restart a worker either."""
     monkeypatch.chdir(tmp_path)
     others, seen, is_over = len(workers()), set[int](), Event()
 

@@ -36,8 +36,8 @@ def folder(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def params() -> Params:
-    """A run with two seeds, one from scratch, and one that continues from the first seed of the
-    first; a task, a method and two fine-tuning seeds."""
+    """A study with a run of two seeds, a run from scratch, and a child of the first run's seed 1;
+    a task, a method and two fine-tuning seeds."""
     raw = raw_params()
     raw["runs"] = {name: raw["runs"][name] for name in (RUN, OTHER)}
     raw["runs"][RUN]["seeds"] = [1, 2]
@@ -76,7 +76,7 @@ def test_units_come_after_the_units_that_they_need(params: Params) -> None:
 
 
 def test_units_of_seeds_train_a_checkpoint_each(params: Params) -> None:
-    """A run with one seed is trained by its stage, and so is a run that trains nothing."""
+    """A run with one seed, or without training, is left to its stage."""
     work = by_name(units(params, pending(*ALL)))
     seeds = {name: unit for name, unit in work.items() if unit.checkpoint}
     assert {name: unit.checkpoint for name, unit in seeds.items()} == {

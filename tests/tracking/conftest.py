@@ -37,7 +37,7 @@ def params(tmp_path: Path, fresh_store: Path, monkeypatch: pytest.MonkeyPatch) -
     shutil.copy(fresh_store, store.DATABASE)
     write_corpus()
     for run in RUNS:
-        write_pretraining(run, "a" * 8)  # equal: two entries may say the same
+        write_pretraining(run, "a" * 8)  # equal fingerprints are allowed
     for task in ("tag", "section"):
         write_task(task)
         write_evaluation(task)
@@ -47,6 +47,6 @@ def params(tmp_path: Path, fresh_store: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def another_store(fresh_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Its address; the variable that names it is restored after the test."""
+    """The address of a second store; its variable is restored after the test."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
     return f"sqlite:///{shutil.copy(fresh_store, tmp_path / 'another.db')}"

@@ -12,7 +12,7 @@ CELL = CellKey("a", "t", "full", "50")
 
 
 def trials(*seeds: int, metric: str = "macro_f1", value: float = 0.5) -> list[Row]:
-    """Returns the trials of a cell, one of each pretraining seed."""
+    """Returns the trials of a cell, one for each pretraining seed."""
     return [
         CELL._asdict()
         | {"pretrain_seed": str(seed), "finetune_seed": "1", "metric": metric, "value": str(value)}
@@ -71,7 +71,7 @@ def test_answers_have_no_interval_beyond_the_scale() -> None:
 @pytest.mark.usefixtures("report")
 def test_answers_are_empty_for_other_trials_than_the_report_has_seen() -> None:
     printed = Printed.read()
-    assert printed.answers(CELL, trials(1)) == {}  # one of them is trained anew
+    assert printed.answers(CELL, trials(1)) == {}  # the other is trained anew
     assert printed.answers(CELL, trials(1, 2, value=0.51)) == {}
     assert printed.answers(CELL, trials(1, 2, 3)) == {}
     assert printed.answers(CELL._replace(run="b"), trials(1)) == {}

@@ -49,7 +49,7 @@ def weights(version: ModelVersion) -> str:
 
 
 def let_lead(run: str, by: float = 0.1) -> None:
-    """On the task tag, by its first seed."""
+    """Shifts the first seed's score on ``tag``."""
     shifts = {"encoder_mlm": by, "decoder_causal": 0.0}
     write_evaluation("tag", shift=shifts[run])
     write_report(f"{run} leads.")
@@ -174,7 +174,7 @@ def test_register_moves_the_alias_and_keeps_one_older_version(params: Params) ->
     let_lead("encoder_mlm", by=-0.1)
     register(params)
     assert weights(best()) == "decoder_causal tag 1" and versions() == [1, 2]
-    assert weights(first) == "encoder_mlm tag 1"  # it can be gone back to
+    assert weights(first) == "encoder_mlm tag 1"  # kept to go back to
     for by in (0.2, 0.3):
         let_lead("encoder_mlm", by=by)
         register(params)
@@ -182,7 +182,7 @@ def test_register_moves_the_alias_and_keeps_one_older_version(params: Params) ->
     assert "before: mean_score, mean_score_low," in (best().description or "")
     assert len(saved()) == 2 and len(saved("section")) == 1
 
-    let_lead("encoder_mlm", by=0.2)  # as DVC's cache brings it back
+    let_lead("encoder_mlm", by=0.2)  # as restored from DVC's cache
     register(params)
     assert int(best().version) == 3 and versions() == [3, 4]
 
@@ -190,7 +190,7 @@ def test_register_moves_the_alias_and_keeps_one_older_version(params: Params) ->
 def test_register_has_one_version_of_equal_files_and_scores(
     params: Params, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Other runs come with another form of records; in a moved project the files are elsewhere."""
+    """A new form of records makes new runs; a moved project has its files elsewhere."""
     with monkeypatch.context() as older:
         for module in (records, study, trials):
             older.setattr(module, "FORM", "1")

@@ -39,9 +39,9 @@ def test_saved_views_list_runs_that_have_their_columns(params: Params) -> None:
         state = json.loads(kept["state"])
         assert kept["name"] == title and page in experiment.tags["mlflow.note.content"]
         runs = listed(state)
-        known = {f"metrics.`{key}`" for run in runs for key in run.data.metrics}
-        known |= {f"tags.`{key}`" for run in runs for key in run.data.tags}
-        assert runs and set(state["selectedColumns"]) <= known, title
+        columns = {f"metrics.`{key}`" for run in runs for key in run.data.metrics}
+        columns |= {f"tags.`{key}`" for run in runs for key in run.data.tags}
+        assert runs and set(state["selectedColumns"]) <= columns, title
 
 
 def test_leaderboard_begins_with_the_best_run_of_a_task(params: Params) -> None:
@@ -61,7 +61,7 @@ def test_leaderboard_begins_with_the_best_run_of_a_task(params: Params) -> None:
 
 def test_leaderboard_shows_score_and_gain_without_scrolling(params: Params) -> None:
     """A page of 1440 pixels leaves 1180 to the table, of which MLflow takes 140 for the date. The
-    interval of the gain is beside the gain, and costs come after it."""
+    interval of the gain follows the gain and precedes the costs."""
     write_timings()
     write_report("The encoder leads.")
     reconcile(params)
@@ -116,8 +116,8 @@ def test_scores_have_columns_of_methods_and_budgets_if_there_are_several(params:
 
 
 def test_curves_are_of_runs_that_are_listed(params: Params) -> None:
-    """MLflow hides a run below its parent in a list that is in the order of time, and draws no
-    curve of it. The link opens the charts."""
+    """MLflow hides child runs and their curves in a list that is sorted by time. The link opens
+    the charts."""
     assert "compareRunsMode=CHART" in reconcile(params)["Pretraining"]
     state = state_of("pretraining")
     assert state["orderByKey"].startswith("metrics.")

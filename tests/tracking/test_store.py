@@ -68,7 +68,7 @@ def test_without_user_keeps_the_rest_of_an_address(
 
 @pytest.mark.slow
 def test_report_prints_no_password_of_a_server(params: Params) -> None:
-    """Neither this project nor MLflow and what it imports."""
+    """MLflow and its imports print none, either."""
     code = (
         "from stages.tracking.view import View\n"
         "from stages.tracking.store import errors_as_warnings, exclusive\n"

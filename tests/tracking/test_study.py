@@ -32,7 +32,7 @@ def test_recorded_costs_are_measured_and_an_estimate_of_energy(params: Params) -
 def test_recorded_curves_of_other_rates_have_names_of_their_own(
     params: Params,
 ) -> None:
-    """As they are mirrored while it trains; a step that diverged has no loss to draw."""
+    """The tracker mirrors these names during training; a diverged step has no loss."""
     rows = [
         {"rate": 0.1, "kept": 0, "step": 1, "loss": 7.5, "lr": 0.1, "validation_loss": ""},
         {"rate": 0.1, "kept": 0, "step": 2, "loss": "nan", "lr": 0.1, "validation_loss": ""},
@@ -68,7 +68,7 @@ def test_recorded_points_lack_an_amount_that_is_unknown(params: Params) -> None:
     write_table(path, [row | amounts for row in read_texts(path)])
     baseline = next(r.points for r in recorded(params) if r.name == "tfidf classical tag 50")
     assert {"cost/num_params", "train/num_tries"} <= {key for key, *_ in baseline}
-    assert all(value for _, value, _ in baseline)  # a 0 does not apply to it
+    assert all(value for _, value, _ in baseline)  # zeros are left out
     points = next(r.points for r in recorded(params) if r.name == "encoder_mlm full tag 50")
     assert ("cost/finetune_flops", 0, 0) in points
     keys = {key for key, *_ in points}

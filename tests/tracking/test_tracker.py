@@ -60,7 +60,7 @@ def test_tracker_logs_the_load_of_the_machine(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.5")
-    for _ in range(2):  # the second goes on after an interruption
+    for _ in range(2):  # the second resumes the first
         with tracker():
             time.sleep(3)
     (run,) = shown()

@@ -80,7 +80,7 @@ def test_reconcile_shows_the_answer_and_the_effects_of_the_report(params: Params
 
 
 def test_reconcile_draws_curves_of_training_alone(params: Params) -> None:
-    """A point at step 0 is a number; the others are steps of pretraining, or epochs."""
+    """Points at step 0 are single numbers; other points are steps or epochs."""
     reconcile(params)
     for run in current().values():
         drawn = {key for key in run.data.metrics if [step for step, _ in curve(run, key)] != [0]}
@@ -132,7 +132,7 @@ def test_reconcile_tags_what_a_run_is(params: Params) -> None:
 
 
 def test_reconcile_describes_each_run(params: Params) -> None:
-    """In two lines, of which each is a paragraph."""
+    """A description has two paragraphs."""
     reconcile(params)
     runs = current()
     notes = {name: run.data.tags["mlflow.note.content"] for name, run in runs.items()}
@@ -180,7 +180,7 @@ def test_reconcile_shows_how_long_a_run_took_with_all_below_it_and_on_what(param
 
 
 def test_reconcile_logs_data_that_a_run_read_as_its_inputs(params: Params) -> None:
-    """A corpus that DVC has not restored yet comes later."""
+    """A corpus is added once DVC has restored it."""
     shutil.move("data/corpora", "elsewhere")
     reconcile(params)
     assert inputs(current()["encoder_mlm seed 1"]) == []
@@ -208,7 +208,7 @@ def test_reconcile_logs_nothing_twice_but_in_a_new_store(
 
 
 def test_reconcile_shows_a_moved_project_its_own_files(params: Params, tmp_path: Path) -> None:
-    """The original is gone, and its name is the beginning of another folder's."""
+    """The original is gone, and its path is a prefix of the new one."""
     reconcile(params)
     before = everything()
     here = Path.cwd()
@@ -279,7 +279,7 @@ def test_reconcile_keeps_superseded_runs_but_not_as_current(params: Params) -> N
     assert len(shown()) == len(before) + len(changed)
     assert "score_low" not in current()[CELL].data.metrics  # the report is older than these trials
 
-    write_pretraining("encoder_mlm", "a" * 8)  # as DVC's cache brings it back
+    write_pretraining("encoder_mlm", "a" * 8)  # as restored from DVC's cache
     write_evaluation("tag")
     reconcile(params)
     assert {name: id_of(run) for name, run in current().items()} == {

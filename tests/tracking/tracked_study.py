@@ -158,7 +158,7 @@ def write_answer(trials: list[dict], best: tuple[str, str] | None) -> None:
 
 
 def write_metrics(trials: list[dict]) -> None:
-    """A mean for each run and an interval, for the baseline a mean alone."""
+    """Writes a mean with an interval for runs, and a mean alone for the baseline."""
     places: dict[tuple[str, ...], list[float]] = {}
     for row in trials:
         place = tuple(row[key] for key in ("task", "run", "method", "label_budget"))
@@ -201,7 +201,7 @@ def curve(run: Run, key: str) -> list[tuple[int, float]]:
 
 
 def inputs(run: Run) -> list[tuple[str, str]]:
-    """The name and the digest of each of its inputs."""
+    """The name and digest of each input of a run."""
     datasets = [data.dataset for data in run.inputs.dataset_inputs] if run.inputs else []
     return [(dataset.name, dataset.digest) for dataset in datasets]
 

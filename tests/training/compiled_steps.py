@@ -1,10 +1,10 @@
-"""What torch's compiler makes of a training step of each objective, printed as JSON. A process of
-its own, since the checks of types in tests are no code that can be compiled.
+"""Compiles a training step of each objective with torch's compiler, and prints statistics as JSON.
+It runs in a process of its own, because the type checks of tests cannot be compiled.
 
     python -m tests.training.compiled_steps
 
-Graphs are run as they are: the last part of the compiler, which makes kernels, is left out. What
-was compiled for one model stays, as in a stage that trains several.
+Graphs are run as captured, without the compiler's last part, which makes kernels. What was compiled
+for one model is kept for the next, as in a stage that trains several.
 """
 
 import json
@@ -44,7 +44,7 @@ def step(
 
 
 def with_more_documents(batch: Batch) -> Batch:
-    """The batch with numbers of documents and places that a batch with more of them has."""
+    """The batch, padded to the sizes of a batch with more documents and more places of labels."""
     empty: dict[str, Any] = {
         name: F.pad(starts, (0, len(starts)), value=batch.input_ids.numel())
         for name in ("document_starts", "decoder_document_starts", "prefix_starts")
@@ -58,8 +58,8 @@ def with_more_documents(batch: Batch) -> Batch:
 
 
 def compiled(name: str, architecture: str, *, as_on_gpu: bool = False) -> dict[str, Any]:
-    """The graphs of a step, and by how much its results differ from one that is not compiled. As on
-    a GPU, attention is computed within documents, in bfloat16."""
+    """Statistics of the graphs of a compiled step, and its difference from an uncompiled step. With
+    ``as_on_gpu``, attention is computed within documents, in bfloat16."""
     counters.clear()
     objective, model, data = built(name, architecture, dropout=0.0)
     batch, *_ = data.micro_batches(0)
@@ -71,7 +71,7 @@ def compiled(name: str, architecture: str, *, as_on_gpu: bool = False) -> dict[s
 
 
 def measured(model: ModelWithHead, objective: Objective, batch: Batch) -> dict[str, Any]:
-    """The graphs of a step on a batch, and the difference of its results."""
+    """Statistics of the graphs of a step on a batch, and its difference from an uncompiled step."""
     loss, gradients = step(model.train(), objective, batch)
     batch.declare_changing_sizes()
     graphs: list[GraphModule] = []
@@ -113,9 +113,9 @@ def measured(model: ModelWithHead, objective: Objective, batch: Batch) -> dict[s
 
 
 def kernels_of_step(num_layers: int) -> int:
-    """How many kernels the compiled loss of a decoder and its gradients have, without those that
-    add up gradients, clip them and update weights. Kernels are counted as torch's compiler fuses
-    operations for a CPU; for CUDA it may fuse others. They are not made, so numbers are wrong."""
+    """The number of kernels of a decoder's compiled loss and its gradients, without the kernels
+    that sum and clip gradients and update weights. Operations are fused as for a CPU; for CUDA
+    others may be fused. No kernel is compiled, so the computed loss and gradients are wrong."""
     torch._dynamo.reset()
     objective, model, data = built("causal", "decoder", dropout=0.0, num_layers=num_layers)
     batch, *_ = data.micro_batches(0)

@@ -56,7 +56,7 @@ def test_account_of_adds_the_parent_to_the_lineage() -> None:
 
 
 def test_account_of_several_rates_has_the_work_of_all() -> None:
-    """A rate that diverged took what it took until then."""
+    """A rate that diverged counts with its steps until it diverged."""
     diverged = [Step(1, 9.0, 0.4, 10, None), Step(2, math.nan, 0.4, 10, None)]
     tries = [
         Try(0.4, diverged),
@@ -64,7 +64,7 @@ def test_account_of_several_rates_has_the_work_of_all() -> None:
         Try(0.2, history_of(3, validated=(3,))),
     ]
     account = account_of(small_model("encoder"), run_of(3), tries, PARENT, bytes_per_token=1.0)
-    assert account["lr"] == 0.1  # the first of two with one loss
+    assert account["lr"] == 0.1  # the first of two rates with equal losses
     assert account["rates"] == {"0.4": None, "0.1": 4.0, "0.2": 4.0}
     assert account["pretrain_tokens"] == 3 * STEP_TOKENS
     assert account["tokens_of_all_rates"] == 8 * STEP_TOKENS
@@ -118,8 +118,8 @@ def test_timing_scales_usage_to_interrupted_processes(monkeypatch) -> None:
     device = Device("cpu", "float32", compile=False, threads=1)
     meter, usage = Meter(device), Usage(2.0, 1.5, peak_memory_bytes=5, gpu_energy_j=8.0)
     monkeypatch.setattr(meter, "read", lambda: usage)
-    found = timing(6.0, meter, {"pretrain_tokens": 30, "tokens_of_all_rates": 90}, device)
-    assert (found["wall_time_s"], found["processor_time_s"]) == (6.0, 4.5)
-    assert (found["gpu_energy_j"], found["tokens_per_s"]) == (24.0, 15.0)
-    assert found["peak_memory_bytes"] == 5
+    times = timing(6.0, meter, {"pretrain_tokens": 30, "tokens_of_all_rates": 90}, device)
+    assert (times["wall_time_s"], times["processor_time_s"]) == (6.0, 4.5)
+    assert (times["gpu_energy_j"], times["tokens_per_s"]) == (24.0, 15.0)
+    assert times["peak_memory_bytes"] == 5
     assert timing(6.0, meter, {"pretrain_tokens": None}, device)["tokens_per_s"] == 0

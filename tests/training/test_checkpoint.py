@@ -1,4 +1,4 @@
-"""Checkpoints: interrupted equals uninterrupted, and nothing wrong is loaded."""
+"""Checkpoints: an interrupted training equals an uninterrupted one; wrong weights are refused."""
 
 import pytest
 import torch
@@ -62,7 +62,7 @@ def test_resumable_of_another_fingerprint_clears_the_old_state(tmp_path) -> None
 
 
 def test_resumable_saves_no_frozen_weights(tmp_path) -> None:
-    """Whoever resumes has them; of a large frozen model they would be nearly all of the state."""
+    """A resumed process has these weights, which would be nearly all of a large model's state."""
     model = headless(small_model("encoder"))
     kept = {"backbone.embedding.tokens.weight"}
     for name, weight in model.named_parameters():
@@ -82,15 +82,15 @@ def test_resumable_saves_no_frozen_weights(tmp_path) -> None:
 
 
 class BehindAnother(Ranks):
-    """Not the first rank, which has seen no state."""
+    """A rank other than the first; the first has seen no state."""
 
     def from_first(self, value: float) -> float:
         return 0.0
 
 
 def test_resumable_exists_if_the_first_rank_sees_it(tmp_path) -> None:
-    """On a network's file system a file may be seen on one node before another: ranks that decide
-    for themselves would go on from different steps."""
+    """Nodes may see a file on a network's file system at different times: ranks that decide for
+    themselves could resume from different steps."""
     model = headless(small_model("encoder"))
     optimizer = AdamW(model, 0.0, torch.float32)
     Resumable("run", "a", scratch=tmp_path).save(5, model, optimizer, [])
@@ -115,7 +115,7 @@ def test_resumable_counts_the_time_of_interrupted_processes(tmp_path, monkeypatc
 
 
 def test_resumable_of_several_trainings_shares_one_clock(tmp_path, monkeypatch) -> None:
-    """What has ended is found again, with its time; another fingerprint clears all of it."""
+    """A finished training is restored with its time; another fingerprint clears all trainings."""
     now = 100.0
     monkeypatch.setattr("stages.training.checkpoint.time.monotonic", lambda: now)
     model = headless(small_model("encoder"))

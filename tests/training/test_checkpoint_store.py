@@ -151,7 +151,7 @@ def test_new_entry_leaves_nothing_if_it_fails(params: Params) -> None:
 
 
 def outputs(run: str = RUN) -> dict[Path, bytes]:
-    """Returns all that the stage of a run writes, with the time that it took."""
+    """Returns the contents of all files that the stage of a run writes, its times included."""
     folders = [paths.PRETRAINED / run, paths.TIMINGS / "pretrain" / run]
     folders += [paths.PROGRESS / kind / run for kind in store.PROGRESS]
     return {f: f.read_bytes() for folder in folders for f in folder.rglob("*") if f.is_file()}
@@ -200,7 +200,7 @@ def test_pretrain_leaves_only_one_seed_in_the_store(params: Params) -> None:
 
 @pytest.mark.slow
 def test_pretrain_stores_no_run_that_does_not_train(params: Params) -> None:
-    """Its weights are quickly drawn again, and a public checkpoint is large."""
+    """Random weights are quickly drawn again, and a public checkpoint is large."""
     pretrain.main(pretrain_plan(params, SCRATCH), SCRATCH)
     assert of_seed(outputs(SCRATCH), 1) and of_seed(outputs(SCRATCH), 2)
     assert not [*store.ROOT.glob("*")]
@@ -214,7 +214,7 @@ class Killed(Exception):
 def test_pretrain_resumes_the_seed_that_was_interrupted(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The seed before it is in the store, and all results are those of a run in one go."""
+    """The seed before it is stored by then, and the results equal those of an uninterrupted run."""
     monkeypatch.setattr("stages.training.loop.CHECKPOINT_SECONDS", 0.0)
     plan, steps = pretrain_plan(params, RUN), list[int]()
     pretrain.main(plan, RUN)

@@ -24,12 +24,12 @@ def steps() -> dict[str, dict[str, Any]]:
 def test_compile_covers_a_step_from_the_batch_to_the_loss(
     steps: dict[str, dict[str, Any]], name: str, architecture: str
 ) -> None:
-    """In one graph with all attention, that of a decoder and of a teacher too, and the loss over
-    the vocabulary. The next step, whose batch has more documents and places of labels, takes the
-    same graph, and the backbone alone, which predicts, has one of its own."""
+    """One graph holds all attention, also of a decoder or a teacher, and the loss over the
+    vocabulary. A next batch with more documents and places of labels runs the same graph; the
+    backbone alone, as for predictions, has a graph of its own."""
     result = steps[f"{name} {architecture}"]
     assert result["difference"] < 1e-5 and result["same weights"]
-    if architecture == "bilstm":  # the number of whose steps differs between batches
+    if architecture == "bilstm":  # its number of steps differs between batches
         assert result["graphs"] == result["graphs for more"] == 0
         return
     assert (result["graphs"], result["breaks"]) == (1, 0)
@@ -50,7 +50,7 @@ def test_compile_covers_attention_within_documents(
 
 
 def test_compile_makes_few_kernels(steps: dict[str, Any]) -> None:
-    """51 a layer and 19 besides, 631 with 12 layers."""
+    """A layer adds at most 51 kernels to 19 others: 631 for 12 layers."""
     of_two, of_three = steps["kernels"]
     assert of_three - of_two <= 51
     assert of_two - 2 * (of_three - of_two) <= 19

@@ -1,4 +1,4 @@
-"""Where on its curve a pretraining was stopped."""
+"""The end of a loss curve: its slope, and the last quarter's share of the fall."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from stages.training.curve_end import last_quarter_share, slope_at_end
 
 
 def test_slope_of_a_loss_that_falls_equally_per_doubling() -> None:
-    """Whatever the number of validations, and beside numpy's least squares under noise."""
+    """The slope is right for any number of validations; under noise it equals numpy's fit."""
     for num in (2, 3, 4, 8, 20):
         steps = [-(-160 * k // num) for k in range(1, num + 1)]
         slope = slope_at_end({s: 9 - 0.31 * np.log2(s) for s in steps})

@@ -8,7 +8,7 @@ from stages.training.device import resolve
 
 
 def test_resolve_turns_off_cudnns_attention_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its gradients of masked attention have been NaN (pytorch#196678)."""
+    """cuDNN's gradients of masked attention have been NaN (pytorch#196678)."""
     calls = list[bool]()
     monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", calls.append)
     threads = torch.get_num_threads()

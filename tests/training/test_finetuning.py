@@ -55,7 +55,7 @@ def test_epochs_differ_in_order() -> None:
 
 
 def test_epoch_is_ordered_once(monkeypatch) -> None:
-    """Not in each step, which would make an epoch quadratic in the number of examples."""
+    """Ordering in each step would make an epoch quadratic in the number of examples."""
     data = FinetuningData(examples_of([5] * 40), Ids(), batch_examples=4, seed=1)
     ordered = []
     order = data._epoch_batches
@@ -66,7 +66,7 @@ def test_epoch_is_ordered_once(monkeypatch) -> None:
 
 
 def test_batches_have_about_one_length() -> None:
-    """Less padding than in batches of a random order."""
+    """Padded batches are at least a fifth smaller than in random order."""
     lengths = np.random.default_rng(0).integers(5, 50, 256).tolist()
 
     def padded(batches: list[list[int]]) -> int:

@@ -1,4 +1,4 @@
-"""Operations that are counted, interpolated and planned, beside those by hand and by torch."""
+"""Counted, interpolated and planned operations, compared with those by hand and by torch."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -69,8 +69,8 @@ def ones(length: int) -> torch.Tensor:
 
 
 def by_hand(architecture: str) -> int:
-    """Operations of the states, and of logits for each of them: two for each weight of a layer and
-    each token that it reads, and 4 n m d for attention of n tokens to m."""
+    """Operations of the states and of the logits of each state: two for each weight of a layer and
+    each token that the layer reads, and 4 n m d for attention of n tokens to m."""
     d, d_ff, layers = (DIMENSIONS[name] for name in ("d_model", "d_ff", "num_layers"))
     if architecture == "bilstm":
         width, cells = d // 2, D_CELL
@@ -95,7 +95,7 @@ def logits_of(backbone: Any) -> torch.Tensor:
     )
     if backbone.architecture == "encoder_decoder":
         return backbone.logits(batch)
-    if backbone.architecture == "bilstm":  # which unembeds the states of one direction
+    if backbone.architecture == "bilstm":  # only the states of one direction are unembedded
         return backbone.unembed(backbone.directions(batch)[0])
     return backbone.unembed(backbone(batch))
 
@@ -127,7 +127,7 @@ def test_fused_attention_counts_as_its_products(architecture: str) -> None:
 
 @pytest.mark.parametrize("projection", [0, 4])
 def test_lstms_of_torch_count_as_their_products(projection: int) -> None:
-    """On a CPU by what is run, on a GPU by the shapes that cuDNN is given."""
+    """Operations are counted as run on a CPU, and from the shapes that cuDNN gets on a GPU."""
     lstm, states = nn.LSTM(6, 8, proj_size=projection), torch.randn(5, 3, 6, requires_grad=True)
     weights = [weight.shape for weight in lstm.parameters()]
     expected = 2 * 5 * 3 * sum(a * b for a, b in (each for each in weights if len(each) == 2))
@@ -151,7 +151,7 @@ def weighted(terms: Any) -> torch.Tensor:
 
 
 def entry_of(name: str) -> dict[str, Any]:
-    """Of a model of ours, or of a public checkpoint of a family."""
+    """The settings of one of our models, or of a family's public checkpoint."""
     if name in LEARNT:
         folder = checkpoint(name)
         return {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
@@ -177,16 +177,17 @@ def pretraining_of(name: str, objective_name: str) -> tuple[ModelWithHead, Any, 
 def check_interpolation(
     model: ModelWithHead, criterion: Any, steps: Iterable[list[Batch]], *, most: int
 ) -> None:
-    """Every step takes what is interpolated from at most so many of those before."""
+    """Checks that interpolated operations equal counted ones, and that at most ``most`` steps have
+    to be counted."""
     flops, num_counted = FlopsByBatch(), 0
     for batches in steps:
         with Counter() as counter:
             accumulate(model, criterion, batches, CPU)
-        if (known := flops.known(batches)) is None:
+        if (interpolated := flops.known(batches)) is None:
             flops.add(batches, counter.total)
             num_counted += 1
         else:
-            assert known == counter.total
+            assert interpolated == counter.total
     assert num_counted <= most
 
 
@@ -224,7 +225,7 @@ def test_operations_of_pretraining_are_known_without_weights(name, objective_nam
     ],
 )
 def test_operations_of_fine_tuning_are_interpolated_exactly(architecture, name, epoch) -> None:
-    """Batches of other sizes and lengths, of weights of which some are frozen."""
+    """Batches differ in size and length, and methods freeze some weights."""
     method = method_of(name)
     task, model, examples = applied(architecture, method)
     data = FinetuningData(examples, task, batch_examples=3, seed=1)
@@ -263,8 +264,8 @@ def test_operations_of_tasks_are_interpolated_exactly() -> None:
 
 @torch.no_grad()
 def test_operations_with_steps_are_counted_at_each_length() -> None:
-    """Longformer pads a text to blocks of its window; what is interpolated is never wrong, and
-    batches of a counted length are."""
+    """Longformer pads texts to multiples of its window. Interpolated operations are still right,
+    and batches of a counted length are interpolated."""
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     config = LongformerConfig(vocab_size=9, intermediate_size=8, attention_window=16, **sizes)
     model, flops, rng = LongformerModel(config).eval(), FlopsByBatch(), stream(1, "lengths")
@@ -274,16 +275,16 @@ def test_operations_with_steps_are_counted_at_each_length() -> None:
         batch = Batch(input_ids=ids, document_ids=torch.ones_like(ids), num_targets={})
         with Counter() as counter:
             model(input_ids=ids, attention_mask=torch.ones_like(ids))
-        if (known := flops.known([batch])) is None:
+        if (interpolated := flops.known([batch])) is None:
             flops.add([batch], counter.total)
         else:
-            assert known == counter.total
+            assert interpolated == counter.total
             num_known += 1
     assert num_known > 5
 
 
 def test_frozen_models_with_small_additions_take_about_two_forward_passes() -> None:
-    """Two thirds of what full fine-tuning takes, in a model with several layers."""
+    """They take about two thirds of full fine-tuning in a model with several layers."""
     shares = {}
     for name in ("full", "bitfit", "lora", "adapter"):
         task, model, examples = applied("encoder", method_of(name), num_layers=6)
@@ -310,7 +311,7 @@ def trained(name: str, objective_name: str) -> tuple[dict[str, torch.Tensor], li
 
 @pytest.mark.parametrize(("name", "objective_name"), PRETRAINED)
 def test_counting_changes_no_bit(name, objective_name, monkeypatch) -> None:
-    """Dropout of public checkpoints included."""
+    """Losses and weights stay equal, also with the dropout of public checkpoints."""
     weights, history = trained(name, objective_name)
     assert all(step.flops > 0 for step in history)
     monkeypatch.setattr(StepFlops, "of", lambda self, step, *others: (step(), 0))
@@ -320,7 +321,7 @@ def test_counting_changes_no_bit(name, objective_name, monkeypatch) -> None:
 
 
 def test_what_is_compiled_is_counted_in_a_pass_of_its_own() -> None:
-    """Whose gradients are dropped, and which is not repeated."""
+    """The gradients of this pass are dropped, and batches of known sizes need no such pass."""
     model, objective, data = pretraining_of("encoder", "mlm")
     weights, gradients, flops = list(model.parameters()), list[Any](), list[int]()
     for compiles in (False, True):

@@ -53,7 +53,7 @@ def distributed(**changes: object) -> Distributed:
 
 @pytest.fixture
 def unranked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that nothing has started as a rank."""
+    """Unsets the variables of a process that was started as a rank."""
     for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"):
         monkeypatch.delenv(name, raising=False)
 
@@ -107,9 +107,9 @@ def test_rank_to_run_ends_all_ranks_when_one_fails(
         ended = error.code
     assert ended == status
     assert time.monotonic() - begin < 50
-    said = capfd.readouterr().err
-    assert all(said.count(text) == 1 for text in heard)
-    assert not any(text in said for text in quiet)
+    errors = capfd.readouterr().err
+    assert all(errors.count(text) == 1 for text in heard)
+    assert not any(text in errors for text in quiet)
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def until(true) -> None:
 
 @pytest.fixture
 def study(tmp_path, monkeypatch) -> Params:
-    """What the pretraining of the smoke study's decoder by two processes reads."""
+    """The smoke study with its decoder alone and two processes, in a folder with its inputs."""
     path = with_values(tmp_path, SMALL)
     monkeypatch.chdir(tmp_path)
     write_corpus()
@@ -169,7 +169,7 @@ def start(*command: str, **variables: str) -> subprocess.Popen[str]:
     environment = {key: value for key, value in os.environ.items() if key not in unset}
     return subprocess.Popen(
         [warm_python.commands() / "python", "-m", *command],
-        # As dvc.yaml has it: threads that wait do not spin.
+        # As in dvc.yaml: threads that wait do not spin.
         env=environment | {"GOMP_SPINCOUNT": "1000"} | variables,
         stderr=subprocess.PIPE,
         text=True,
@@ -177,14 +177,14 @@ def start(*command: str, **variables: str) -> subprocess.Popen[str]:
 
 
 def ended(*processes: subprocess.Popen[str]) -> str:
-    """What they have said, all having ended well."""
-    said = [process.communicate(timeout=500)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(processes), said
-    return "".join(said)
+    """Returns the errors that processes wrote, and checks that all ended well."""
+    errors = [process.communicate(timeout=500)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), errors
+    return "".join(errors)
 
 
 def with_distributed(study: Params, **changes: object) -> Params:
-    """Returns the study with these processes, and writes its plans."""
+    """Returns the study with changed settings of its processes, and writes its plans."""
     study = study.model_copy(update={"distributed": distributed(**changes)})
     write_plans(study)
     return study
@@ -193,7 +193,7 @@ def with_distributed(study: Params, **changes: object) -> Params:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unranked")
 def test_pretrain_gives_the_same_however_its_processes_start(study) -> None:
-    """By itself, by torchrun and by SLURM's srun; the last two with sharded weights."""
+    """Two ranks of our own, of torchrun or of srun (these two sharded) equal one process."""
     threads = torch.get_num_threads()
     run_stage(with_distributed(study), pretrain, RUN)
     torch.set_num_threads(threads)
@@ -203,12 +203,12 @@ def test_pretrain_gives_the_same_however_its_processes_start(study) -> None:
     def check(strategy: str) -> None:
         weights = load_file(WEIGHTS)
         for name, weight in expected.items():
-            found = weights[name]
+            other = weights[name]
             if name.endswith("key_value.bias"):
-                # The softmax takes no notice of what all keys have in common: the gradient of their
-                # bias is rounding, and Adam makes a whole step of it.
-                weight, found = (bias.chunk(2)[1] for bias in (weight, found))
-            torch.testing.assert_close(found, weight, rtol=1e-4, atol=2e-5, msg=name)
+                # The softmax ignores what all keys have in common: the gradient of their bias is a
+                # rounding error, which Adam turns into a whole step.
+                weight, other = (bias.chunk(2)[1] for bias in (weight, other))
+            torch.testing.assert_close(other, weight, rtol=1e-4, atol=2e-5, msg=name)
         account = read_json(WEIGHTS.parent / "metrics.json")
         assert account["pretrain_flops"] == metrics["pretrain_flops"]
         assert account["validation_loss"] == pytest.approx(metrics["validation_loss"], rel=1e-5)
@@ -253,7 +253,7 @@ def test_pretrain_reports_a_mistake_of_all_ranks_once(study) -> None:
     saved(few, Path("data/encoded/prose/unigram/validation"), max_tokens=4)
     assert study.distributed.devices == 2
     process = start("stages.pretrain", RUN)
-    _, said = process.communicate(timeout=500)
+    _, errors = process.communicate(timeout=500)
     assert process.returncode == 2
-    assert said.count(f"error: pretrain.runs.{RUN}.corpus") == 1
-    assert "Traceback" not in said
+    assert errors.count(f"error: pretrain.runs.{RUN}.corpus") == 1
+    assert "Traceback" not in errors

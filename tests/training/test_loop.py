@@ -57,7 +57,7 @@ def data_of(name: str, *, micro_batch_rows: int = 8) -> PretrainingData:
 
 
 class CountReadings(TorchDispatchMode):
-    """Each reading of a single number, for which the host waits until the device is done."""
+    """Counts readings of a single number, for which the host waits until the device is done."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def test_accumulate_waits_for_no_micro_batch(name) -> None:
 def test_train_reads_the_loss_after_the_whole_step_is_launched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A GPU that is waited for before has nothing to do until clipping and update are launched."""
+    """Reading it earlier would leave a GPU idle until clipping and update are launched."""
     order = list[str]()
 
     def noting(place: Any, name: str) -> None:
@@ -106,7 +106,7 @@ def test_train_reads_the_loss_after_the_whole_step_is_launched(
 
 @pytest.mark.parametrize(("architecture", "objective"), [*PAIRS, ("bilstm", "bidirectional_lm")])
 def test_accumulate_has_equal_gradients_for_any_micro_batches(architecture, objective) -> None:
-    """1 x 8, 4 x 2 and 8 x 1 rows: equal losses, and gradients to float tolerance."""
+    """Losses and gradients of 1 x 8, 4 x 2 and 8 x 1 rows are equal up to rounding."""
     gradients, losses = [], []
     for rows in (8, 2, 1):
         model = headless(small_model(architecture))
@@ -128,7 +128,7 @@ def test_micro_batches_hold_the_rows_of_the_step() -> None:
 
 
 class Fixed:
-    """The same batch in every step."""
+    """One batch, given in every step."""
 
     def __init__(self, objective: str) -> None:
         self._batches = data_of(objective).micro_batches(0)
@@ -156,7 +156,7 @@ def test_train_learns_one_batch_to_near_its_floor(architecture, objective) -> No
 
 @pytest.mark.parametrize(("architecture", "objective"), PAIRS)
 def test_train_beats_the_unigram_entropy_of_held_out_targets(architecture, objective) -> None:
-    """On other rows than it was trained on: context has been used, not frequency alone."""
+    """A model uses context, not frequency alone, on rows that it was not trained on."""
     criterion = objective_of(objective)
     model = headless(small_model(architecture, d_model=64))
     list(train(model, criterion, data_of(objective), SCHEDULE, num_steps=250, seed=1, device=CPU))
@@ -169,7 +169,7 @@ def test_train_beats_the_unigram_entropy_of_held_out_targets(architecture, objec
 
 
 def test_mean_loss_is_a_mean_over_targets() -> None:
-    """A mean over targets, not a mean of means of batches."""
+    """It does not depend on how rows are divided into batches."""
     model, criterion = headless(small_model("decoder")), objective_of("causal")
     packing = Packing(small_corpus(), 32, seed=1)
     rows = [packing.row(i) for i in range(6)]
@@ -208,7 +208,7 @@ def test_train_yields_each_step() -> None:
 
 
 def test_train_makes_all_parts_of_a_model_train() -> None:
-    """A checkpoint that was just read evaluates; so does a model that was just validated."""
+    """A checkpoint that was just read is in evaluation mode, and so is a validated model."""
     model = headless(small_model("encoder"))
     model.backbone.eval()
     assert model.training and not all(part.training for part in model.modules())
@@ -219,7 +219,7 @@ def test_train_makes_all_parts_of_a_model_train() -> None:
 
 def test_train_leaves_frozen_weights_until_they_are_released() -> None:
     model = headless(small_model("encoder"))
-    first, *others = model.parameters()
+    first, *_ = model.parameters()
     frozen = [first]
     before = first.detach().clone()
     changed = []
@@ -229,7 +229,6 @@ def test_train_leaves_frozen_weights_until_they_are_released() -> None:
         if step.step == 2:
             frozen.clear()
     assert changed == [False, False, True]
-    assert others
 
 
 def test_train_ends_at_a_loss_that_is_not_finite() -> None:
@@ -252,7 +251,7 @@ def test_train_ends_at_a_validation_loss_that_is_not_finite(value: float) -> Non
 def test_train_saves_less_often_what_takes_long_to_save(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a state that took 0.2 s the next one is due in 10 s."""
+    """After a save that took 0.2 s the next save is due in 10 s."""
     saved = list[int]()
 
     def save(self: Resumable, step: int, *state: Any) -> None:
@@ -281,7 +280,7 @@ class Small:
 
 
 def test_train_halves_micro_batches_that_do_not_fit(capfd: pytest.CaptureFixture[str]) -> None:
-    """The weights are those of such micro-batches from the start."""
+    """The weights equal those of the smaller micro-batches from the start."""
 
     def trained(rows: int, room: int) -> list[torch.Tensor]:
         model = headless(small_model("encoder", dropout=0.1))
@@ -294,8 +293,8 @@ def test_train_halves_micro_batches_that_do_not_fit(capfd: pytest.CaptureFixture
     assert not capfd.readouterr().err
     for weight, expected in zip(trained(8, 3), right, strict=True):
         assert torch.equal(weight, expected)
-    said = capfd.readouterr().err.splitlines()
-    assert [line.partition("micro_batch_rows")[2] for line in said] == [
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.partition("micro_batch_rows")[2] for line in lines] == [
         ": 4 of 32 tokens at once",
         ": 2 of 32 tokens at once",
     ]
@@ -305,7 +304,7 @@ def test_train_halves_micro_batches_that_do_not_fit(capfd: pytest.CaptureFixture
 
 
 def prefetching() -> list[str]:
-    """The threads that make batches ahead; a progress bar may have one of its own."""
+    """The threads that make batches ahead, without the thread of a progress bar."""
     names = (thread.name for thread in threading.enumerate())
     return [name for name in names if name.startswith("ThreadPoolExecutor")]
 

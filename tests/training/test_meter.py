@@ -41,7 +41,7 @@ def test_meter_reads_the_energy_of_a_gpu_or_none(monkeypatch: pytest.MonkeyPatch
 
 
 class Driver:
-    """NVML of one GPU."""
+    """A stub of NVML with one GPU."""
 
     def __init__(self, fault: int, processes: int = 1) -> None:
         self.fault, self.processes = fault, processes
@@ -70,7 +70,7 @@ def test_gpu_energy_j_converts_millijoules(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver(3))  # NVML_ERROR_NOT_SUPPORTED
     assert gpu_energy_j() is None
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver(0, processes=2))
-    assert gpu_energy_j() is None  # of both
+    assert gpu_energy_j() is None  # the energy of both processes
     monkeypatch.undo()
     monkeypatch.setattr(meter, "NVML", "libthere-is-none.so")
     assert gpu_energy_j() is None
@@ -84,7 +84,7 @@ def test_hardware_names_the_processor_or_the_gpu(
     cpuinfo.write_text("processor : 0\nmodel\t\t: 85\nmodel name\t: A Processor @ 2 GHz\n\n" * 2)
     monkeypatch.setattr(meter, "CPUINFO", cpuinfo)
     assert hardware(CPU) == "A Processor @ 2 GHz"
-    cpuinfo.write_text("processor : 0\n")  # of ARM
+    cpuinfo.write_text("processor : 0\n")  # as on ARM
     monkeypatch.setattr("platform.processor", lambda: "")
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     assert hardware(CPU) == "aarch64"

@@ -1,4 +1,4 @@
-"""How pretraining begins: with the frequencies of what is to be predicted."""
+"""The start of pretraining: the output bias begins with the frequencies of targets."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def headed(objective: Any, backbone: Any) -> ModelWithHead:
 def test_begin_with_frequencies_gives_the_entropy_of_targets_as_first_loss(
     architecture, settings
 ) -> None:
-    """Without a bias it is that of guessing, and with one that nothing has set."""
+    """Before the bias is set the loss is that of guessing. A model without a bias is unchanged."""
     objective = objective_of(settings)
     data = data_of(objective)
     batches = [batch for step in range(STEPS) for batch in data.micro_batches(step)]
@@ -83,14 +83,14 @@ def test_target_frequencies_count_until_there_are_enough() -> None:
     data = data_of(objective)
     labels = torch.cat([data.micro_batches(step)[0].labels.flatten() for step in range(3)])  # type: ignore[union-attr]
     counts = 1 + torch.bincount(labels[labels != IGNORE_INDEX], minlength=VOCAB_SIZE)
-    found = target_frequencies(data, VOCAB_SIZE, num_steps=3)
-    torch.testing.assert_close(found, counts / counts.sum())
-    most = target_frequencies(data, VOCAB_SIZE, num_steps=10**9)  # ends all the same
+    frequencies = target_frequencies(data, VOCAB_SIZE, num_steps=3)
+    torch.testing.assert_close(frequencies, counts / counts.sum())
+    most = target_frequencies(data, VOCAB_SIZE, num_steps=10**9)  # ends early
     assert most.min() > 0 and float(most.sum()) == pytest.approx(1)
 
 
 def test_begin_with_frequencies_keeps_a_bias_that_was_learnt() -> None:
-    """A parent's bias, in continued pretraining."""
+    """Continued pretraining begins with the parent's bias."""
     backbone = small_model("decoder")
     with torch.no_grad():
         backbone.output_bias[7] = 1.5
@@ -101,8 +101,8 @@ def test_begin_with_frequencies_keeps_a_bias_that_was_learnt() -> None:
 
 @pytest.mark.slow
 def test_begin_with_frequencies_keeps_states_of_tokens_apart() -> None:
-    """Without the bias a decoder learns its frequencies from states that are made all alike. So it
-    is with three seeds, and with 180 steps; at a rate of 3e-3 states can be alike with it too."""
+    """A decoder without the bias makes all states alike to learn frequencies. This holds for three
+    seeds, and for 180 steps; at a rate of 3e-3 states can be alike with the bias, too."""
     objective = objective_of({"name": "span_corruption"})
     data = data_of(objective)
     schedule = small_schedule(rows=ROWS, max_tokens=LENGTH, num_steps=60, lr=1e-3)

@@ -29,13 +29,13 @@ from tests.training.trained_by_ranks import (
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = (2, 4)
-# Sums in another order, after some steps of Adam, which divides by small numbers.
+# Ranks sum in another order, and Adam divides by small numbers.
 RELATIVE, ABSOLUTE = 1e-4, 2e-5
 
 
 def ranks(number: int, folder: Path) -> list[subprocess.Popen[bytes]]:
-    """Processes of ``trained_by_ranks``, as torchrun starts them: not forks of ``warm_python``, one
-    of which once ended by a segmentation fault."""
+    """Starts ``trained_by_ranks`` as torchrun would. The processes are no forks of ``warm_python``,
+    because such a fork once ended with a segmentation fault."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -53,19 +53,19 @@ def ranks(number: int, folder: Path) -> list[subprocess.Popen[bytes]]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Path]]:
-    """What two ranks and then four, which go on with a state of the two, have trained."""
-    found = {}
+    """Folders of what two ranks trained, and then four, which also resume a state of the two."""
+    by_number = {}
     for number in NUMBERS:
-        found[number] = tmp_path_factory.mktemp(f"ranks_{number}")
+        by_number[number] = tmp_path_factory.mktemp(f"ranks_{number}")
         if number > 2:
-            shutil.copytree(found[2] / "stopped", found[number] / "earlier")
-        started = ranks(number, found[number])
+            shutil.copytree(by_number[2] / "stopped", by_number[number] / "earlier")
+        started = ranks(number, by_number[number])
         try:
             assert [process.wait(timeout=600) for process in started] == [0] * number
         finally:
             for process in started:
                 process.kill()
-    yield found
+    yield by_number
 
 
 def read(folder: Path, name: str) -> Trained:
@@ -74,7 +74,7 @@ def read(folder: Path, name: str) -> Trained:
 
 
 def differs(one: Trained, other: Trained) -> str | None:
-    """Where the two differ."""
+    """Returns where two results differ, or None."""
     assert one.weights.keys() == other.weights.keys()
     try:
         torch.testing.assert_close(one.losses, other.losses, rtol=RELATIVE, atol=ABSOLUTE)
@@ -90,13 +90,13 @@ def differs(one: Trained, other: Trained) -> str | None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("objective", "architecture"), cases())
 def test_train_of_several_ranks_equals_one_process(folders, objective, architecture) -> None:
-    """Losses, weights and operations, with dropout and with the gradients' norm cut."""
+    """Losses, weights and operations are equal, with dropout and clipped gradients."""
     alone = trained(objective, architecture)
     for number, strategy in itertools.product(NUMBERS, STRATEGIES):
         if (objective, architecture) in cases(number, strategy):
-            found = read(folders[number], f"{strategy}-{objective}-{architecture}")
-            assert differs(alone, found) is None, (number, strategy, differs(alone, found))
-            assert found.flops == alone.flops
+            by_ranks = read(folders[number], f"{strategy}-{objective}-{architecture}")
+            assert differs(alone, by_ranks) is None, (number, strategy, differs(alone, by_ranks))
+            assert by_ranks.flops == alone.flops
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What a pretrained model writes, to look at."""
+"""Samples of what a pretrained model writes."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ GENERATIVE = (
 
 
 def written(objective: str, architecture: str, *, seed: int = 1, **settings: Any) -> list[dict]:
-    """By a model of random weights."""
+    """The samples of a model of random weights."""
     entry = {"name": objective, **settings}
     made: Any = OBJECTIVES.build(entry, small_tokenizer(), MAX_TOKENS, where="objective")
     made.architecture = architecture
@@ -36,9 +36,9 @@ def written(objective: str, architecture: str, *, seed: int = 1, **settings: Any
 
 @pytest.mark.parametrize(("objective", "architecture"), GENERATIVE)
 def test_samples_have_equal_passages_and_prompts_for_every_model(objective, architecture) -> None:
-    """And from equal weights the same text again; a longest row has room for it."""
+    """Equal weights write equal text, which fits into the longest row."""
     one, *others = (written(objective, architecture, seed=seed) for seed in range(1, 6))
-    other = next(each for each in others if each != one)  # two that write nothing are equal
+    other = next(each for each in others if each != one)  # models that write nothing are equal
     assert one == written(objective, architecture, seed=1)
     for sample, again in zip(one, other, strict=True):
         assert (sample["passage"], sample["prompt"]) == (again["passage"], again["prompt"])

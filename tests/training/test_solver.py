@@ -1,5 +1,5 @@
-"""A probe that is solved is what scikit-learn finds by another algorithm, and stays so when its
-standardisation is put into its weights."""
+"""A solved probe equals that of scikit-learn's other algorithm, also after its standardisation is
+put into its weights."""
 
 from typing import Any
 
@@ -30,14 +30,14 @@ TAGS = ("B-X", "I-X", "O")
 
 
 def rows() -> list[dict[str, Any]]:
-    """Labels that some of the words tell, and some of nothing."""
+    """Rows whose labels and tags follow the lengths of words and texts, with random exceptions."""
     rng = stream(1, "rows")
-    found = []
+    labelled = []
     for i, words in enumerate(LINES[:120]):
         tags = ["B-X" if len(w) > 6 else "I-X" if rng.random() < 0.2 else "O" for w in words]
         label = "ab"[int(rng.random() < 0.2) ^ (len(words) > 6)]
         answer = {"text": words[1], "answer_start": len(words[0]) + 1}
-        found.append(
+        labelled.append(
             {
                 "id": str(i),
                 "words": words,
@@ -49,14 +49,14 @@ def rows() -> list[dict[str, Any]]:
                 "answers": [answer],
             }
         )
-    return found
+    return labelled
 
 
 def probed(
     task: Any, architecture: str, *, layers: Any = "last", number: int = 80
 ) -> tuple[ModelWithHead, Any]:
-    """A model of larger random weights, whose states differ in scale and are correlated, and the
-    batches of its first and of its other rows."""
+    """A model to probe, with batches of the first rows and of others. Its random weights are
+    enlarged, so that states differ in scale and are correlated."""
     backbone = small_model(architecture)
     backbone.drop_output_layers()
     with torch.no_grad():
@@ -83,22 +83,22 @@ def solved(model: ModelWithHead, task: Any, batches: Any, *C: float) -> Solution
 
 
 def read(task: Any, model: ModelWithHead, batches: list[Batch]) -> tuple[np.ndarray, np.ndarray]:
-    """The states that have a label, and the labels: with nothing of the solver."""
+    """The states that have a label, and the labels, computed without code of the solver."""
     states, labels = [], []
     for batch in batches:
         assert batch.labels is not None
-        found = model.backbone(batch).detach().double()
+        hidden = model.backbone(batch).detach().double()
         if isinstance(task, Classification):
             real = (batch.document_ids > 0).double().unsqueeze(-1)
             last = (real.sum(dim=1).long() - 1).flatten()
-            mean = (found * real).sum(dim=1) / real.sum(dim=1)
+            mean = (hidden * real).sum(dim=1) / real.sum(dim=1)
             is_last = model.head.pooling == "last"
-            states.append(found[torch.arange(len(found)), last] if is_last else mean)
+            states.append(hidden[torch.arange(len(hidden)), last] if is_last else mean)
             labels.append(batch.labels)
         else:
-            known = batch.labels != IGNORE_INDEX
-            states.append(found[known])
-            labels.append(batch.labels[known])
+            has_label = batch.labels != IGNORE_INDEX
+            states.append(hidden[has_label])
+            labels.append(batch.labels[has_label])
     return torch.cat(states).numpy(), torch.cat(labels).numpy()
 
 
@@ -114,7 +114,7 @@ def read(task: Any, model: ModelWithHead, batches: list[Batch]) -> tuple[np.ndar
     ],
 )
 def test_solve_finds_the_minimum_of_scikit_learn(kind, architecture, C, class_weights) -> None:
-    """Class weights are those of scikit-learn, and weight no loss on other rows."""
+    """Class weights equal scikit-learn's, and the loss on held-out rows has none."""
     tokenizer = small_tokenizer()
     task: Any = (
         Classification(["a", "b"], tokenizer, 32, class_weights=class_weights)
@@ -131,11 +131,11 @@ def test_solve_finds_the_minimum_of_scikit_learn(kind, architecture, C, class_we
         C=strength, solver="newton-cg", tol=1e-8, max_iter=1000, class_weight=weighting
     ).fit(scaler.transform(train), gold)
 
-    found = solved(model, task, batches, C)
-    assert found.converged
+    solution = solved(model, task, batches, C)
+    assert solution.converged
     for states, labels, loss, weights in (
-        (train, gold, found.train_loss, compute_sample_weight(weighting, gold)),
-        (held_out, held_out_gold, found.validation_loss, None),
+        (train, gold, solution.train_loss, compute_sample_weight(weighting, gold)),
+        (held_out, held_out_gold, solution.validation_loss, None),
     ):
         expected = theirs.predict_proba(scaler.transform(states))
         assert loss == pytest.approx(log_loss(labels, expected, sample_weight=weights), rel=1e-5)
@@ -144,7 +144,8 @@ def test_solve_finds_the_minimum_of_scikit_learn(kind, architecture, C, class_we
         ours = torch.from_numpy(logits).softmax(dim=-1).numpy()
         assert np.abs(ours - expected).max() < 1e-3
         assert (ours.argmax(axis=1) == expected.argmax(axis=1)).mean() > 0.995
-    assert mean_loss(model, task, batches[1], CPU) == pytest.approx(found.validation_loss, rel=1e-4)
+    loss = mean_loss(model, task, batches[1], CPU)
+    assert loss == pytest.approx(solution.validation_loss, rel=1e-4)
 
 
 @pytest.mark.parametrize(("head", "C"), [("start_end", 0.1), ("span", 0.03)])
@@ -153,10 +154,10 @@ def test_solve_a_head_for_questions_puts_the_scale_into_its_weights(head, C) -> 
     task = SpanQA([], small_tokenizer(), 20, head=head, d_span=4, stride=2, max_question_tokens=4)
     model, batches = probed(task, "encoder", number=24)
     before = mean_loss(model, task, batches[0], CPU)
-    found = solved(model, task, batches, C)
-    assert found.train_loss < 0.9 * before
-    assert found.converged or head == "span"  # which may take long
-    assert mean_loss(model, task, batches[0], CPU) == pytest.approx(found.train_loss, rel=1e-4)
+    solution = solved(model, task, batches, C)
+    assert solution.train_loss < 0.9 * before
+    assert solution.converged or head == "span"  # a span head may take long
+    assert mean_loss(model, task, batches[0], CPU) == pytest.approx(solution.train_loss, rel=1e-4)
     assert all(weight.dtype == torch.float32 for weight in model.parameters())
 
 
@@ -165,21 +166,21 @@ def test_solve_a_mix_of_layers_is_no_worse_than_their_mean() -> None:
     task = Tagging([*TAGS], small_tokenizer(), 32)
     model, batches = probed(task, "encoder", layers="mix")
     backbone: Any = model.backbone
-    found = solved(model, task, batches, 1.0)
-    assert found.converged and float(backbone.mix.s.detach().abs().max()) > 0.01
+    solution = solved(model, task, batches, 1.0)
+    assert solution.converged and float(backbone.mix.s.detach().abs().max()) > 0.01
     again, batches = probed(task, "encoder", layers="mix")
     fixed: Any = again.backbone
     fixed.mix.s.requires_grad_(False)
     alone = solved(again, task, batches, 1.0)
     penalised = [
         each.train_loss * len(read(task, one, batches[0])[1]) + _penalty(one) / 2
-        for each, one in ((found, model), (alone, again))
+        for each, one in ((solution, model), (alone, again))
     ]
     assert penalised[0] < penalised[1]
 
 
 def _penalty(model: ModelWithHead) -> float:
-    """Of the weights for standardised states: by the scale of those of the mean of layers."""
+    """The squared norm of the head for states standardised by the scale of the layers' mean."""
     task = Tagging([*TAGS], small_tokenizer(), 32)
     start, batches = probed(task, "encoder", layers="mix")
     std = torch.from_numpy(read(task, start, batches[0])[0].std(axis=0))
@@ -190,18 +191,18 @@ def _penalty(model: ModelWithHead) -> float:
 def test_solve_keeps_the_penalty_that_is_best_on_validation() -> None:
     task = Tagging([*TAGS], small_tokenizer(), 32)
     model, batches = probed(task, "encoder")
-    each = {C: solved(probed(task, "encoder")[0], task, batches, C) for C in (1e-4, 0.01, 100.0)}
-    lowest = min(each, key=lambda C: each[C].validation_loss)
-    found = solved(model, task, batches, *each)
-    assert found.C in each and each[found.C] is each[lowest]
-    # Found from another start, at the end of a path.
-    assert found.validation_loss == pytest.approx(each[lowest].validation_loss, rel=1e-4)
+    alone = {C: solved(probed(task, "encoder")[0], task, batches, C) for C in (1e-4, 0.01, 100.0)}
+    lowest = min(alone, key=lambda C: alone[C].validation_loss)
+    solution = solved(model, task, batches, *alone)
+    assert solution.C in alone and alone[solution.C] is alone[lowest]
+    # The solver started from the minimum of the previous penalty.
+    assert solution.validation_loss == pytest.approx(alone[lowest].validation_loss, rel=1e-4)
     merits = iter([1.0, 3.0, 2.0])
     best = solve(
         model,
         task,
         *batches,
-        inverse_strengths=[*each],
+        inverse_strengths=[*alone],
         merit=lambda: next(merits),
         device=CPU,
     )
@@ -209,7 +210,7 @@ def test_solve_keeps_the_penalty_that_is_best_on_validation() -> None:
 
 
 def test_linear_probe_remembers_states_of_each_model() -> None:
-    """Runs from scratch may begin with other weights for each seed; one method sees them all."""
+    """Runs from scratch may have other weights for each seed, but one method object for all."""
     task = Classification(["a", "b"], small_tokenizer(), 32)
     method, seen = LinearProbe(), []
     for seed in (1, 2, 1):

@@ -1,4 +1,4 @@
-"""Solved probes: of regression they are ridge regressions; of multiple choice."""
+"""Solved probes of regression, which equal ridge regressions, and of multiple choice."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from tests.training.test_solver import CPU, probed, rows, solved
 def test_solve_regression_is_a_ridge_regression(
     architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sum of squares plus |w|^2 / (2 C): scikit-learn's alpha is 1 / (2 C)."""
+    """The sum of squares plus |w|^2 / (2 C) is minimised: scikit-learn's alpha is 1 / (2 C)."""
     rated = [{**row, "target": 3.0 * len(row["words"]) + i % 3} for i, row in enumerate(rows())]
     monkeypatch.setattr(test_solver, "rows", lambda: rated)
     task = Regression([], small_tokenizer(), 32)
@@ -36,8 +36,8 @@ def test_solve_regression_is_a_ridge_regression(
     values = np.concatenate([batch.values.numpy() for batch in batches[0]])
     states = StandardScaler().fit_transform(states)
     expected = Ridge(alpha=0.5).fit(states, values).predict(states)
-    found = [task.outputs(model.eval(), batch).detach().numpy() for batch in batches[0]]
-    np.testing.assert_allclose(np.concatenate(found), expected, atol=2e-3)
+    outputs = [task.outputs(model.eval(), batch).detach().numpy() for batch in batches[0]]
+    np.testing.assert_allclose(np.concatenate(outputs), expected, atol=2e-3)
 
 
 def test_solve_choices_puts_the_standardisation_into_its_weights(

@@ -22,7 +22,7 @@ class Killed(Exception):
 
 
 class Trained:
-    """A small model that is trained at rates; ``kill`` ends a process at (rate, step)."""
+    """A small model that is trained at each rate; training is killed at ``kill`` (rate, step)."""
 
     def __init__(
         self, folder, rates: list[float], *, kill: tuple[float, int] | None = None
@@ -68,12 +68,12 @@ def same(one: Trained, other: Trained) -> bool:
 
 
 def test_try_each_begins_anew_and_leaves_the_best_model(tmp_path) -> None:
-    """As if each had been trained alone."""
+    """The results equal those of each rate trained alone."""
     several = Trained(tmp_path / "several", RATES)
     alone = {rate: Trained(tmp_path / str(rate), [rate]) for rate in RATES}
     assert [each.rate for each in several.tries] == RATES
-    for each in several.tries:
-        assert each.history == alone[each.rate].tries[0].history
+    for attempt in several.tries:
+        assert attempt.history == alone[attempt.rate].tries[0].history
     chosen = best(several.tries)
     assert chosen.rate == 5e-3 != RATES[-1]
     assert (

@@ -2,7 +2,7 @@
 
     python -m tests.training.trained_by_ranks FOLDER
 
-trains everything as a rank, with both strategies, and the first rank writes what came of it.
+trains everything as a rank, with both strategies, and the first rank writes the results.
 """
 
 import json
@@ -54,7 +54,7 @@ SCHEDULE = small_schedule(
 
 @dataclass
 class Trained:
-    losses: list[float]  # of each step; behind them the validation losses
+    losses: list[float]  # of all steps, then of all validations
     weights: dict[str, Tensor]
     flops: list[int]
 
@@ -64,24 +64,24 @@ class Stopped(Exception):
 
 
 def cases(number: int = 2, strategy: str = "ddp") -> list[tuple[str, str]]:
-    """Each objective that trains, with each architecture that it fits; by more than two ranks and
-    by ``fsdp`` one objective of each architecture."""
-    found = []
+    """Each objective that trains, with each architecture that it fits; with more than two ranks or
+    ``fsdp``, one objective for each architecture."""
+    fitting = []
     for name in OBJECTIVES.names():
         for architecture in ARCHITECTURES:
             if OBJECTIVES.find(name, where="").trains:
                 of = OBJECTIVES.build({"name": name}, small_tokenizer(), LENGTH, where="objective")
                 of.architecture = small_model(architecture).trained_like
                 if of.incompatibility(small_model(architecture)) is None:
-                    found.append((name, architecture))
-    first = {architecture: (name, architecture) for name, architecture in reversed(found)}
-    return found if number <= 2 and strategy == "ddp" else [*first.values()]
+                    fitting.append((name, architecture))
+    first = {architecture: (name, architecture) for name, architecture in reversed(fitting)}
+    return fitting if number <= 2 and strategy == "ddp" else [*first.values()]
 
 
 @cache
 def short_texts() -> EncodedCorpus:
-    """Inputs with targets, as one objective needs them, so that ranks have uneven numbers of
-    targets."""
+    """Documents of an input and its target, as ``multi_task`` needs. They are short, so that ranks
+    have uneven numbers of targets."""
     return encode([lines[1:3] for lines in documents()], small_tokenizer())
 
 
@@ -123,7 +123,8 @@ def trained(
     device: Device = CPU,
     dropout: float = DROPOUT,
 ) -> Trained:
-    """The last training of several, with its own steps; ``stop_after`` so many raises Stopped."""
+    """Trains at each rate, and returns the losses of all and the weights of the best. The step
+    after ``stop_after`` raises Stopped."""
     objective, model, data = built(name, architecture, dropout=dropout)
     if isinstance(objective, Distillation):
         objective.teacher.to(device.torch)
@@ -179,12 +180,12 @@ def gathered(ranks: Ranks) -> dict[str, str]:
 
 def write(folder: Path, name: str, result: Trained) -> None:
     save_file({key: weight.contiguous() for key, weight in result.weights.items()}, folder / name)
-    known = {"losses": result.losses, "flops": result.flops}
-    (folder / f"{name}.json").write_text(json.dumps(known))
+    summary = {"losses": result.losses, "flops": result.flops}
+    (folder / f"{name}.json").write_text(json.dumps(summary))
 
 
 def apart(ranks: Ranks, result: Trained) -> bool:
-    """Whether the weights of the ranks differ."""
+    """Returns whether this rank's weights differ from those of the first."""
     own = float(sum(weight.double().sum() for weight in result.weights.values()))
     return ranks.from_first(own) != own
 

@@ -26,17 +26,17 @@ def test_long_names_that_differ_in_the_middle_alone_are_numbered() -> None:
 
 
 def test_every_row_has_a_label_of_its_own(results: Results) -> None:
-    found = forest.with_heads(forest.rows(results.contrasts))
-    labels = [row["label"] for row in found]
+    rows = forest.with_heads(forest.rows(results.contrasts))
+    labels = [row["label"] for row in rows]
     assert len({*labels}) == len(labels) > len(results.contrasts)
-    heads = [row for row in found if "effect" not in row]
+    heads = [row for row in rows if "effect" not in row]
     assert [row["label"].lower() for row in heads] == [
         *dict.fromkeys(c.axis for c in results.contrasts)
     ]
 
 
 def test_rows_of_long_names_can_be_told_apart(results: Results) -> None:
-    """Names are cut on the axis alone: what is copied and told beside a mark has them whole."""
+    """Names are cut on the axis alone; copied texts and tooltips have whole names."""
 
     def longer(group: str) -> str:
         return LONG + group
@@ -49,11 +49,11 @@ def test_rows_of_long_names_can_be_told_apart(results: Results) -> None:
         )
         for contrast in results.contrasts
     ]
-    found = forest.with_heads(forest.rows(contrasts))
-    labels = [row["label"] for row in found]
+    rows = forest.with_heads(forest.rows(contrasts))
+    labels = [row["label"] for row in rows]
     assert len({*labels}) == len(labels)
-    assert all(len(row["name"]) <= 2 * LETTERS + 40 for row in found)
-    assert all(LONG in row["pair"] for row in found if "effect" in row)
+    assert all(len(row["name"]) <= 2 * LETTERS + 40 for row in rows)
+    assert all(LONG in row["pair"] for row in rows if "effect" in row)
 
 
 def test_intervals_end_with_the_scale_and_keep_their_effect(results: Results) -> None:

@@ -66,9 +66,13 @@ def test_a_study_without_scratch_runs_has_no_curves_beside_them(results: Results
     assert any(name.startswith("curves") for name in gallery.pictures(results))
 
 
-def test_a_single_score_has_an_axis_with_room_on_both_sides() -> None:
-    """Without it the one tick was rounded to a number that the score is far from."""
-    [room] = score_dots._room([{"low": 57.0, "high": 57.0}])
+@pytest.mark.parametrize(("score", "lowest"), [(57.0, 50.0), (0.0, 0.0)])
+def test_a_single_score_has_an_axis_with_room(score: float, lowest: float) -> None:
+    """Without room, the only tick was rounded to a number far from the score."""
+    [room] = score_dots._room([{"low": score, "high": score}])
     low, high = (row["score"] for row in room.to_dict(validate=False)["data"]["values"])
-    assert low < 57 < high
+    assert lowest <= low <= score < high
+
+
+def test_different_scores_need_no_room() -> None:
     assert score_dots._room([{"low": 56.0, "high": 58.0}]) == []

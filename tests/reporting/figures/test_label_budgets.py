@@ -36,13 +36,13 @@ def points(results: Results, method: str) -> list[dict[str, Any]]:
 def test_every_mean_stands_at_its_number_of_labels(several: Results) -> None:
     numbers = {"200": 200, "500": 500, "all": about("tag")["num_examples"]["train"]}
     for method in several.scores.methods:
-        found = {(p["run"], p["x"]): p for p in points(several, method)}
-        assert {run for run, _ in found} == {*RUNS, "majority", "window"}
+        point_of = {(p["run"], p["x"]): p for p in points(several, method)}
+        assert {run for run, _ in point_of} == {*RUNS, "majority", "window"}
         for name in RUNS:
             for budget, number in numbers.items():
                 cell = several.scores.cell(name, "tag", method, budget)
                 assert cell is not None and cell.mean.low is not None
-                point = found[name, number]
+                point = point_of[name, number]
                 assert point["y"] == pytest.approx(100 * cell.mean.value)
                 assert point["low"] == pytest.approx(100 * max(cell.mean.low, 0))
                 assert point["low"] < point["y"] < point["high"]
@@ -62,14 +62,16 @@ def test_one_seed_has_no_band(tmp_path: Path) -> None:
 
 def test_one_budget_or_two_of_equal_size_are_no_picture(results: Results, tmp_path: Path) -> None:
     assert pictures_of(results) == {}
-    same = study(tmp_path, [1200, "all"], seeds=[1, 2])  # a task has 1,200
+    same = study(tmp_path, [1200, "all"], seeds=[1, 2])  # a task has 1,200 rows
     assert pictures_of(same) == {}
 
 
 def test_a_picture_for_each_task_draws(several: Results, tmp_path: Path) -> None:
-    found = pictures_of(several)
-    assert set(found) == {f"label_budgets_{task}" for task in METRICS}
-    assert found.keys() <= gallery.pictures(several).keys()
-    svg = gallery.draw(found["label_budgets_tag"], svg=tmp_path / "x.svg", png=tmp_path / "x.png")
+    pictures = pictures_of(several)
+    assert set(pictures) == {f"label_budgets_{task}" for task in METRICS}
+    assert pictures.keys() <= gallery.pictures(several).keys()
+    svg = gallery.draw(
+        pictures["label_budgets_tag"], svg=tmp_path / "x.svg", png=tmp_path / "x.png"
+    )
     assert "NaN" not in svg and svg.count(">encoder_deep_learning</text>") == 2  # two methods
     assert "labels (all: 1,200)" in svg

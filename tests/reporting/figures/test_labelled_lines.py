@@ -13,7 +13,7 @@ ENDS = st.lists(st.floats(-5, 105), min_size=1, max_size=30)
 
 @given(ends=ENDS)
 def test_names_keep_their_order_do_not_touch_and_stay_beside_the_panel(ends: list[float]) -> None:
-    """Many of them stand closer together."""
+    """Many names have smaller gaps."""
     domain = domain_of(ends)
     places = np.array(spread(ends, domain, HEIGHT))
     order = np.argsort(ends, kind="stable")

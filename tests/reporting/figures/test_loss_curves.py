@@ -1,4 +1,4 @@
-"""Pictures of the validation loss against what pretraining took."""
+"""Pictures of the validation loss against tokens or FLOPs of pretraining."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,11 +25,11 @@ def lines(results: Results, amount: Amount) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.slow
 def test_a_line_is_each_validation_of_a_run(results: Results) -> None:
-    found = lines(results, "tokens")
+    points_of = lines(results, "tokens")
     checkpoints = {RunKey(name, 1) for name in RUNS if "scratch" not in name}
-    assert set(found) == {str(checkpoint) for checkpoint in checkpoints}
+    assert set(points_of) == {str(checkpoint) for checkpoint in checkpoints}
     for checkpoint in checkpoints:
-        points, history = found[str(checkpoint)], results.progress[checkpoint].history
+        points, history = points_of[str(checkpoint)], results.progress[checkpoint].history
         steps = [s for s in history if s.validation_loss is not None]
         assert [(p["x"], p["y"]) for p in points] == [(s.tokens, s.validation_loss) for s in steps]
         assert len(points) == 5
@@ -43,7 +43,7 @@ def test_a_run_that_goes_on_begins_where_its_parent_ended(results: Results) -> N
     runs["encoder_small"] = runs["encoder_small"].model_copy(update={"parent": "encoder_mlm"})
     continued = replace(results, params=results.params.model_copy(update={"runs": runs}))
     before, after = (
-        lines(each, "tokens")["encoder_small, seed 1"] for each in (results, continued)
+        lines(study, "tokens")["encoder_small, seed 1"] for study in (results, continued)
     )
     assert {b["x"] - a["x"] for a, b in zip(before, after, strict=True)} == {4_096_000}
     first = "encoder_mlm, seed 1"
@@ -53,9 +53,11 @@ def test_a_run_that_goes_on_begins_where_its_parent_ended(results: Results) -> N
 def test_seeds_are_thin_lines_of_one_name(study_of) -> None:
     runs = {name: RUNS[name] for name in ("encoder_mlm", "decoder_causal")}
     runs["encoder_mlm"] = RUNS["encoder_mlm"] | {"seeds": [1, 2]}
-    found = lines(study_of(runs), "tokens")
-    assert {(p["run"], p["width"]) for p in found["encoder_mlm, seed 2"]} == {("encoder_mlm", 1)}
-    assert {(p["run"], p["width"]) for p in found["decoder_causal, seed 1"]} == {
+    points_of = lines(study_of(runs), "tokens")
+    assert {(p["run"], p["width"]) for p in points_of["encoder_mlm, seed 2"]} == {
+        ("encoder_mlm", 1)
+    }
+    assert {(p["run"], p["width"]) for p in points_of["decoder_causal, seed 1"]} == {
         ("decoder_causal", 2)
     }
 
@@ -67,11 +69,11 @@ def test_where_nothing_was_pretrained_there_is_no_picture(study_of) -> None:
 
 
 def test_a_public_checkpoint_that_is_pretrained_further_begins_at_0(study_of) -> None:
-    """What it had seen before nobody knows."""
+    """Its earlier pretraining is unknown."""
     runs = {"bert": public("a/bert"), "adapted": further("a/bert", "mlm")}
-    found = lines(study_of(runs), "tokens")
-    assert found.keys() == {"adapted, seed 1"}
-    assert min(point["x"] for point in found["adapted, seed 1"]) > 0
+    points_of = lines(study_of(runs), "tokens")
+    assert points_of.keys() == {"adapted, seed 1"}
+    assert min(point["x"] for point in points_of["adapted, seed 1"]) > 0
 
 
 def test_comparable_runs_share_objective_text_and_tokenizer(results: Results) -> None:

@@ -25,17 +25,17 @@ def with_trials(results: Results, change: Callable[[ScoredTrial], ScoredTrial]) 
 def test_cost_is_of_the_lineage_and_the_fine_tuning(results: Results) -> None:
     rows = trade_offs.cost(results.scores, *PLACE)["datasets"]["marks"]
     assert len(rows) == 7 * 2
-    found = {(row["run"], row["method"]): row for row in rows}
+    row_of = {(row["run"], row["method"]): row for row in rows}
     for trial in results.trials:
         if trial.task == "type" and trial.run in RUNS:
             assert trial.lineage_flops is not None
-            row = found[trial.run, trial.method]
+            row = row_of[trial.run, trial.method]
             assert row["x"] == trial.lineage_flops + trial.finetune_flops
             assert (row["fill"] == PAPER) == ("scratch" in trial.run)
 
 
 def beside_baselines_of(results: Results, value: float) -> Results:
-    """Every trial of a baseline has this score, ``tfidf`` a slightly higher one."""
+    """Sets the score of all trials of baselines, slightly higher for ``tfidf``."""
 
     def scored(trial: ScoredTrial) -> ScoredTrial:
         changed = replace(trial, value=value + 0.001 * (trial.run == "tfidf"))
@@ -45,7 +45,7 @@ def beside_baselines_of(results: Results, value: float) -> Results:
 
 
 def test_no_run_is_on_the_front_that_a_baseline_beats(results: Results) -> None:
-    """It costs less than any run."""
+    """Baselines cost less than any run."""
     merits = sorted(cell.merit for cell, _ in cells_with_flops(results.scores, *PLACE))
     for value, reached in ((0.0, True), (merits[-2], True), (0.99, False)):
         beside = beside_baselines_of(results, value)
@@ -112,7 +112,7 @@ def test_equal_costs_and_equal_sizes_make_no_picture(results: Results) -> None:
 
 
 def test_size_has_a_mark_for_each_pretrained_run(results: Results) -> None:
-    """By a method that trains most of the weights, even where another is better."""
+    """The method trains most of the weights, even if another scores better."""
 
     def changed(trial: ScoredTrial) -> ScoredTrial:
         return replace(trial, value=0.9) if trial.method == "linear_probe" else trial
@@ -138,7 +138,7 @@ def test_two_sizes_have_no_law(results: Results) -> None:
 def test_three_sizes_of_one_kind_have_the_law_they_follow(
     three_sizes: Results, metric: str
 ) -> None:
-    """Of the encoder on one training set alone; other training sets have but one size."""
+    """Only one training set has a law; the others have one size each."""
 
     def lawful(trial: ScoredTrial) -> ScoredTrial:
         seed = trial.finetune_seed - 3  # -2 to 2

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 class Probed(NamedTuple):
-    """What a page's script wrote as JSON to the element ``probe``, and the browser's messages."""
+    """The JSON that a page's script wrote to the element ``probe``, and the browser's messages."""
 
     found: Any
     messages: str

@@ -94,8 +94,8 @@ wait();
 
 @pytest.fixture(scope="module")
 def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = described(results, f"Which? {LONG}", {"tag": LONG})
-    return written(found, tmp_path_factory.mktemp("page"))
+    renamed = described(results, f"Which? {LONG}", {"tag": LONG})
+    return written(renamed, tmp_path_factory.mktemp("page"))
 
 
 def described(results: Results, title: str | None, tasks: Mapping[str, str | None]) -> Results:
@@ -110,10 +110,10 @@ def described(results: Results, title: str | None, tasks: Mapping[str, str | Non
     return replace(results, params=params.model_copy(update=update))
 
 
-def written(found: Results, folder: Path) -> Path:
-    names = gallery.pictures(found)
+def written(results: Results, folder: Path) -> Path:
+    names = gallery.pictures(results)
     svg = gallery.draw(names["forest"], svg=folder / "x.svg", png=folder / "x.png")
-    html = pages.html(found, dict.fromkeys(names, svg))
+    html = pages.html(results, dict.fromkeys(names, svg))
     html = html.replace("</head>", f"{SEEN}</head>", 1)
     sizes = f"<script>const SMALLEST = {SMALLEST}, CONTRAST = {CONTRAST};</script>"
     file = folder / "index.html"
@@ -124,15 +124,15 @@ def written(found: Results, folder: Path) -> Path:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 768, 1280])
 def test_all_text_can_be_read(page: Path, browser: list[str], width: int, theme: str) -> None:
-    found = legible(page, browser, width, theme)
+    layout = legible(page, browser, width, theme)
     if width == 1280:
-        assert found["closed"]["tall"] <= SCREENS * 800
+        assert layout["closed"]["tall"] <= SCREENS * 800
 
 
 def test_the_first_screens_say_what_to_use_and_whether_the_architecture_mattered(
     results: Results, browser: list[str], tmp_path: Path
 ) -> None:
-    """With the words of the default study; a phone takes a quarter of a screen more."""
+    """Two screens suffice for the words of the default study, and 2.25 on a phone."""
     default = read_params(ROOT / "studies/default.yaml")
     about = {name: default.about("tasks", name) for name in default.tasks}
     page = written(described(results, default.title, about), tmp_path)
@@ -142,7 +142,7 @@ def test_the_first_screens_say_what_to_use_and_whether_the_architecture_mattered
 
 
 def test_a_study_of_one_run_can_be_read(browser: list[str], tmp_path: Path, study_of) -> None:
-    """One task and method, no baseline, and a name as long as one can be expected."""
+    """The study has one task, one method, no baseline and a very long name."""
     raw = raw_params({"encoder_" + "a_long_name" * 6: RUNS["encoder_mlm"]}) | {"baselines": {}}
     raw["tasks"] = {"type": raw["tasks"]["type"]}
     raw["finetune"]["methods"] = {"full": raw["finetune"]["methods"]["full"]}
@@ -154,15 +154,15 @@ def test_a_study_of_one_run_can_be_read(browser: list[str], tmp_path: Path, stud
 
 
 def legible(page: Path, browser: list[str], width: int, theme: str) -> dict[str, Any]:
-    found = looked_at(page, browser, width, theme)
-    assert found["undrawn"] == 0 and found["unnamed"] == 0
-    assert found["cut"] == [] and found["overlapping"] == []
+    layout = looked_at(page, browser, width, theme)
+    assert layout["undrawn"] == 0 and layout["unnamed"] == 0
+    assert layout["cut"] == [] and layout["overlapping"] == []
     for state in ("closed", "open"):
-        seen = found[state]
+        seen = layout[state]
         for fault in ("outside", "small", "letters", "unfilled", "pale", "uncued", "unreached"):
             assert seen[fault] == [], (state, fault)
         assert seen["wider"] <= 0, state
-    return found
+    return layout
 
 
 def looked_at(page: Path, browser: list[str], width: int, theme: str) -> dict[str, Any]:

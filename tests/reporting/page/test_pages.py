@@ -82,7 +82,7 @@ const isOpen = part.closest("details").open;
 parent.postMessage({isOpen, isSeen: place >= 0 && place < innerHeight}, "*");
 </script>
 """
-# As MLflow shows a page that is an artifact of a run.
+# The frame in which MLflow shows a page of a run.
 FRAME = """
 <body>
 <script>
@@ -107,10 +107,10 @@ document.body.append(frame);
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    found = loaded_in(tmp_path_factory.mktemp("study"), raw_params())
-    for run in found.params.runs.values():
+    loaded = loaded_in(tmp_path_factory.mktemp("study"), raw_params())
+    for run in loaded.params.runs.values():
         run.model["note"] = HOSTILE
-    return found
+    return loaded
 
 
 @pytest.fixture(scope="module")
@@ -187,13 +187,13 @@ def test_tasks_are_listed_with_their_sizes_and_what_was_removed(results: Results
 
 
 def test_what_models_write_stands_side_by_side_and_on_the_page_alone(results, html) -> None:
-    """The runs of one corpus and tokenizer, each with what it read; the text of others escaped."""
+    """Runs of one corpus and tokenizer share a passage; what models wrote is escaped."""
     runs = ("decoder_causal", "encoder_mlm")
     samples = results.progress[RunKey("decoder_causal", 1)].samples
     progress = results.progress | {RunKey(run, 1): Progress([], samples) for run in runs}
-    found = passages(results.params.runs, progress)
-    assert [each.text for each in found] == ["", "a list & <i>more</i>"]
-    assert [run for run, *_ in found[1].rows] == ["encoder_mlm", "decoder_causal"]
+    samples_by_text = passages(results.params.runs, progress)
+    assert [each.text for each in samples_by_text] == ["", "a list & <i>more</i>"]
+    assert [run for run, *_ in samples_by_text[1].rows] == ["encoder_mlm", "decoder_causal"]
     assert '<details id="samples">' in html and "&lt;b&gt;of&lt;/b&gt; …" in html
     assert "of</b> …" not in html and "of</b> …" not in pages.markdown(results)
 
@@ -227,7 +227,7 @@ def test_it_works_in_a_browser_without_a_request_or_an_error(
     file.write_text(with_script(html, PROBE), encoding="utf-8")
     offline = ("--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr")
     probe, messages = probed(browser, file, *offline, f"--window-size={width},900")
-    assert "CONSOLE" not in messages  # a refused request is written there as well
+    assert "CONSOLE" not in messages  # refused requests are logged, too
     assert probe["requests"] == []
     assert probe["before"] == len(results.trials)
     assert probe["up"] == sorted(probe["up"]) and probe["down"] == probe["up"][::-1]

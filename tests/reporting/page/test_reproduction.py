@@ -45,7 +45,7 @@ def test_a_report_is_made_at_the_commit_that_is_checked_out(repository: Path) ->
 
 
 def test_what_differs_from_the_commit_is_named(repository: Path) -> None:
-    """Of what results come from, and of nothing else."""
+    """Only files on which results depend are named."""
     for name in ("stages/a.py", "stages/a new one.py", "params.yaml", "README.md"):
         (repository / name).write_text("edited")
     (repository / "dvc.yaml").unlink()
@@ -86,14 +86,14 @@ def test_a_copy_of_a_study_is_made_by_copying_it(repository: Path) -> None:
     (repository / "studies/mine.yaml").write_text("params.yaml")
     assert reproduction.commands() == ["cp studies/mine.yaml params.yaml", "make repro"]
     commit = reproduction.commit()
-    assert commit and commit.changed == ["studies/mine.yaml"]  # a clone has none to copy
+    assert commit and commit.changed == ["studies/mine.yaml"]  # a clone lacks this file
 
 
 def test_files_have_the_hashes_of_their_content(folder: Path) -> None:
     (folder / "dvc.yaml").unlink()
     (folder / "params.yaml").write_text("")
     params, dvc, lock = (tuple(row.values()) for row in reproduction.files())
-    assert params == ("params.yaml", "e3b0c44298fc1c14")  # of nothing
+    assert params == ("params.yaml", "e3b0c44298fc1c14")  # of an empty file
     assert dvc == ("dvc.yaml", "missing")
     assert lock[0] == "requirements.lock" and re.fullmatch(r"[0-9a-f]{16}", lock[1])
 
@@ -103,7 +103,7 @@ def test_packages_are_those_that_are_pinned() -> None:
     python, *packages = reproduction.packages()
     assert python == {"package": "Python", "version": platform.python_version()}
     for row in packages:
-        version = row["version"].partition("+")[0]  # behind it is which build of torch
+        version = row["version"].partition("+")[0]  # after the + is the build of torch
         assert pinned[row["package"]] == version
 
 

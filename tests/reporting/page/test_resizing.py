@@ -1,4 +1,4 @@
-"""Charts fit their boxes after the window was resized, those that were hidden then as well."""
+"""Charts fit their boxes after a resize, even if they were hidden at the time."""
 
 from pathlib import Path
 
@@ -62,11 +62,11 @@ def test_a_chart_that_was_hidden_while_the_page_changed_its_width_fits(
     file = tmp_path / "index.html"
     file.write_text(with_script(html, PROBE), encoding="utf-8")
     options = ("--virtual-time-budget=300000", "--window-size=1280,3000")
-    found = probed(browser, file, *options).found
-    assert len(found["before"]) == len(METRICS)
+    states = probed(browser, file, *options).found
+    assert len(states["before"]) == len(METRICS)
     for state in ("before", "narrower", "again"):
-        for form, box, chart in found[state]:
+        for form, box, chart in states[state]:
             assert form and box - 3 <= chart <= box, state
-    assert found["again"] == found["before"]
-    assert all(box < 460 for _, box, _ in found["narrower"])
-    assert all(box > 460 for _, box, _ in found["before"])
+    assert states["again"] == states["before"]
+    assert all(box < 460 for _, box, _ in states["narrower"])
+    assert all(box > 460 for _, box, _ in states["before"])

@@ -36,15 +36,15 @@ def cards_of(results: Results) -> list[Card]:
 
 
 def test_every_choice_has_an_answer_for_every_task(five_seeds: Results) -> None:
-    found = answers(five_seeds)
-    choices = [(answer.label_budget, answer.method) for answer in found]
+    all_answers = answers(five_seeds)
+    choices = [(answer.label_budget, answer.method) for answer in all_answers]
     assert choices == [("200", ANY), ("200", "full"), ("200", "linear_probe")]
-    for answer in found:
+    for answer in all_answers:
         assert [card.task for card in answer.cards] == list(METRICS)
         for card in answer.cards:
             is_baseline = card.standing is Standing.BASELINE
             assert answer.method in (ANY, card.best.method) or is_baseline
-    many = {answer.method: answer.chosen for answer in found}
+    many = {answer.method: answer.chosen for answer in all_answers}
     assert "(highest of 10 means)" in many["any"] and "(highest of 6 means)" in many["full"]
 
 
@@ -58,19 +58,19 @@ def test_what_is_recommended_has_the_best_mean_of_all(five_seeds: Results, value
         assert f"`{best.group}`" in card.use and POINTS.shown(best.mean.value) in card.use
         is_baseline = card.standing is Standing.BASELINE
         assert is_baseline == (value > 0.9) == ("The best model, " in card.against)
-        assert not is_baseline or "Next best" not in card.otherwise  # it is compared once
+        assert not is_baseline or "Next best" not in card.otherwise  # already in `against`
 
 
 def test_one_pretraining_seed_claims_nothing(results: Results) -> None:
     for card in cards_of(with_baseline_at(results, 0.2)):
         assert card.standing is Standing.UNTESTED
         assert Verdict.ONE_SEED.value in card.against
-        said = "ahead of none", "Every model differs", "is not ahead of"
-        assert any(words in card.runs for words in said)
+        phrases = "ahead of none", "Every model differs", "is not ahead of"
+        assert any(words in card.runs for words in phrases)
     for value in (0.2, 0.999):
-        said = answers(with_baseline_at(results, value))[0].verdict
-        assert said.startswith("On none of") and "nothing was tested" in said
-        assert "may be chance" not in said and "the baseline is ahead" not in said
+        sentence = answers(with_baseline_at(results, value))[0].verdict
+        assert sentence.startswith("On none of") and "nothing was tested" in sentence
+        assert "may be chance" not in sentence and "the baseline is ahead" not in sentence
     best = results.best_runs[None]["tag", "200"]
     ranked = rivals(best, results.scores, results.contrasts_of)
     assert ties(ranked).endswith(f" {len(ranked) - 1} are in no contrast with it.")
@@ -82,30 +82,31 @@ def test_verdict_on_one_task_counts_no_tasks(
 ) -> None:
     best_runs = with_baseline_at(five_seeds, value).best_runs[None]
     one = [best for (task, _), best in best_runs.items() if task == "tag"]
-    said = _verdict(one)
-    assert said.startswith(f"{beginning} ahead of the best classical baseline") and "task" not in said
+    sentence = _verdict(one)
+    assert sentence.startswith(f"{beginning} ahead of the best classical baseline")
+    assert "task" not in sentence
 
 
 def test_what_mattered_tells_the_effects_averaged_over_tasks(five_seeds: Results) -> None:
-    """The mean with its interval and verdict, of the comparisons with the smallest p-values."""
+    """The mean, interval and verdict are from the comparison with the smallest p-value."""
     for answer in answers(five_seeds):
         mattered = {each.axis: " ".join(each.lines) for each in answer.mattered}
-        asked = [
+        questions = [
             question
             for question in five_seeds.questions
             if question.axis == "pretrained" and answer.method in (ANY, question.first.method)
         ]
-        first = min(asked, key=lambda question: question.p_holm or 0.0)
+        first = min(questions, key=lambda question: question.p_holm or 0.0)
         assert first.significant and first.num_tasks == len(METRICS)
         mean = scale_of(first.metric).signed(first.effect.value)
-        told = mattered["pretrained"]
-        assert f": {mean} points on average (" in told
+        sentence = mattered["pretrained"]
+        assert f": {mean} points on average (" in sentence
         on_tasks = ", ".join(
             f"{scale_of(c.metric).signed(c.effect.value)} on `{c.task}`"
             + " (significant)" * c.significant
             for c in first.contrasts
         )
-        assert f"), {verdict(first)}; {on_tasks}; " in told
+        assert f"), {verdict(first)}; {on_tasks}; " in sentence
         assert "(significant)" in on_tasks
 
 
@@ -114,8 +115,8 @@ def test_what_mattered_tells_the_comparisons_from_scratch(five_seeds: Results) -
     first = question.first
     trials = tuple(replace(trial, objective=NONE) for trial in first.a.trials)
     of_scratch = replace(first, a=replace(first.a, group="from_nothing", trials=trials))
-    (told,) = what_mattered([replace(question, contrasts=(of_scratch,)), question])
-    assert f"`from_nothing` against `{first.b.group}`: " in told.lines[0]
+    (of_axis,) = what_mattered([replace(question, contrasts=(of_scratch,)), question])
+    assert f"`from_nothing` against `{first.b.group}`: " in of_axis.lines[0]
 
 
 def test_of_many_tasks_what_mattered_tells_the_extremes(
@@ -123,21 +124,21 @@ def test_of_many_tasks_what_mattered_tells_the_extremes(
 ) -> None:
     monkeypatch.setattr("stages.reporting.words.what_mattered.FEW_TASKS", 1)
     question = next(q for q in five_seeds.questions if q.num_tasks > 1)
-    (told,) = what_mattered([question])
+    (of_axis,) = what_mattered([question])
     largest, smallest = (
         f"{scale_of(c.metric).signed(c.effect.value)} on `{c.task}`"
         for c in (question.by_size[0], question.by_size[-1])
     )
-    where = told.lines[0].partition("; ")[2].replace(" (significant)", "")
+    where = of_axis.lines[0].partition("; ")[2].replace(" (significant)", "")
     assert where.startswith(f"from {largest} to {smallest}; ")
 
 
 def test_what_mattered_tells_methods_apart(five_seeds: Results) -> None:
     """A probe's comparisons follow those of full fine-tuning, under its own name."""
     first = answers(five_seeds)[0].mattered
-    for each in first:
-        if each.axis != "method":
-            sentences = " ".join(each.lines).removeprefix("With `full`: ")
+    for of_axis in first:
+        if of_axis.axis != "method":
+            sentences = " ".join(of_axis.lines).removeprefix("With `full`: ")
             full, probe = sentences.split("With `linear_probe`: ")
             assert full and probe and "`full`" not in full + probe
     (answer,) = [a for a in answers(five_seeds) if a.method == "linear_probe"]
@@ -145,32 +146,34 @@ def test_what_mattered_tells_methods_apart(five_seeds: Results) -> None:
 
 
 def test_a_verdict_before_correction_only_says_what_p_must_be(five_seeds: Results) -> None:
-    """Of questions and of single tasks; the test of ties looks at the best baseline."""
-    told, evaluation = set(), five_seeds.params.evaluation
+    """Questions and single tasks say so; the test of ties covers the best baseline."""
+    seen, evaluation = set(), five_seeds.params.evaluation
     tested = [*five_seeds.questions, *five_seeds.contrasts]
     for confidence in (0.8, 0.9, 0.99, 0.999):
         stricter = evaluation.model_copy(update={"confidence": confidence})
         params = five_seeds.params.model_copy(update={"evaluation": stricter})
         results = replace(five_seeds, params=params)
         tested += [*results.questions, *results.contrasts]
-    for each in tested:
-        why, p_value = reason(each), each.effect.p_value
-        assert bool(why) == (each.verdict is Verdict.BEFORE_CORRECTION)
-        if not why or each.threshold is None:
+    for comparison in tested:
+        why, p_value = reason(comparison), comparison.effect.p_value
+        assert bool(why) == (comparison.verdict is Verdict.BEFORE_CORRECTION)
+        if not why or comparison.threshold is None:
             continue
-        told.add((each.threshold.family, each.threshold.p_value is None))
-        if each.threshold.p_value is not None:
+        seen.add((comparison.threshold.family, comparison.threshold.p_value is None))
+        if comparison.threshold.p_value is not None:
             assert p_value and f"this is {p_value:.2g}" in why
-            assert each.threshold.p_value <= p_value
-            assert f"among {each.threshold.num_tests} {each.threshold.family.value}" in why
-    assert told >= {(Family.QUESTIONS, False), (Family.TASKS, True)}
+            assert comparison.threshold.p_value <= p_value
+            assert (
+                f"among {comparison.threshold.num_tests} {comparison.threshold.family.value}" in why
+            )
+    assert seen >= {(Family.QUESTIONS, False), (Family.TASKS, True)}
     text = pages.markdown(five_seeds)
     assert all(reason(contrast) in text for contrast in five_seeds.contrasts)
 
 
 def test_the_first_screen_says_what_also_differs(five_seeds: Results) -> None:
-    """The names of the confounds, not what the axis itself is. The table of confounds has the same,
-    with the values."""
+    """The screen names the confounds, without the axis itself; the table of confounds also has
+    their values."""
     sentences = {each.axis: " ".join(each.lines) for each in answers(five_seeds)[0].mattered}
     assert "; also differs: objective" in sentences["architecture"]
     pairs = [row for row in confound_rows(five_seeds.contrasts) if row["axis"] == "architecture"]
@@ -209,7 +212,7 @@ def test_tasks_that_disagree_in_sign_have_no_mean(
 
 
 def test_the_table_of_confounds_counts_a_contrast_once(five_seeds: Results) -> None:
-    """Of both sides of a contrast something may differ, as what has not converged."""
+    """Two confounds of one name, one for each side of a contrast, count once."""
     first, *others = next(q for q in five_seeds.questions if q.num_tasks > 1).contrasts
     both = Confound("rows", (10, 20)), Confound("rows", (30, 40))
     (row,) = confound_rows([replace(first, settings=both), *others])
@@ -226,7 +229,7 @@ def test_a_study_without_baselines_says_so(five_seeds: Results) -> None:
 
 
 def test_chip_card_cheapest_figure_and_markdown_agree_on_ties(five_seeds: Results) -> None:
-    """A run and the best baseline tie in all of them, or in none, whichever is first."""
+    """The best run and the best baseline tie in all four or in none, whichever leads."""
     seen = set()
     for value in (*np.linspace(0.535, 0.584, 8).tolist(), 0.999, 0.2):
         results = with_baseline_at(five_seeds, value)
@@ -253,19 +256,19 @@ def test_chip_card_cheapest_figure_and_markdown_agree_on_ties(five_seeds: Result
 
 
 def test_the_verdict_counts_the_tasks_with_a_model_ahead(five_seeds: Results) -> None:
-    """And none without a test: of every task it tells one thing."""
+    """Untested leads do not count, and every task is covered."""
     num_tasks = len(METRICS)
     for value in (0.2, 0.999, *np.linspace(0.4, 0.7, 7).tolist()):
-        found = answers(with_baseline_at(five_seeds, value))[0]
-        ahead = [card.task for card in found.cards if card.standing is Standing.LEADS]
-        behind = [card.task for card in found.cards if card.chip == "baseline first, clearly"]
+        answer = answers(with_baseline_at(five_seeds, value))[0]
+        ahead = [card.task for card in answer.cards if card.standing is Standing.LEADS]
+        behind = [card.task for card in answer.cards if card.chip == "baseline first, clearly"]
         assert value not in (0.2, 0.999) or len(ahead if value < 0.9 else behind) == num_tasks
-        first, *rest = found.verdict.split("; ")
+        first, *rest = answer.verdict.split("; ")
         assert f"On {len(ahead) or 'none'} of {num_tasks}" in first
         assert all(f"`{task}`" in first for task in ahead)
         assert any("the baseline is ahead" in part for part in rest) == bool(behind)
-        named = [task for task in METRICS if f"`{task}`" in found.verdict]
-        assert len(named) == (0 if f"on all {num_tasks} " in found.verdict else num_tasks)
+        named = [task for task in METRICS if f"`{task}`" in answer.verdict]
+        assert len(named) == (0 if f"on all {num_tasks} " in answer.verdict else num_tasks)
 
 
 def test_what_a_training_takes_is_the_mean_of_its_trials(five_seeds: Results) -> None:
@@ -291,8 +294,10 @@ def test_the_table_holds_the_first_answer_of_every_task_and_number_of_labels(
 def test_luck_that_is_unknown_is_said_once_with_its_reason(five_seeds: Results) -> None:
     methods = five_seeds.scores.methods
     alone = [t for t in five_seeds.trials if (t.pretrain_seed, t.finetune_seed) == (1, 1)]
-    said = luck(replace(five_seeds, trials=alone).scores, "200", methods)
-    assert said.count("unknown") == 1 and "one trial" in said and "(highest of" not in said
+    sentence = luck(replace(five_seeds, trials=alone).scores, "200", methods)
+    assert (
+        sentence.count("unknown") == 1 and "one trial" in sentence and "(highest of" not in sentence
+    )
     assert "unknown" not in luck(five_seeds.scores, "200", methods)
     some = [t for t in five_seeds.trials if t.task != "tag" or t in alone]
     partly = luck(replace(five_seeds, trials=some).scores, "200", methods)

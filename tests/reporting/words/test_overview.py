@@ -1,4 +1,4 @@
-"""What stands beside the answer."""
+"""The overview next to the answer."""
 
 from dataclasses import replace
 
@@ -18,13 +18,13 @@ def test_seeds_of_a_study_that_pretrains_nothing_are_those_of_fine_tuning(
 
 
 def test_effects_of_one_task_are_counted_once(five_seeds: Results) -> None:
-    """Their mean over tasks is the contrast."""
+    """The mean over one task is the contrast."""
     trials = [trial for trial in five_seeds.trials if trial.task == "tag"]
     params = five_seeds.params
     params = params.model_copy(update={"tasks": {"tag": params.tasks["tag"]}})
     of_one = replace(five_seeds, params=params, trials=trials)
     one, all_tasks = (
-        overview.seeds(each.scores, each.contrasts, each.questions) for each in (of_one, five_seeds)
+        overview.seeds(r.scores, r.contrasts, r.questions) for r in (of_one, five_seeds)
     )
     assert "effects averaged over tasks, and" in all_tasks and "on single tasks" in all_tasks
     assert "averaged" not in one and "single tasks" not in one and " contrasts (" in one
