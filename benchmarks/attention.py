@@ -1,5 +1,5 @@
-"""Attention in bfloat16 on a CPU: torch's kernels beside the matrix products written out
-(stages/models/_attention.py), forward and backward, interleaved, as a table.
+"""Compares torch's kernels of attention in bfloat16 on a CPU with the matrix products written out
+(stages/models/_attention.py), forward and backward, interleaved. Prints a table.
 
     python -m benchmarks.attention
 """
@@ -45,8 +45,8 @@ WAYS: tuple[Callable[..., Tensor], ...] = (in_bfloat16, in_float32, written_out)
 
 
 def milliseconds(shape: tuple[int, int, int, int]) -> dict[str, float]:
-    """The median of forward and backward pass of each way, from one tensor with the states of
-    tokens to another."""
+    """Returns the median time of a forward and a backward pass of each way, from the states of
+    tokens to the mixed states, both in one tensor."""
     rows, heads, length, width = shape
     states = torch.randn(rows, length, 3 * heads * width).bfloat16().requires_grad_()
     documents = torch.ones(rows, length)
@@ -73,8 +73,8 @@ def main() -> None:
     print("| rows, heads, tokens, width | kernel, bfloat16 | kernel, float32 | written out |")
     print("|---|---|---|---|")
     for shape in SHAPES:
-        found = milliseconds(shape)
-        print(f"| {shape} | " + " | ".join(f"{found[way.__name__]:.2f}" for way in WAYS) + " |")
+        medians = milliseconds(shape)
+        print(f"| {shape} | " + " | ".join(f"{medians[way.__name__]:.2f}" for way in WAYS) + " |")
 
 
 if __name__ == "__main__":

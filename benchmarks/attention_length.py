@@ -75,7 +75,7 @@ def seconds(kind: str, n: int, m: int) -> float:
 
 @torch.no_grad()
 def flops(kind: str, n: int, m: int) -> tuple[int, int]:
-    """(of the products of queries, keys and values, with the linear layers)."""
+    """Returns operations without the linear layers, and with them."""
     attention, *rest = inputs(kind, n, m)
     counter = FlopCounterMode(display=False)
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH), counter:

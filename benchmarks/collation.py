@@ -1,6 +1,6 @@
-"""Tokens per second that are packed into rows, masked or corrupted and made batches: by one
-process, and by as many as there are cores. Prints Markdown. Run by hand in the folder of a finished
-study, whose reference run has the corpus and the tokenizer; the result is in collation.md.
+"""Measures how many tokens per second are packed into rows, masked or corrupted, and collated: by
+one process, and by one process per core. Prints Markdown. Run by hand in the folder of a finished
+study, which uses the corpus and tokenizer of its reference run; the result is in collation.md.
 
     python ROOT/benchmarks/collation.py > collation.md
 """
@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=32, help="of a step")
     parser.add_argument("--lengths", type=int, nargs="+", default=[128, 1024], help="of a row")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     processes = cores()
     print("# Batches for pretraining: tokens per second\n")
     print(
@@ -37,16 +37,16 @@ def main() -> None:
     )
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         for objective in ARCHITECTURES:
-            for length in asked.lengths:
-                work = objective, asked.rows, length
+            for length in options.lengths:
+                work = objective, options.rows, length
                 (alone,) = pool.map(rate, [work])
                 together = sum(pool.map(rate, [work] * processes))
-                found = " | ".join(f"{each / 1e6:.1f} million" for each in (alone, together))
-                print(f"| {objective} | {length} | {found} |", flush=True)
+                rates = " | ".join(f"{each / 1e6:.1f} million" for each in (alone, together))
+                print(f"| {objective} | {length} | {rates} |", flush=True)
 
 
 def rate(work: tuple[str, int, int]) -> float:
-    """Tokens per second of the median of some passes."""
+    """Returns tokens per second in the median of REPEATS passes."""
     objective, rows, length = work
     torch.set_num_threads(1)
     *_, data = pretraining(load(), objective, SIZES, rows=rows, length=length)

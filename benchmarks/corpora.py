@@ -1,13 +1,13 @@
-"""Time, memory and speed of the stages that read a corpus, by the size of its text, and how fast
-sentencepiece itself encodes the same sentences. Prints Markdown; run by hand, the result is in
-corpora.md.
+"""Measures time, memory and speed of the stages that read a corpus, by the size of its text, and
+how fast sentencepiece itself encodes the same sentences. Prints Markdown; run by hand, the result
+is in corpora.md.
 
     python benchmarks/corpora.py --text BOOKS --megabytes 50 500 > benchmarks/corpora.md
 
-BOOKS is a folder of .txt or .txt.gz files, repeated up to each size. Speed is per second of CPU
-time, all processes together: what one core does, whatever else the machine does. Beside
-encode_corpus stands the command spm_encode, which comes with sentencepiece's C++ sources (Debian's
-package sentencepiece has it): it reads the same sentences, a line each, and writes their ids.
+BOOKS is a folder of .txt or .txt.gz files, which are repeated up to each size. Speed is per second
+of CPU time of all processes: what one core does, whatever else the machine does. encode_corpus is
+compared with the command spm_encode of sentencepiece's C++ sources (in Debian's package
+sentencepiece), which reads the same sentences, one per line, and writes their ids.
 """
 
 import argparse
@@ -40,7 +40,7 @@ STAGES = (
     "measure_contamination",
     "measure_likeness",
 )
-SAMPLED_S = 0.2  # between looks at the memory
+SAMPLED_S = 0.2  # between measurements of memory
 ALONE_MB = 20  # of sentences that sentencepiece encodes by itself
 PROGRAM = """
 import importlib, sys
@@ -97,7 +97,7 @@ def table(folder: Path, books: Path, megabytes: int, arguments: argparse.Namespa
 
 
 def write_text(path: Path, books: Path, size: int) -> None:
-    """Repeated books, of which the words of each turn differ a little."""
+    """Writes all books again and again, with a few other words in each turn."""
     files = sorted([*books.glob("*.txt"), *books.glob("*.txt.gz")])
     with path.open("wb") as text:
         for turn, file in enumerate(cycle(files)):
@@ -118,7 +118,7 @@ def write_task(folder: Path) -> None:
 
 
 def measured(folder: Path, arguments: list[str]) -> dict[str, float]:
-    """Of a stage in a process of its own, with the processes that it starts."""
+    """Returns the cost of a stage in a process of its own, with all its child processes."""
     before, began, peak = cpu_s(), time.perf_counter(), 0.0
     process = psutil.Popen(
         [sys.executable, "-c", PROGRAM, *arguments],
@@ -139,23 +139,23 @@ def measured(folder: Path, arguments: list[str]) -> dict[str, float]:
 
 
 def encoded_mb(folder: Path) -> float:
-    """Of the sentences alone; a tenth of the documents is held out."""
+    """Returns the size of the encoded sentences. A tenth of the documents is held out."""
     encoded = read_json(folder / "data/encoded/all/own/encoded.json")
     return (encoded["train_bytes"] + encoded["validation_bytes"]) / 1e6
 
 
 def cpu_s() -> float:
-    """Of all processes that have ended."""
+    """Returns the CPU time of all child processes that have ended."""
     times = os.times()
     return times.children_user + times.children_system
 
 
 def memory_mb(process: psutil.Process) -> float:
-    """Proportional: what processes share counts once."""
+    """Returns the memory of a process and its children, in which shared memory counts once."""
     total = 0
     try:
-        for each in (process, *process.children(recursive=True)):
-            total += each.memory_full_info().pss
+        for member in (process, *process.children(recursive=True)):
+            total += member.memory_full_info().pss
     except psutil.Error:  # one has ended
         pass
     return total / 1e6
@@ -182,17 +182,17 @@ def command(folder: Path, spm_encode: str) -> float:
     model = folder / "data/tokenizers/own" / FILE
     before = cpu_s()
     with lines.open("rb") as read, ids.open("wb") as written:
-        asked = [spm_encode, f"--model={model}", "--output_format=id"]
-        subprocess.run(asked, stdin=read, stdout=written, check=True)
+        arguments = [spm_encode, f"--model={model}", "--output_format=id"]
+        subprocess.run(arguments, stdin=read, stdout=written, check=True)
     return lines.stat().st_size / 1e6 / (cpu_s() - before)
 
 
 def batches(folder: Path) -> Iterator[list[str]]:
     """Sentences of the corpus, 10000 at a time."""
     documents = StoredDocuments(folder / "data/corpora/all/train.jsonl")
-    found = (s for sentences in documents.sentences(range(len(documents))) for s in sentences)
+    stream = (s for sentences in documents.sentences(range(len(documents))) for s in sentences)
     size = 0
-    while size < ALONE_MB * 10**6 and (batch := list(islice(found, 10_000))):
+    while size < ALONE_MB * 10**6 and (batch := list(islice(stream, 10_000))):
         size += sum(map(len, batch))
         yield batch
 

@@ -1,16 +1,16 @@
 """How often the claims of a whole study are right, in simulated studies: benchmarks/coverage.md.
 
-A study has three tasks, two methods and seven runs: a reference, the same from scratch, another
-architecture, that from scratch, a third architecture, a smaller model and another training set. A
-test row is right if a normal variable exceeds 0: the sum of how easy the row is for all and for a
-run; of what a checkpoint and a trial make of the row; of the effects of the pretraining seed (in
-part the same on all tasks) and of the fine-tuning; and of the labels that a seed draws, which all
-runs share. So predictions are correlated, seeds are nested, and labels and rows are paired, as in a
-study. Runs differ in how much their seeds vary, as each case says.
+A study has three tasks, two methods and seven runs: a reference and another architecture, both also
+from scratch, a third architecture, a smaller model and another training set. A test row is
+predicted correctly if the sum of normal variables exceeds 0: the ease of the row for all runs, for
+one run, for a checkpoint and for a trial; the effects of the pretraining seed (partly shared by all
+tasks) and of the fine-tuning; and the effect of the labels that a seed draws, which all runs share.
+So predictions are correlated, seeds are nested, and labels and rows are paired, as in a study. Each
+case says how much the seeds of its runs vary.
 
 Each study is simulated without any effect and with effects of pretraining (2 to 20 points, two of
-the runs are truly equal to the reference). Claims are those of the report: first the mean over
-tasks of each pair of runs and method, then the single tasks of those that are significant.
+the runs are truly equal to the reference). Claims are those of the report: first about the means
+over tasks for each pair of runs and method, then about the single tasks of the significant means.
 
     python -m benchmarks.coverage > benchmarks/coverage.md    # about 15 minutes
 """
@@ -47,16 +47,16 @@ PAIRS = (
 GAINS = np.array([[0.09, 0.20], [0.03, 0.04], [0.05, 0.05]])
 LOSSES = np.array([0.06, 0.12, 0.02])
 ROW, ROW_OF_RUN, ROW_OF_CHECKPOINT, ROW_OF_TRIAL = 1.0, 0.4, 0.5, 0.5  # standard deviations
-LEAST, MOST = 0.03, 0.08  # of a task: the standard deviation of a pretraining seed's effect
-FINETUNING = 0.7  # times that, the standard deviation of a fine-tuning
+LEAST, MOST = 0.03, 0.08  # of tasks: standard deviation of a pretraining seed's effect
+FINETUNING = 0.7  # standard deviation of a fine-tuning's effect, relative to a pretraining seed's
 LABELS = ["a", "b", "c", "d"]
 FREQUENCIES = [0.4, 0.3, 0.2, 0.1]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of study. ``spreads`` multiplies the spread of seeds by run; ``freely`` draws it for
-    each cell from a scaled inverse chi-squared distribution with as many degrees of freedom."""
+    """A kind of study. ``spreads`` multiplies the spread of seeds by run; if ``freely`` is set,
+    each cell draws it from a scaled inverse chi-squared distribution of ``freely`` degrees."""
 
     name: str
     seeds: int = 3
@@ -65,7 +65,7 @@ class Case:
     rows: int = 600
     spreads: Mapping[str, float] = field(default_factory=dict)
     freely: int | None = None
-    labels: float = 1.0  # times the spread of seeds, that of the labels
+    labels: float = 1.0  # spread of the labels, relative to that of seeds
     shared: float = 0.0  # the share of a checkpoint's effect that is the same on all tasks
     level: float = 0.55  # accuracy of the reference
     metric: str = "accuracy"
@@ -75,7 +75,7 @@ class Case:
         return [pair for pair in PAIRS if {*pair} <= {*self.runs}]
 
     def accuracies(self, *, effects: bool) -> np.ndarray:
-        """The expected accuracy of each task, method and run."""
+        """Returns the expected accuracy for each task, method and run."""
         accuracies = np.full((self.tasks, len(METHODS), len(self.runs)), self.level)
         if effects:
             largest = min(self.level, 1.0) / 0.55  # smaller near 0
@@ -88,7 +88,7 @@ class Case:
 
 
 def drawn(case: Case, rng: np.random.Generator, *, effects: bool) -> dict[CellKey, Sample]:
-    """The trials of a study."""
+    """Draws the trials of a study."""
 
     def normal(*shape: int) -> np.ndarray:
         return rng.standard_normal(shape, dtype=np.float32)
@@ -116,14 +116,14 @@ def drawn(case: Case, rng: np.random.Generator, *, effects: bool) -> dict[CellKe
     ease += ROW_OF_TRIAL * normal(*cells, seeds, num)
     right = ease > 0
     keys = tuple((seed, 1) for seed in range(1, seeds + 1))
-    found = {}
+    samples = {}
     for t, m, r in np.ndindex(*cells):
         rows = _scores(case, right[t, m, r], rng)
         key = CellKey(case.runs[r], TASKS[t], METHODS[m], "200")
         scratch = case.runs[r] in (SCRATCH, OTHER_SCRATCH)
         checkpoints = "none" if scratch else "pretrained here"
-        found[key] = Sample(keys, rows.mean(axis=1, dtype=float), rows, checkpoints)
-    return found
+        samples[key] = Sample(keys, rows.mean(axis=1, dtype=float), rows, checkpoints)
+    return samples
 
 
 def _scores(case: Case, right: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -176,7 +176,7 @@ class NoFactors(Ours):
 
 
 class Unpaired(IndependentTasks):
-    """Welch's t with what ``variances`` says of both sides."""
+    """Welch's t with the ``variance_of`` both sides."""
 
     two_stages = False
 
@@ -311,17 +311,17 @@ SIZES = {
 
 
 def questions(case: Case) -> list[list[Pair]]:
-    """The contrasts of each pair of runs and method, and of both methods of each run: one for each
-    task."""
+    """Returns the contrasts of each pair of runs and method, and of both methods of each run, each
+    as a list with one contrast per task."""
     tasks = TASKS[: case.tasks]
-    found = []
+    lists = []
     for (a, b), method in product(case.pairs, METHODS):
-        found.append([(CellKey(a, t, method, "200"), CellKey(b, t, method, "200")) for t in tasks])
+        lists.append([(CellKey(a, t, method, "200"), CellKey(b, t, method, "200")) for t in tasks])
     for run in case.runs:
-        found.append(
+        lists.append(
             [(CellKey(run, t, "full", "200"), CellKey(run, t, "probe", "200")) for t in tasks]
         )
-    return found
+    return lists
 
 
 def measure(
@@ -331,11 +331,11 @@ def measure(
     procedure: Ours,
     into: Measured,
 ) -> None:
-    """Add what a procedure says of one study."""
-    asked = questions(case)
-    effects = [[procedure.difference(*pair) for pair in pairs] for pairs in asked]
-    means = [procedure.mean(pairs) for pairs in asked]
-    true = np.array([[truth[a] - truth[b] for a, b in pairs] for pairs in asked])
+    """Adds the claims of a procedure about one study."""
+    contrasts = questions(case)
+    effects = [[procedure.difference(*pair) for pair in pairs] for pairs in contrasts]
+    means = [procedure.mean(pairs) for pairs in contrasts]
+    true = np.array([[truth[a] - truth[b] for a, b in pairs] for pairs in contrasts])
     true_means = true.mean(axis=1)
     within = [
         [_holds(effect, value) for effect, value in zip(of, values, strict=True)]
@@ -379,21 +379,21 @@ def _holds(interval: Interval, value: float) -> bool:
 def simulate(
     case: Case, studies: int, *, procedures: Sequence[str] = tuple(PROCEDURES), seed: int = 2
 ) -> dict[str, Measured]:
-    """Each procedure on as many studies without effects, and as many with them."""
-    found = {name: Measured() for name in procedures}
+    """Tries each procedure on ``studies`` studies without effects and as many with effects."""
+    results = {name: Measured() for name in procedures}
     for effects in (False, True):
         rng = stream(seed, "coverage", case.name, effects)
         truth = _truth(case, effects=effects, seed=seed)
         for _ in range(studies):
             samples = drawn(case, rng, effects=effects)
-            for name, measured in found.items():
+            for name, measured in results.items():
                 measure(case, samples, truth, PROCEDURES[name](samples), measured)
-    return found
+    return results
 
 
 def _truth(case: Case, *, effects: bool, seed: int) -> dict[CellKey, float]:
-    """The expected score of each cell. Of another metric than accuracy it is the mean over many
-    draws, and the same for cells that are truly equal."""
+    """Returns the expected score of each cell. For metrics other than accuracy it is the mean over
+    many draws, shared by cells that are truly equal."""
     accuracies = case.accuracies(effects=effects)
     values: dict[float, float] = {}
     if case.metric != "accuracy":
@@ -477,15 +477,15 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--cases", default="", help="those whose names contain this")
-    asked = parser.parse_args()
-    error = 100 * (0.05 * 0.95 / asked.studies) ** 0.5
-    print(INTRODUCTION.format(studies=asked.studies, error=error, seed=asked.seed))
-    cases = [case for case in CASES if asked.cases in case.name]
-    with ProcessPoolExecutor(asked.processes) as pool:
-        done = pool.map(partial(_row_of_case, studies=asked.studies, seed=asked.seed), cases)
+    options = parser.parse_args()
+    error = 100 * (0.05 * 0.95 / options.studies) ** 0.5
+    print(INTRODUCTION.format(studies=options.studies, error=error, seed=options.seed))
+    cases = [case for case in CASES if options.cases in case.name]
+    with ProcessPoolExecutor(options.processes) as pool:
+        done = pool.map(partial(_row_of_case, studies=options.studies, seed=options.seed), cases)
         tables: dict[str, list[tuple[str, Measured]]] = defaultdict(list)
-        for case, found in zip(cases, done, strict=True):
-            for name, measured in found.items():
+        for case, by_procedure in zip(cases, done, strict=True):
+            for name, measured in by_procedure.items():
                 tables[name].append((case.name, measured))
     for name, rows in tables.items():
         print(*_table(name, rows), sep="\n", flush=True)
@@ -494,7 +494,7 @@ def main() -> None:
 
 
 def _worst(tables: Mapping[str, Sequence[tuple[str, Measured]]]) -> Iterator[str]:
-    """Of each procedure the worst case in every respect."""
+    """Yields a table with the worst case of each procedure in every respect."""
     columns = "least coverage", "of a pair", "of means over tasks", "most false claims"
     yield "\n## The worst cases\n"
     yield f"| procedure | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}"
@@ -524,12 +524,12 @@ def _table(name: str, rows: Sequence[tuple[str, Measured]]) -> Iterator[str]:
         by_contrast = np.mean(measured.covered, axis=0).mean(axis=1)  # over studies and tasks
         half = len(measured.false_claims) // 2
         without, effects = measured.false_claims[:half], measured.false_claims[half:]
-        found = [_percent(measured.found[size], digits=0) for size in SIZES]
+        shares = [_percent(measured.found[size], digits=0) for size in SIZES]
         cells = [
             f"{_percent(by_contrast)} ({100 * by_contrast.min():.1f})",
             _percent(measured.mean_covered),
             f"{_percent(without)} and {_percent(effects)}",
-            *found,
+            *shares,
             f"{100 * np.mean(measured.widths):.1f}",
         ]
         yield f"| {case} | {' | '.join(cells)} |"

@@ -1,4 +1,4 @@
-"""What pretraining gains with few and with many labels, of the study `studies/label_budgets.yaml`.
+"""What pretraining gains with few and with many labels, in `studies/label_budgets.yaml`.
 
 Reads only the scores of its trials, not what the report makes of them. A seed draws the same labels
 for all runs, so gains are paired by seed. Intervals are those of a t test over seeds; unlike the

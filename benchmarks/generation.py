@@ -58,7 +58,7 @@ def main() -> None:
         }
         for case, systems in cases.items():
             texts = [write() for write in systems.values()]  # a warm-up, too
-            assert all(found == texts[0] for found in texts), f"{case}: other texts"
+            assert all(written == texts[0] for written in texts), f"{case}: other texts"
         times: dict[Any, list[float]] = {}
         for _ in tqdm(range(repeats), desc="repeats", disable=None):
             for case, systems in cases.items():
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def writers(family: str, num_beams: int) -> Writers:
-    """Functions that write the same texts."""
+    """Returns functions that write the same texts."""
     architecture, settings = FAMILIES[family]
     entry = {"name": architecture, **DIMENSIONS, **settings, "tied": architecture == "decoder"}
     model: TransformerBackbone = MODELS.build(entry, VOCAB_SIZE, where="model")
@@ -106,10 +106,10 @@ def writers(family: str, num_beams: int) -> Writers:
         max_new_tokens=NEW_TOKENS, num_beams=num_beams, start_id=BOS_ID, eos_id=NEVER
     )
     how = {"length_penalty": 1.0, "early_stopping": "never"} if num_beams > 1 else {}
-    given = INPUT_TOKENS if architecture == "decoder" else 1
+    prompt_tokens = INPUT_TOKENS if architecture == "decoder" else 1
 
     def by_transformers() -> list[list[int]]:
-        found = theirs.generate(
+        generated = theirs.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
             max_new_tokens=NEW_TOKENS,
@@ -117,7 +117,7 @@ def writers(family: str, num_beams: int) -> Writers:
             do_sample=False,
             **how,
         )
-        return found[:, given:].tolist()
+        return generated[:, prompt_tokens:].tolist()
 
     systems: Writers = {OURS: lambda: model.generate(batch, decoding), THEIRS: by_transformers}
     if num_beams == 1:

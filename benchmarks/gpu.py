@@ -1,15 +1,15 @@
-"""One GPU in one command of at most 8 minutes: whether training is right there, how fast it is
-beside a plain loop and the Trainer of transformers, and many small models at once.
+"""Measures one GPU in one command of at most 8 minutes: whether training is right, how fast it is
+compared with a plain loop and the Trainer of transformers, and many small models at once.
 
     pip install accelerate
     python benchmarks/gpu.py --json gpu.json
 
 It needs no study: tokens are random, of a vocabulary of 32,000. Each side is a process, which
-builds its model, compiles it, says that it is ready, waits for the word to start, and then trains
+builds its model, compiles it, says that it is ready, waits for the signal to start, and then trains
 for 10 seconds or more. Up to five sides are made ready at once and then train in turn, so that
-compiling takes the time of one. Small models that share the GPU start at the same moment; they
-share it better under NVIDIA's MPS (``nvidia-cuda-mps-control -d``). What no time is left for is
-left out, and the table says so. ``--dry-run`` runs all on a CPU in tiny sizes.
+compiling all takes the time of one. Small models that share the GPU start at the same moment; they
+share it better under NVIDIA's MPS (``nvidia-cuda-mps-control -d``). Sides for which no time is left
+are left out, and the output says so. ``--dry-run`` runs all on a CPU in tiny sizes.
 """
 
 import argparse
@@ -50,7 +50,7 @@ ROOT = Path(__file__).parents[1]
 MINUTES = 8.0
 OURS, PLAIN, TRAINER = "this project", "plain loop", "Trainer"
 ARCHITECTURES = {"causal": "decoder", "mlm": "encoder", "span_corruption": "encoder_decoder"}
-CHECK_EVERY = 10  # steps; to look at the clock waits for the GPU
+CHECK_EVERY = 10  # steps; reading the clock waits for the GPU
 RATE = 1e-4
 PROFILED = 3  # steps after the measured ones, whose kernels are counted
 
@@ -99,7 +99,7 @@ PARTS = ("checks", "sides", "small")
 
 
 def tiny(side: Side) -> Side:
-    """For a CPU: what is checked is that it runs."""
+    """Returns a tiny side for a CPU, to check that it runs."""
     changed = replace(side, compile=False, layers=1, width=64, rows=2, length=32, device="cpu")
     return replace(changed, vocab_size=512, seconds=0.1, warmup=1)
 
@@ -108,7 +108,7 @@ def tiny(side: Side) -> Side:
 
 
 class Clock:
-    """Counts the steps of a side, from the word to start until its seconds are over."""
+    """Counts the steps of a side, from the signal to start until its time is over."""
 
     def __init__(self, side: Side) -> None:
         self._side, self._device = side, side.on()
@@ -117,7 +117,7 @@ class Clock:
         self.result: dict[str, Any] = {}
 
     def is_over(self) -> bool:
-        """Call it after each step."""
+        """Counts a step; returns whether the time is over."""
         self._done += 1
         if self._done == 0:
             _wait_for(self._device)
@@ -210,11 +210,11 @@ def run_ours(side: Side, clock: Clock) -> None:
 
 
 def random_rows(side: Side) -> Iterator[torch.Tensor]:
-    """The same rows again and again, so that they cost nothing."""
+    """Yields a few rows again and again, so that they cost nothing."""
     generator = torch.Generator().manual_seed(0)
-    known = torch.randint(side.vocab_size, (64 * side.rows, side.length), generator=generator)
+    rows = torch.randint(side.vocab_size, (64 * side.rows, side.length), generator=generator)
     while True:
-        yield from known
+        yield from rows
 
 
 def run_plain(side: Side, clock: Clock) -> None:
@@ -277,7 +277,7 @@ def run_trainer(side: Side, clock: Clock) -> None:
 
 
 def asked(side: Side) -> Any:
-    """The sizes, as the peers of ``speed.py`` take them."""
+    """Returns the sizes in the form that the peers of ``speed.py`` take."""
     from benchmarks.speed_peer import Asked
 
     return Asked(
@@ -303,9 +303,9 @@ RUN = {OURS: run_ours, PLAIN: run_plain, TRAINER: run_trainer}
 
 
 def started(words: list[list[str]], until: float, *, in_turn: bool = False) -> list[dict[str, Any]]:
-    """What processes of this file print that start their work at the same moment, when all are
-    ready, or ``in_turn``, each when the one before has ended; for one that has failed, or is ended
-    because it is too late, why there is nothing."""
+    """Returns what processes of this file print. When all are ready, they start their work at the
+    same moment, or ``in_turn``, each when the one before has ended. The result of a process that
+    failed or ran out of time says why it is left out."""
     if time.monotonic() > until:
         return [{"left out": "no time was left"}] * len(words)
     command = [sys.executable, "-m", "benchmarks.gpu"]
@@ -325,7 +325,7 @@ def started(words: list[list[str]], until: float, *, in_turn: bool = False) -> l
                 pass
         for turn in [[process] for process in running] if in_turn else [running]:
             for process in turn:
-                with suppress(BrokenPipeError):  # it has ended
+                with suppress(BrokenPipeError):  # the process has ended
                     process.stdin.write("go\n")
                     process.stdin.flush()
             printed += [process.stdout.read() for process in turn]
@@ -387,52 +387,52 @@ def main() -> None:
     )
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--check", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.side:
-        side = Side(**json.loads(given.side))
+    options = parser.parse_args()
+    if options.side:
+        side = Side(**json.loads(options.side))
         if side.name == OURS:
-            resolve(Compute(device=side.device), threads=1)  # as in a study: kernels
+            resolve(Compute(device=side.device), threads=1)  # chooses kernels as in a study
         RUN[side.name](side, clock := Clock(side))
         print(json.dumps(clock.result))
-    elif given.check:
+    elif options.check:
         from benchmarks import gpu_checks
 
         print("ready", flush=True)
         sys.stdin.readline()
-        device, name = given.check.split()
+        device, name = options.check.split()
         resolve(Compute(device=device), threads=1)
         checked = getattr(gpu_checks, name)
         print(json.dumps(checked(Device(device, "float32", compile=False, threads=1))))
     else:
-        everything(given.json, given.parts, dry=given.dry_run)
+        everything(options.json, options.parts, dry=options.dry_run)
 
 
 def everything(file: Path | None, parts: Sequence[str], *, dry: bool) -> None:
     until = time.monotonic() + 60 * MINUTES
     device = "cpu" if dry else "cuda"
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "torch": torch.__version__,
         "device": "cpu" if dry else torch.cuda.get_device_name(),
     }
 
     def note(name: str, value: Any) -> None:
-        found[name] = value
+        report[name] = value
         if file:
-            file.write_text(json.dumps(found, indent=1))
+            file.write_text(json.dumps(report, indent=1))
 
     if "checks" in parts:
         names = ("training", "fine_tuning")
         checked = started([["--check", f"{device} {name}"] for name in names], until)
         note("checks", dict(zip(names, checked, strict=True)))
-        print(json.dumps(found["checks"], indent=1), flush=True)
+        print(json.dumps(report["checks"], indent=1), flush=True)
     if "sides" in parts:
         for group in [[*map(tiny, SIDES[0])]] if dry else SIDES:
             results = measured(group, until, in_turn=True)
-            note("sides", [*found.get("sides", []), *results])
+            note("sides", [*report.get("sides", []), *results])
             print(*map(shown, results), sep="\n", flush=True)
         if not dry:
             note("TFLOP/s of a large product", product_tflops())
-            print(f"{found['TFLOP/s of a large product']:.0f} TFLOP/s of a large product")
+            print(f"{report['TFLOP/s of a large product']:.0f} TFLOP/s of a large product")
     if "small" in parts:
         for number in (2,) if dry else AT_ONCE:
             results = measured([tiny(SMALL) if dry else SMALL] * number, until)

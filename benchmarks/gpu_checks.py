@@ -31,13 +31,13 @@ from tests.training.trained_by_ranks import CPU, Stopped, Trained, cases, traine
 
 TOLERANCE = 1e-3  # of losses of a few steps in float32
 COMPILED = {("causal", "decoder"), ("span_corruption", "encoder_decoder")}
-MOST_LOSS_BYTES = 600e6  # beside the gradient of the logits, which are 1.05 GB
+MOST_LOSS_BYTES = 600e6  # besides the gradient of the logits, which takes 1.05 GB
 SCHEDULE = small_schedule(rows=8, max_tokens=32, num_steps=60, lr=1e-3, weight_decay=0.0).at(1e-3)
 
 
 def loss_of_vocabulary(device: Device, *, rows: int, vocab_size: int = 32_000) -> tuple[float, int]:
-    """The difference of the loss and its gradient to torch's own in float64, and the bytes that the
-    loss takes beside the gradient."""
+    """Returns how much the loss and its gradient differ from torch's own in float64, and the bytes
+    that the loss takes besides the gradient."""
     drawn = {"device": device.torch, "generator": torch.Generator(device.torch).manual_seed(1)}
     logits = 4 * torch.randn(rows, vocab_size, dtype=torch.bfloat16, **drawn)
     labels = torch.randint(vocab_size, (rows,), **drawn)
@@ -137,7 +137,7 @@ def fitted(task: Task, model: ModelWithHead, examples: list[Any], method: Any, d
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two predictions are equal but for rounding of their numbers."""
+    """Whether two predictions are equal except for the rounding of numbers."""
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(alike, one, other))
     try:
@@ -173,7 +173,7 @@ def fine_tuning(device: Device) -> dict[str, Any]:
             (losses, predictions), (right, expected) = (
                 fitted(*build(), device=each) for each in (device, CPU)
             )
-        except RuntimeError as error:  # a fault of one cell hides no other's
+        except RuntimeError as error:  # the fault of one cell must not hide others
             faults[name] = str(error)[:200]
             continue
         pairs = zip(losses, right, strict=True)
@@ -191,10 +191,10 @@ def fine_tuning(device: Device) -> dict[str, Any]:
 
 
 def training(device: Device) -> dict[str, Any]:
-    """Relative differences: of losses of CUDA, compiled or not, to those of the CPU, of a resumed
-    training to one that was not interrupted, of a repeated training, of the loss over a vocabulary
-    and its gradient to torch's own in float64, of states of packed documents to the CPU's, and of
-    attention within documents to that with a mask in float64."""
+    """Returns relative differences: between losses on CUDA, compiled or not, and the CPU; between
+    a resumed or repeated training and an uninterrupted one; between the loss over a vocabulary, or
+    its gradient, and torch's own in float64; between states of packed documents on both devices;
+    and between attention within documents and masked attention in float64."""
 
     def difference(one: Trained, other: Trained) -> float:
         pairs = zip(one.losses, other.losses, strict=True)
@@ -211,7 +211,7 @@ def training(device: Device) -> dict[str, Any]:
             "attention within documents": documents_difference(device, causal=False),
             "attention within documents, causal": documents_difference(device, causal=True),
         }
-    # On a CPU one of each architecture: it is equal to itself.
+    # On a CPU one case of each architecture is enough: each is compared with itself.
     for name, architecture in cases(2 if on_gpu else 3):
         here = trained(name, architecture, device=device, dropout=0.0)
         right = trained(name, architecture, device=CPU, dropout=0.0)

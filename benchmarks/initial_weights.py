@@ -8,8 +8,8 @@ step and after each quarter of the steps.
 
 Run by hand after the stages resolve, prepare_corpus@all, train_tokenizer and
 encode_corpus@all-unigram of the default study; one thread. Prints the Markdown of
-initial_weights.md up to its conclusion, which is written by hand. The losses go to --losses as they
-come, and a run whose losses are there is not trained again.
+initial_weights.md up to its conclusion, which is written by hand. Losses go to --losses as soon as
+they are known, and a run whose losses are in that file is not trained again.
 
     python benchmarks/initial_weights.py
 """
@@ -105,8 +105,8 @@ def main() -> None:
 
 
 def trials(params: Params, objectives: list[str]) -> Iterator[Trial]:
-    """Every objective from both starts, and those of CROSSED at other learning rates too, with one
-    seed."""
+    """Yields every objective with both initial weights, and those of CROSSED also at other learning
+    rates, with one seed."""
     lr = reference(params).training.rates[0]
     for name in objectives:
         for seed, locality in product(range(1, OBJECTIVES[name].num_seeds + 1), (USUAL, LOCAL)):
@@ -128,7 +128,7 @@ def run_of(params: Params, trial: Trial) -> Run:
 
 
 def pretrained(params: Params, trial: Trial) -> dict[int, float]:
-    """Validation losses by step; infinite from where the training diverges."""
+    """Returns validation losses by step, which are infinite once the training has diverged."""
     device = resolve(params.compute, threads=1)
     run = run_of(params, trial)
     num_steps = run.training.num_steps

@@ -1,12 +1,12 @@
-"""A study with one job and with two: wall time, and what each piece of work waited for. Prints
+"""Compares studies with one job and with two: wall time, and how long kinds of work waited. Prints
 Markdown; run by hand, the result is in jobs.md.
 
     python -m benchmarks.jobs > benchmarks/jobs.md
 
-One job has all threads: pretraining takes them one run after another, and as many trials as there
-are threads run side by side. Of two jobs each has one thread. The studies are the default one with
-one pretraining seed of each kind of run, and one of 40 fine-tunings, of models from scratch. Each
-starts without a store and without results, but with what was parsed of the installed packages.
+One job has all threads: each pretraining takes all of them, and one trial per thread runs at a
+time. Two jobs have one thread each. The studies are the default study with one pretraining seed of
+each run, and a study of 40 fine-tunings of models from scratch. Each starts without a store and
+without results, but with the parsed installed packages.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from stages.core.study_file import read_yaml
 from tests.project import ROOT, clone_of_working_tree
 
 THREADS = 2
-ENDED = re.compile(r"^ *\d+/\d+ +(\d+):(\d\d)  (\S+)$")  # as the scheduler's lines are
+ENDED = re.compile(r"^ *\d+/\d+ +(\d+):(\d\d)  (\S+)$")  # matches lines of the scheduler
 NEEDS = """
 from stages.core.study_file import load
 from stages.planning.pending import pending
@@ -41,12 +41,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--studies", nargs="+", choices=STUDIES, default=list(STUDIES))
-    asked = parser.parse_args()
+    options = parser.parse_args()
     default = read_yaml(ROOT / "studies/default.yaml")
     print("# One job and two\n")
     print("| study | jobs | threads of a job | wall time (s) | to one job |\n|---|---|---|---|---|")
     waits = []
-    for name in asked.studies:
+    for name in options.studies:
         alone = 0.0
         for jobs in (1, THREADS):
             took, ended, needs = run(STUDIES[name](default), jobs)
@@ -66,7 +66,7 @@ def one_seed(study: dict[str, Any]) -> dict[str, Any]:
 
 
 def fine_tunings(study: dict[str, Any]) -> dict[str, Any]:
-    """Two runs, two tasks, ten seeds."""
+    """Returns a study of two runs, two tasks and ten seeds."""
     names, tasks = ("encoder_scratch", "decoder_scratch"), ("type", "section")
     tuned = study["finetune"]
     return study | {
@@ -85,13 +85,13 @@ STUDIES = {"default, one pretraining seed": one_seed, "40 fine-tunings": fine_tu
 def run(
     study: dict[str, Any], jobs: int
 ) -> tuple[float, dict[str, tuple[float, float]], dict[str, list[str]]]:
-    """Seconds in all; when each unit started and ended; and what it needed."""
+    """Returns seconds in all, when each unit started and ended, and the units that it needed."""
     with tempfile.TemporaryDirectory() as folder:
         project = clone_of_working_tree(Path(folder, "project"))
         threads = study["compute"] | {"threads": THREADS // jobs}
         write(project, study | {"compute": threads, "about": {}})
-        found = project.run(sys.executable, "-c", NEEDS) if jobs > 1 else ""
-        needs = {name: others for name, *others in map(str.split, found.splitlines())}
+        printed = project.run(sys.executable, "-c", NEEDS) if jobs > 1 else ""
+        needs = {name: others for name, *others in map(str.split, printed.splitlines())}
         began, ended = time.perf_counter(), dict[str, tuple[float, float]]()
         command = [sys.executable, "-m", "stages.commands.repro", "--jobs", str(jobs)]
         process = subprocess.Popen(
@@ -99,9 +99,9 @@ def run(
         )
         assert process.stdout
         for line in process.stdout:
-            if said := ENDED.match(line):
+            if matched := ENDED.match(line):
                 end = time.perf_counter() - began
-                ended[said[3]] = (end - 60 * int(said[1]) - int(said[2]), end)
+                ended[matched[3]] = (end - 60 * int(matched[1]) - int(matched[2]), end)
         if process.wait():
             raise SystemExit(f"{' '.join(command)} failed")
         return time.perf_counter() - began, ended, needs
@@ -110,15 +110,15 @@ def run(
 def waited(
     study: str, ended: Mapping[str, tuple[float, float]], needs: Mapping[str, list[str]]
 ) -> str:
-    """By kind of unit: how long it ran, and how long it was ready before a worker took it."""
+    """Returns a table of how long each kind of unit ran, and waited for a worker once ready."""
     kinds = defaultdict[str, list[tuple[float, float]]](list)
     for name, (start, end) in ended.items():
         ready = max((ended[each][1] for each in needs[name] if each in ended), default=0.0)
         kinds[name.partition("@")[0]].append((end - start, max(start - ready, 0.0)))
     rows = [
-        f"| {kind} | {len(found)} | {sum(ran for ran, _ in found):.0f} | "
-        f"{sum(wait for _, wait in found) / len(found):.0f} | {max(w for _, w in found):.0f} |"
-        for kind, found in kinds.items()
+        f"| {kind} | {len(times)} | {sum(ran for ran, _ in times):.0f} | "
+        f"{sum(wait for _, wait in times) / len(times):.0f} | {max(w for _, w in times):.0f} |"
+        for kind, times in kinds.items()
     ]
     head = (
         f"Two jobs, {study}: seconds that units ran, and that they were ready before a worker took "

@@ -1,9 +1,9 @@
-"""How large the page of a large study is, and how soon a browser has drawn its first screen.
+"""Measures the page of a large study: its size, and how soon a browser has drawn its first screen.
 
 Writes a synthetic study of about 500 or 50,000 trials and its page, whose pictures (not the charts)
 are left out, opens it in Chromium without a screen, and prints what the browser measured. Times of
 Python are those of the processor, which other work on the machine changes little. A study that is
-in the folder is read again. The result of a run by hand is in large_page.md:
+already in the folder is reused. The result of a run by hand is in large_page.md:
 
     python -m benchmarks.large_page --trials 500 --folder .scratch/large
 """
@@ -29,7 +29,7 @@ from tests.synthetic_study import raw_params, repeated, run, write_study
 
 PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
 EMPTY = "<!DOCTYPE html><html><body>A page of one line, for comparison.</body></html>"
-PAINTS = 5  # measurements in the browser, of which the median is told
+PAINTS = 5  # measurements in the browser, of which the median is printed
 # Sent when the first screen is drawn and the page's own script has run.
 PROBE = """<script>
 addEventListener("load", () => setTimeout(() => {
@@ -45,7 +45,7 @@ addEventListener("load", () => setTimeout(() => {
 
 
 def study(trials: int) -> dict[str, Any]:
-    """Two architectures in three sizes on a few or on many training sets."""
+    """Returns a study of two architectures in three sizes on one or on twelve training sets."""
     large = trials > 10_000  # noqa: PLR2004
     corpora = [f"text_{i}" for i in range(12)] if large else ["all"]
     runs = {}
@@ -65,12 +65,12 @@ def study(trials: int) -> dict[str, Any]:
 
 
 def first_paint(page: Path) -> tuple[int, int]:
-    """Milliseconds until the first screen is drawn, and until the page is ready."""
-    found: list[str] = []
+    """Returns milliseconds until the first screen is drawn, and until the page is ready."""
+    sent: list[str] = []
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found.extend(self.path.strip("/").split("/"))
+            sent.extend(self.path.strip("/").split("/"))
             self.send_response(204)
             self.end_headers()
 
@@ -92,7 +92,7 @@ def first_paint(page: Path) -> tuple[int, int]:
         finally:
             browser.terminate()
             browser.wait()
-    paint, ready = map(int, found)
+    paint, ready = map(int, sent)
     return paint, ready
 
 
@@ -100,11 +100,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=500, choices=[500, 50_000])
     parser.add_argument("--folder", type=Path, required=True, help="of the study and its page")
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    os.chdir(given.folder)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    os.chdir(options.folder)
     synthetic_study.NUM_TEST = 100
-    raw, begin = study(given.trials), time.process_time()
+    raw, begin = study(options.trials), time.process_time()
     params = Params(**raw) if Path("data").exists() else write_study(Path(), raw)
     print(f"study in {time.process_time() - begin:.0f} s", flush=True)
     begin = time.process_time()
@@ -125,10 +125,10 @@ def main() -> None:
         Path(name).write_text(text)
         print(f"{name}: {len(text.encode()) / 1e6:.2f} MB in {took:.0f} s", flush=True)
     Path("empty.html").write_text(EMPTY)
-    found: dict[str, list[tuple[int, int]]] = {"empty.html": [], "index.html": []}
-    for page, times in list(found.items()) * PAINTS:
+    times_by_page: dict[str, list[tuple[int, int]]] = {"empty.html": [], "index.html": []}
+    for page, times in list(times_by_page.items()) * PAINTS:
         times.append(first_paint(Path(page)))
-    for page, times in found.items():
+    for page, times in times_by_page.items():
         paints, ready = (sorted(each) for each in zip(*times, strict=True))
         print(
             f"{page}: first screen after {paints[PAINTS // 2]} ms ({paints[0]} to {paints[-1]}), "

@@ -1,11 +1,11 @@
-"""What a study of many runs and tasks spends outside its trainings: 60 runs of a few hundred
-weights in their blocks, 9 tasks, real DVC. Prints Markdown; run by hand, the result is in
+"""Measures what a study of many runs and tasks spends outside its trainings: 60 runs with a few
+hundred weights in their blocks, 9 tasks, real DVC. Prints Markdown; run by hand, the result is in
 many_runs.md.
 
     python -m benchmarks.many_runs > benchmarks/many_runs.md
 
-Trainings and evaluations here are as short as can be. The time outside of them does not depend on
-how long they are, so it is compared with those of the default study, whose tables are given.
+Trainings and evaluations are as short as possible here. The time outside them does not depend on
+their length, so it is compared with the trainings in the tables of the default study.
 """
 
 import argparse
@@ -27,7 +27,7 @@ COSTS = ROOT / "reports/costs.csv"  # of the default study
 SIDE_BY_SIDE = 2  # trials, as the smoke study sets it
 MODEL = {"num_layers": 1, "d_model": 8, "num_heads": 1, "d_ff": 8}
 ARCHITECTURES = {"encoder": "mlm", "decoder": "causal", "encoder_decoder": "denoising"}
-SHARE, NO_OP_S, CHECK_S = 0.1, 3, 3  # the goals: of the time outside of trainings, of two commands
+SHARE, NO_OP_S, CHECK_S = 0.1, 3, 3  # goals for time outside trainings and two commands
 
 
 def main() -> None:
@@ -36,10 +36,10 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--tasks", type=int, default=9)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         project = clone_of_working_tree(Path(folder, "project"))
-        write(project, study(project.params(), asked.runs, asked.tasks))
+        write(project, study(project.params(), options.runs, options.tasks))
         first = seconds(project, "dvc", "repro")
         stages = len(project.lock())
         again = statistics.median(seconds(project, "dvc", "repro") for _ in range(5))
@@ -47,12 +47,12 @@ def main() -> None:
             seconds(project, sys.executable, "-m", "stages.resolve") for _ in range(5)
         )
         inside = trained(project.folder)
-    table(asked, stages, first, again, check, inside)
+    table(options, stages, first, again, check, inside)
 
 
 def study(smoke: dict[str, Any], num_runs: int, num_tasks: int) -> dict[str, Any]:
-    """The smoke study with as many runs, of all architectures, pretrained and from scratch, and
-    tasks, each with rows of its own."""
+    """Returns the smoke study with ``num_runs`` runs of all architectures, pretrained and from
+    scratch, and ``num_tasks`` tasks, each with its own rows."""
     kinds, runs = list(smoke["tasks"].items()), {}
     for number in range(num_runs):
         name, objective = list(ARCHITECTURES.items())[number % 3]
@@ -92,7 +92,7 @@ def seconds(project: Project, *command: str) -> float:
 
 
 def trained(folder: Path) -> dict[str, list[float]]:
-    """The seconds of each pretraining and trial, evaluation included."""
+    """Returns the seconds of each pretraining and of each trial with its evaluation."""
     timings = folder / "data/timings"
     return {
         "pretraining": [
@@ -107,7 +107,7 @@ def trained(folder: Path) -> dict[str, list[float]]:
 
 
 def table(
-    asked: argparse.Namespace,
+    options: argparse.Namespace,
     stages: int,
     first: float,
     again: float,
@@ -123,13 +123,13 @@ def table(
     share = outside / (outside + trainings)
     print("# A study of many runs and tasks: what is not training\n")
     print(
-        f"`python -m benchmarks.many_runs`: {asked.runs} runs and {asked.tasks} tasks, "
+        f"`python -m benchmarks.many_runs`: {options.runs} runs and {options.tasks} tasks, "
         f"{stages} stages of DVC, {len(inside['trial'])} trials, two side by side.\n"
     )
     print("| what | measured | at most |\n|---|---|---|")
     print(f"| first `dvc repro` | {first:.0f} s | |")
-    for kind, found in inside.items():
-        print(f"| the sum of its {len(found)} {kind}s | {sum(found):.0f} s | |")
+    for kind, times in inside.items():
+        print(f"| the sum of its {len(times)} {kind}s | {sum(times):.0f} s | |")
     print(f"| outside of both | {outside:.0f} s | |")
     lengths = ", ".join(f"{seconds:.0f} s per {kind}" for kind, seconds in real.items())
     print(f"| its share, were they as long as in the default study | {share:.1%} | {SHARE:.0%} |")

@@ -16,11 +16,11 @@ from stages.core import paths
 from stages.core.study_file import load
 from stages.planning.estimate import made
 
-BOUND = 1.5  # what an estimate may be off by
+BOUND = 1.5  # the largest factor of an estimate that counts as close
 
 
 def main() -> None:
-    paths.TIMINGS = Path("data/nothing")  # what was measured would stand in the place of estimates
+    paths.TIMINGS = Path("data/nothing")  # measurements would replace estimates
     estimate = made(load(), [])
     costs = pd.read_csv(paths.REPORTS / "costs.csv")
     ratios = dict[str, float]()

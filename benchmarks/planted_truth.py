@@ -27,7 +27,7 @@ DESIGNS = {
     "1 x 5": Design(1, 5, groups=FEWER),
     "3 x 2, full fine-tuning": Design(3, 2, methods=("full",), groups=FEWER[:3]),
 }
-STUDIES = dict(zip(DESIGNS, (30, 30, 20, 20, 10), strict=True))  # of each
+STUDIES = dict(zip(DESIGNS, (30, 30, 20, 20, 10), strict=True))  # number by design
 APART = 100_000  # between the numbers of studies of two designs
 
 
@@ -57,32 +57,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=float, default=1.0, help="as many studies")
     parser.add_argument("--processes", type=int, default=2)
-    asked = parser.parse_args()
-    found = {
-        name: claims_of_all(design, range(first, first + studies), asked.processes)
-        for name, design, first, studies in _numbered(asked.times)
+    options = parser.parse_args()
+    by_design = {
+        name: claims_of_all(design, range(first, first + studies), options.processes)
+        for name, design, first, studies in _numbered(options.times)
     }
-    print(*table(found), sep="\n")
+    print(*table(by_design), sep="\n")
 
 
 def _numbered(times: float) -> Iterator[tuple[str, Design, int, int]]:
-    """The number of each design's first study, and how many there are: no two designs share one."""
+    """Yields each design with its first study and its number of studies; no two share a study."""
     for place, (name, design) in enumerate(DESIGNS.items()):
         yield name, design, APART * place, round(times * STUDIES[name])
 
 
-def table(found: dict[str, list[Claim]]) -> Iterator[str]:
-    truth = Truth(claim for claims in found.values() for claim in claims)
-    studies = "; ".join(f"{_num_studies(claims)} of {name}" for name, claims in found.items())
+def table(by_design: dict[str, list[Claim]]) -> Iterator[str]:
+    truth = Truth(claim for claims in by_design.values() for claim in claims)
+    studies = "; ".join(f"{_num_studies(claims)} of {name}" for name, claims in by_design.items())
     yield INTRODUCTION.format(studies=studies, rows=NUM_TEST)
     yield "## Where there is truly no difference\n"
-    yield from _rows(NULL, [*_by_axis(found, null=True), *_together(found)], truth)
+    yield from _rows(NULL, [*_by_axis(by_design, null=True), *_together(by_design)], truth)
     yield "\nIn a whole study:\n"
-    yield from _families(found, truth)
+    yield from _families(by_design, truth)
     yield "\n## Where there is one\n"
-    yield from _rows(EFFECT, [*_by_axis(found, null=False)], truth)
+    yield from _rows(EFFECT, [*_by_axis(by_design, null=False)], truth)
     yield "\nBy the size of the effect, of 3 x 2 seeds:\n"
-    yield from _rows(EFFECT, [*_by_pair(found["3 x 2"])], truth)
+    yield from _rows(EFFECT, [*_by_pair(by_design["3 x 2"])], truth)
 
 
 Labelled = tuple[str, list[Claim]]
@@ -112,7 +112,7 @@ def _wrong_sign(claims: list[Claim], truth: Truth) -> str:
 
 
 def _one_checkpoint(claims: list[Claim], truth: Truth) -> str:
-    """Had the trials of one checkpoint a side been all, and fine-tuning seeds all that varies."""
+    """Returns the share that seems significant from fine-tuning seeds of one checkpoint a side."""
     if any(math.isnan(claim.over_finetune_seeds[0]) for claim in claims):
         return ""
     return _percent(claims, [excludes_zero(claim.over_finetune_seeds) for claim in claims])
@@ -147,19 +147,19 @@ def _rows(columns: dict[str, Column], parts: list[Labelled], truth: Truth) -> It
         yield f"| {name} | {' | '.join(cell(claims, truth) for cell in columns.values())} |"
 
 
-def _by_axis(found: dict[str, list[Claim]], *, null: bool) -> Iterator[Labelled]:
-    for name, claims in found.items():
+def _by_axis(by_design: dict[str, list[Claim]], *, null: bool) -> Iterator[Labelled]:
+    for name, claims in by_design.items():
         some = [claim for claim in claims if claim.is_null == null]
         axes = dict.fromkeys(claim.axis for claim in some)
         for axis in axes:
             yield f"{name}, {axis}", [claim for claim in some if claim.axis == axis]
 
 
-def _together(found: dict[str, list[Claim]]) -> Iterator[Labelled]:
+def _together(by_design: dict[str, list[Claim]]) -> Iterator[Labelled]:
     """All null contrasts that have a verdict."""
     nulls = [
         c
-        for claims in found.values()
+        for claims in by_design.values()
         for c in claims
         if c.is_null and c.verdict != Verdict.ONE_SEED
     ]
@@ -172,11 +172,11 @@ def _by_pair(claims: list[Claim]) -> Iterator[Labelled]:
         yield f"{a} v. {b}", [claim for claim in claims if claim.sides == sides]
 
 
-def _families(found: dict[str, list[Claim]], truth: Truth) -> Iterator[str]:
+def _families(by_design: dict[str, list[Claim]], truth: Truth) -> Iterator[str]:
     """The share of studies with at least one false claim."""
     columns = "a false claim before correction", "after correction", "a wrong sign after correction"
     yield "| seeds | studies | " + " | ".join(columns) + " |\n|---|" + "---|" * (1 + len(columns))
-    for name, claims in found.items():
+    for name, claims in by_design.items():
         nulls = [claim for claim in claims if claim.is_null]
         rates = (
             Rate.of(nulls, [claim.before_correction for claim in nulls]),

@@ -46,8 +46,8 @@ def reference(params: Params) -> Run:
 
 
 def start(run: Run, device: Device, *, num_steps: int, teacher: Backbone | None = None) -> Start:
-    """A run as the stage ``pretrain`` begins it, with random weights. ``teacher`` is for objectives
-    that have one."""
+    """Returns a run as the stage ``pretrain`` begins it, with random weights. ``teacher`` is for
+    objectives that learn from a teacher."""
     backbone, objective, _ = _outline(run)
     draw_weights(backbone, seed=run.seeds[0])
     if teacher is not None:
@@ -73,8 +73,8 @@ def pretraining(
     rows: int,
     length: int,
 ) -> tuple[Backbone, Objective, TaskTokenizer, PretrainingData]:
-    """For an objective of ARCHITECTURES with ``settings``: a model without weights, and steps of
-    ``rows`` of ``length`` tokens of the reference run's corpus."""
+    """Returns a model whose weights are not drawn, an objective of ARCHITECTURES with ``settings``,
+    and the reference run's tokenizer and corpus, in steps of ``rows`` rows of ``length`` tokens."""
     entry = reference(params)
     steps = {"max_tokens": length, "batch_rows": rows, "micro_batch_rows": rows}
     run = entry.model_copy(

@@ -2,8 +2,9 @@
 pretraining says about a longer one.
 
 Trains the encoder of params.yaml's reference run, with two layers, on its corpus: at three widths
-and five rates, and the smallest for twice and four times the steps. Run by hand after `dvc repro`
-of the default study; one thread. Prints Markdown; the result is in pretraining_rates.md.
+and five rates, and at the smallest width also for two and four times the steps. Run by hand after
+`dvc repro` of the default study; one thread. Prints Markdown; the result is in
+pretraining_rates.md.
 
     python benchmarks/pretraining_rates.py > benchmarks/pretraining_rates.md
 """
@@ -30,7 +31,7 @@ from stages.training.loop import Diverged, train
 
 WIDTHS = (64, 128, 256)
 RATES = (5e-4, 1.2e-3, 3e-3, 7e-3, 1.6e-2)
-SEEDS = (1, 2)  # the second one at the best rate of each width alone
+SEEDS = (1, 2)  # the second only at the best rate of each width
 NUM_VALIDATIONS = 8  # where a slope is measured
 BATCH_ROWS = 8  # half of the study's, to save time
 NUM_LAYERS, HEAD_DIM = 2, 32

@@ -1,5 +1,5 @@
-"""Wall time of `report`, MLflow included, and size of the page, on synthetic studies of about 500
-and 5,000 trials. Prints a Markdown table; the result of a run by hand is in report.md.
+"""Measures the wall time of `report` with MLflow and the size of the page, on synthetic studies of
+about 500 and 5,000 trials. Prints a Markdown table; the result of a run by hand is in report.md.
 
     python benchmarks/report.py > benchmarks/report.md
 """
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.synthetic_study import RUNS, raw_params, repeated, write_study
 
 ROOT = Path(__file__).parents[1]
-STUDIES = {  # label budgets, seeds of fine-tuning, and of each pretraining
+STUDIES = {  # label budgets, fine-tuning seeds, number of pretraining seeds
     "500": ([200], [*range(1, 7)], 2),
     "5,000": ([200, 1000, 4000], [*range(1, 11)], 4),
 }

@@ -1,16 +1,16 @@
 """What `finetune.screen` would have kept of a study that fine-tuned every run.
 
-For each estimate and number of runs: the choice beside that of the whole study, what it loses, and
-what it saves.
+For each estimate and number of runs, prints the choice and that of the whole study, and what the
+screen loses and saves.
 
     python -m benchmarks.screening [PROJECT]    # a folder in which a study has run
 
 benchmarks/screening.md has three studies.
 
 Scores are means over all seeds; the choice is the run and method with the best one, from scratch
-included, which no screen leaves out. At random: the mean loss over all sets of as many runs, drawn
-blindly. Time is that of trials, less that of the estimates of all runs, where it was measured; runs
-are pretrained before they are screened, so that this saves nothing of pretraining.
+included, which no screen leaves out. The loss at random is the mean over all sets of equally many
+runs. The saved time is the time of trials, less the measured time of the estimates of all runs;
+runs are pretrained before screening, so no pretraining is saved.
 """
 
 import argparse
@@ -63,8 +63,8 @@ def main() -> None:
 
 
 def records_of(table: pd.DataFrame) -> list[EstimateRecord]:
-    """Returns the estimates of the layer that screens which have a value."""
-    known = table[(table["layers"] == LAYERS) & table["value"].notna()]
+    """Returns the estimates that have a value, of the layer that is used for screening."""
+    with_value = table[(table["layers"] == LAYERS) & table["value"].notna()]
     return [
         EstimateRecord(
             run=row.run,
@@ -78,7 +78,7 @@ def records_of(table: pd.DataFrame) -> list[EstimateRecord]:
             flops=int(row.flops),
             reason="",
         )
-        for row in known.itertuples()
+        for row in with_value.itertuples()
     ]
 
 
@@ -94,7 +94,7 @@ def screens(
     records: Sequence[EstimateRecord],
     estimating_s: float,
 ) -> Iterator[dict[str, str]]:
-    """A row for each label budget, estimate and number of runs, of one task."""
+    """Yields a row of one task for each label budget, estimate and number of kept runs."""
     metric, task = trials["metric"].iloc[0], trials["task"].iloc[0]
     shown = scale_of(metric).shown
     pretrained = {*candidates(runs)}

@@ -3,18 +3,18 @@
 Checkpoints are read as transformers reads an export, rows from the study's files, and a plain loop
 of torch trains on labels that are drawn here. Each pooling of a text's states (mean, last, first)
 and each kind of initial weights of a model from scratch (the study's and transformers' own) is
-trained for every checkpoint, and validation chooses, as in the study; all are kept, so that what a
-shared default would have decided can be read too. Scores are those of scikit-learn, and entity F1
+trained for every checkpoint, and validation chooses, as in the study. All are kept, so that the
+outcome of a shared default can be read too. Scores are those of scikit-learn, and entity F1
 by the definition of CoNLL 2000.
 
     python -m stages.commands.export RUN --pretrain-seed SEED --out EXPORTED/RUN/SEED
     cp -r data/checkpoints/all_minilm_l6_v2 EXPORTED/all_minilm/SEED    # as published
     python benchmarks/second_way.py EXPORTED STUDY --tasks type section --out second_way.jsonl
 
-One of the first two commands is for each checkpoint that is asked for. A row of the output is one
-training. What is there is not trained again. A table of all rows is printed in the end. Each
-training takes up to half a minute with the default study's own models on one core, and up to two
-minutes with the published one.
+Run one of the first two commands for each checkpoint. A row of the output is one training, which is
+not repeated if its row exists. A table of all rows is printed at the end. On one core each training
+takes up to half a minute with the default study's own models, and up to two minutes with the
+published one.
 """
 
 import argparse
@@ -57,16 +57,16 @@ def read_rows(study: Path, task: str) -> dict[str, list[dict]]:
 
 
 def entities(tags: list[str]) -> set[tuple[str, int, int]]:
-    """The spans of BIO tags; an I- that continues nothing begins a span."""
-    found, start = set(), None
+    """Returns the spans of BIO tags. An I- that continues no span begins one."""
+    spans, start = set(), None
     for i, tag in enumerate([*tags, "O"]):
         goes_on = start is not None and tag == f"I-{tags[start][2:]}"
         if start is not None and not goes_on:
-            found.add((tags[start][2:], start, i))
+            spans.add((tags[start][2:], start, i))
             start = None
         if tag != "O" and not goes_on:
             start = i
-    return found
+    return spans
 
 
 def score(metric: str, gold: list, predicted: list) -> float:
@@ -116,7 +116,7 @@ def is_causal(folder: Path) -> bool:
 
 
 def backbone(folder: Path, start: str, seed: int) -> torch.nn.Module:
-    """``start``: the weights of the export, or new ones that transformers draws."""
+    """Returns a model whose weights, by ``start``, are the export's or drawn by transformers."""
     config = AutoConfig.from_pretrained(folder)
     without = {} if is_causal(folder) else {"add_pooling_layer": False}
     if start == "exported":
@@ -128,10 +128,10 @@ def backbone(folder: Path, start: str, seed: int) -> torch.nn.Module:
 def encoded(
     rows: list[dict], tokenizer, labels: list[str], *, subword: str, max_tokens: int
 ) -> list[tuple]:
-    """Returns for each row its tokens, its label or those of its tokens, and for words the token
-    that each is read at, which is the first or the last of a word by ``subword``."""
-    found = []
-    # BERT's tokenizer calls them otherwise.
+    """Returns for each row its tokens, its label or the labels of its tokens, and, for rows of
+    words, the place of each word's first or last token, as ``subword`` says."""
+    examples = []
+    # BERT's tokenizer has other names for them.
     ends = [tokenizer.bos_token_id], [tokenizer.eos_token_id]
     if tokenizer.bos_token_id is None:
         ends = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
@@ -141,7 +141,7 @@ def encoded(
             ids = begin + tokenizer.encode(row["text"], add_special_tokens=False)
             if "text_pair" in row:
                 ids += end + tokenizer.encode(row["text_pair"], add_special_tokens=False)
-            found.append((ids[: max_tokens - 1] + end, labels.index(row["label"]), None))
+            examples.append((ids[: max_tokens - 1] + end, labels.index(row["label"]), None))
             continue
         ids, places = begin, []
         for word in row["words"]:
@@ -154,8 +154,8 @@ def encoded(
         for place, tag in zip(places, row["tags"], strict=True):
             if place is not None:
                 of_tokens[place] = labels.index(tag)
-        found.append((ids, of_tokens, places))
-    return found
+        examples.append((ids, of_tokens, places))
+    return examples
 
 
 def batch(examples: list[tuple]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -175,7 +175,7 @@ def batch(examples: list[tuple]) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
 @torch.no_grad()
 def predictions(model: Classifier, examples: list[tuple], labels: list[str]) -> list:
     model.eval()
-    found: list = [None] * len(examples)
+    answers: list = [None] * len(examples)
     by_length = sorted(range(len(examples)), key=lambda i: len(examples[i][0]))
     for at in range(0, len(by_length), 64):
         some = by_length[at : at + 64]
@@ -184,11 +184,11 @@ def predictions(model: Classifier, examples: list[tuple], labels: list[str]) -> 
         for row, i in zip(best, some, strict=True):
             places = examples[i][2]
             if places is None:
-                found[i] = labels[int(row)]
+                answers[i] = labels[int(row)]
             else:
-                found[i] = ["O" if p is None else labels[int(row[p])] for p in places]
+                answers[i] = ["O" if p is None else labels[int(row[p])] for p in places]
     model.train()
-    return found
+    return answers
 
 
 # Training -----------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def train(model: Classifier, examples: list[tuple], *, settings: dict, seed: int
 
 
 def trained(task: str, rows: dict, folder: Path, *, asked: dict, plan: dict) -> dict:
-    """One training: its score on test at the epoch that was best on validation."""
+    """Returns one training with its test score at the epoch that was best on validation."""
     begun = time.monotonic()
     seed = asked["seed"]
     is_tagging = "words" in rows["train"][0]
@@ -257,8 +257,8 @@ def trained(task: str, rows: dict, folder: Path, *, asked: dict, plan: dict) -> 
     method = plan["finetune"]["methods"]["full"]
     settings = method["training"] | method["runs"].get(asked["run"], {})
     for epoch in train(model, drawn, settings=settings, seed=seed):
-        found = predictions(model, examples["validation"], labels)
-        value = score(metric, gold["validation"], found)
+        predicted = predictions(model, examples["validation"], labels)
+        value = score(metric, gold["validation"], predicted)
         if value > best:
             best, epoch_of_best = value, epoch
             state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -297,7 +297,7 @@ def points(values: list[float]) -> str:
 
 
 def read_trials(path: Path, labels: int) -> dict[tuple[str, str, int], dict]:
-    """Returns the study's trials in full with so many labels by task, run and pretraining seed."""
+    """Returns full fine-tunings with ``labels`` labels by task, run and pretraining seed."""
     with path.open(encoding="utf-8", newline="") as file:
         return {
             (row["task"], row["run"], int(row["pretrain_seed"])): row
@@ -307,8 +307,8 @@ def read_trials(path: Path, labels: int) -> dict[tuple[str, str, int], dict]:
 
 
 def table(rows: list[dict], trials: dict[tuple[str, str, int], dict]) -> Iterator[str]:
-    """Yields a Markdown table: the scores of each run, seed by seed, with the choice of validation
-    and with each choice for all seeds, compared with those of the study's own trainer."""
+    """Yields a Markdown table: the scores of each run by seed, with the choice of validation and
+    with each choice for all seeds, compared with those of the study's own trainer."""
     yield "| task | run | study | second way | each choice |"
     yield "|---|---|---|---|---|"
     for task, run in dict.fromkeys((row["task"], row["run"]) for row in rows):
@@ -323,9 +323,9 @@ def table(rows: list[dict], trials: dict[tuple[str, str, int], dict]) -> Iterato
             choice: [r["test"] for r in here if (r["pooling"], r["start"]) == choice]
             for choice in choices
         }
-        each = "; ".join(f"{', '.join(choice)}: {points(v)}" for choice, v in scores_of.items())
+        listed = "; ".join(f"{', '.join(choice)}: {points(v)}" for choice, v in scores_of.items())
         study_scores = points([float(trials[task, run, seed]["value"]) for seed in seeds])
-        yield f"| {task} | `{run}` | {study_scores} | {points(chosen)} | {each} |"
+        yield f"| {task} | `{run}` | {study_scores} | {points(chosen)} | {listed} |"
 
 
 def main() -> None:
@@ -336,16 +336,16 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", required=True)
     parser.add_argument("--labels", type=int, default=200, help="a label budget of the study")
     parser.add_argument("--out", type=Path, required=True)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    trials = read_trials(asked.trials or asked.study / "reports/trials.csv", asked.labels)
-    known = read_jsonl(asked.out) if asked.out.exists() else []
+    trials = read_trials(options.trials or options.study / "reports/trials.csv", options.labels)
+    earlier = read_jsonl(options.out) if options.out.exists() else []
     identity = ("task", "run", "seed", "pooling", "start")
-    done = {tuple(row[name] for name in identity) for row in known}
-    for task in asked.tasks:
-        rows = read_rows(asked.study, task)
-        plan = json.loads((asked.study / f"data/plans/finetune/{task}.json").read_text())
-        for folder in sorted(asked.exported.glob("*/*")):
+    done = {tuple(row[name] for name in identity) for row in earlier}
+    for task in options.tasks:
+        rows = read_rows(options.study, task)
+        plan = json.loads((options.study / f"data/plans/finetune/{task}.json").read_text())
+        for folder in sorted(options.exported.glob("*/*")):
             run, seed = folder.parent.name, int(folder.name)
             entry = plan["runs"][run]
             is_scratch = entry["objective"]["name"] == "none" and entry["model"]["name"] != "hub"
@@ -354,12 +354,12 @@ def main() -> None:
                 if (task, run, seed, one["pooling"], one["start"]) in done:
                     continue
                 one["metric"] = trials[task, run, seed]["metric"]
-                one["labels"] = asked.labels
+                one["labels"] = options.labels
                 row = trained(task, rows, folder, asked=one, plan=plan)
-                with asked.out.open("a", encoding="utf-8") as out:
+                with options.out.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(row) + "\n")
                 print(json.dumps(row), file=sys.stderr, flush=True)
-    print(*table(read_jsonl(asked.out), trials), sep="\n")
+    print(*table(read_jsonl(options.out), trials), sep="\n")
 
 
 if __name__ == "__main__":

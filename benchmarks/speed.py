@@ -1,14 +1,14 @@
-"""Speed beside the Trainer of transformers: pretraining, fine-tuning, several trainings at once,
-and prediction. Run by hand in the folder of a finished study, on a machine with nothing else to do:
+"""Compares speed with the Trainer of transformers: pretraining, fine-tuning, several trainings at
+once, and prediction. Run by hand in the folder of a finished study, on an otherwise idle machine:
 
     pip install accelerate
     python benchmarks/speed.py --json speed.json > speed.md
 
-With a GPU it runs there; ``gpu.py`` measures one in one command, without a study.
+It runs on a GPU if there is one; ``gpu.py`` measures a GPU in one command, without a study.
 
 Each side trains in a process of its own, one after the other, in several rounds; a figure is the
-median of all its steps, a ratio that of two medians. Both train on the same text, tokenizer and
-masked or corrupted tokens, on models of the same size, without validation.
+median of all its steps, a ratio divides two medians. All sides have the same text, tokenizer,
+masked or corrupted tokens and sizes of models; none validates.
 """
 
 import argparse
@@ -38,7 +38,7 @@ PEERS = {OURS: "", DEFAULT: "default", BEST: "best bf16", RECIPE: RECIPE}
 OBJECTIVES = tuple(ARCHITECTURES)
 # Rows and columns of the matrices whose product gives the machine's peak.
 PRODUCT = 8192 if torch.cuda.is_available() else 2048
-PREDICTION = "prediction of "  # and a task: work that is no training
+PREDICTION = "prediction of "  # followed by a task: work that is no training
 
 Settings = dict[str, int | str]
 
@@ -74,52 +74,52 @@ def main() -> None:
         "1: none)",
     )
     parser.add_argument("--json", type=Path, help="where all seconds are written")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     common: Settings = {
-        "warmup": asked.warmup,
-        "steps": asked.steps,
-        "d_model": asked.d_model,
-        "num_layers": asked.layers,
-        "num_heads": max(asked.d_model // 64, 1),
-        "length": asked.length,
-        "run": asked.run,
+        "warmup": options.warmup,
+        "steps": options.steps,
+        "d_model": options.d_model,
+        "num_layers": options.layers,
+        "num_heads": max(options.d_model // 64, 1),
+        "length": options.length,
+        "run": options.run,
     }
     sides = [(name, False) for name in (OURS, DEFAULT, BEST)]
-    sides += [(name, True) for name in (OURS, BEST) if asked.compile]
-    sides += [(RECIPE, asked.compile)] if asked.recipe else []
-    at_once = asked.threads if asked.at_once is None else asked.at_once
-    found: dict[str, list[Any]] = {}
-    measured = [(work, asked.rows) for work in asked.objectives]
-    measured += [(work, asked.examples) for work in asked.tasks]
-    measured += [(f"{PREDICTION}{task}", PREDICTED_AT_ONCE) for task in asked.predict]
-    for number in range(asked.rounds):
-        found.setdefault("products per second", []).append(peak(asked.threads))
+    sides += [(name, True) for name in (OURS, BEST) if options.compile]
+    sides += [(RECIPE, options.compile)] if options.recipe else []
+    at_once = options.threads if options.at_once is None else options.at_once
+    results: dict[str, list[Any]] = {}
+    measured = [(work, options.rows) for work in options.objectives]
+    measured += [(work, options.examples) for work in options.tasks]
+    measured += [(f"{PREDICTION}{task}", PREDICTED_AT_ONCE) for task in options.predict]
+    for number in range(options.rounds):
+        results.setdefault("products per second", []).append(peak(options.threads))
         for work, rows in tqdm(measured, desc=f"round {number + 1}", disable=None):
             for side, compiled in sides:
                 if side == RECIPE and work != "causal":
                     continue
                 settings = common | {"work": work, "rows": rows, "compile": compiled}
                 name = f"{work}, {label(side, compiled)}"
-                found.setdefault(name, []).extend(
-                    started([settings | {"peer": PEERS[side], "threads": asked.threads}])
+                results.setdefault(name, []).extend(
+                    started([settings | {"peer": PEERS[side], "threads": options.threads}])
                 )
             if at_once > 1:
                 alone = common | {"work": work, "rows": rows, "compile": False, "peer": ""}
-                share = {"threads": max(asked.threads // at_once, 1)}
+                share = {"threads": max(options.threads // at_once, 1)}
                 beside = started([alone | share] * at_once)
-                found.setdefault(f"{work}, side by side", []).append(beside)
-    if asked.json:
-        asked.json.write_text(
+                results.setdefault(f"{work}, side by side", []).append(beside)
+    if options.json:
+        options.json.write_text(
             json.dumps(
                 {
-                    "asked": {k: str(v) for k, v in vars(asked).items() if k != "json"},
+                    "asked": {k: str(v) for k, v in vars(options).items() if k != "json"},
                     "environment": environment(),
-                    "found": found,
+                    "found": results,
                 },
                 indent=1,
             )
         )
-    print_tables(asked, found, [work for work, _ in measured], sides)
+    print_tables(options, results, [work for work, _ in measured], sides)
 
 
 def label(side: str, compiled: bool) -> str:
@@ -127,7 +127,7 @@ def label(side: str, compiled: bool) -> str:
 
 
 def started(processes: Sequence[Settings]) -> list[dict[str, Any]]:
-    """What each process prints; all run at once."""
+    """Returns what each process prints; all run at once."""
     running = []
     for settings in processes:
         as_it_comes = settings["peer"] == PEERS[DEFAULT]
@@ -148,7 +148,7 @@ def started(processes: Sequence[Settings]) -> list[dict[str, Any]]:
 
 
 def peak(threads: int) -> float:
-    """Operations per second of a product of two large matrices, in the arithmetic of trainings."""
+    """Returns operations per second of a large matrix product, in the precision of trainings."""
     code = f"""
 import time, torch
 from stages.core.study_file import load
@@ -178,38 +178,39 @@ def environment() -> Mapping[str, str]:
 
 
 def rate(timed: Sequence[dict[str, Any]], what: str = "units") -> float:
-    """Tokens, examples or operations per second: of the median step of all rounds."""
+    """Returns tokens, examples or operations per second in the median step of all rounds."""
     seconds = statistics.median(second for each in timed for second in each["seconds"])
     return timed[0][what] / seconds
 
 
 def print_tables(
-    asked: argparse.Namespace,
-    found: Mapping[str, list[Any]],
+    options: argparse.Namespace,
+    results: Mapping[str, list[Any]],
     works: Sequence[str],
     sides: Sequence[tuple[str, bool]],
 ) -> None:
     print("# Training speed, beside the Trainer of transformers\n")
     print(", ".join(f"{name} {value}" for name, value in environment().items()), end=". ")
     print(
-        f"{asked.layers} layers of {asked.d_model}, {asked.rows} rows of {asked.length} tokens, "
-        f"{asked.threads} threads; medians of {asked.rounds} x {asked.steps} steps, interleaved.\n"
+        f"{options.layers} layers of {options.d_model}, {options.rows} rows of {options.length} "
+        f"tokens, {options.threads} threads; medians of {options.rounds} x {options.steps} steps, "
+        "interleaved.\n"
     )
     names = [label(*each) for each in sides]
     columns = [*names, "to the default", "to the best", "at once", "of the peak"]
     print(f"| per second | {' | '.join(columns)} |\n|---{'|---' * len(columns)}|")
-    top = statistics.median(found["products per second"])
+    top = statistics.median(results["products per second"])
     for work in works:
-        rates = {name: rate(of) for name in names if (of := found.get(f"{work}, {name}"))}
+        rates = {name: rate(of) for name in names if (of := results.get(f"{work}, {name}"))}
         ours = max((name for name in rates if name.startswith(OURS)), key=rates.__getitem__)
         best = max(value for name, value in rates.items() if name.startswith(BEST))
         row = [f"{rates[name]:,.0f}" if name in rates else "" for name in names]
         row += [f"{rates[ours] / rates[DEFAULT]:.2f}", f"{rates[ours] / best:.2f}"]
-        beside = found.get(f"{work}, side by side", [])
+        beside = results.get(f"{work}, side by side", [])
         sums = [sum(rate([each]) for each in processes) for processes in beside]
         row.append(f"{statistics.median(sums) / rates[OURS]:.2f}" if sums else "")
         is_training = not work.startswith(PREDICTION)
-        row.append(f"{rate(found[f'{work}, {ours}'], 'flops') / top:.0%}" if is_training else "")
+        row.append(f"{rate(results[f'{work}, {ours}'], 'flops') / top:.0%}" if is_training else "")
         unit = "tokens" if work in OBJECTIVES else "examples" if is_training else "texts"
         print(f"| {work}, {unit} | {' | '.join(row)} |")
     print(

@@ -18,7 +18,7 @@ RECIPE = "nanoGPT's recipe"
 
 
 def now() -> float:
-    """Seconds of a clock, when the GPU has done all that it was given."""
+    """Returns the seconds of a clock, once the GPU has finished its work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
@@ -43,7 +43,7 @@ class Asked:
 
 
 def of_timed_steps(asked: Asked, times: list[float]) -> list[float]:
-    """The seconds of each step behind the warm-up, from the times at which all steps ended."""
+    """Returns the seconds of each step after the warm-up, from the times when steps ended."""
     return [b - a for a, b in zip(times[asked.warmup - 1 :], times[asked.warmup :], strict=False)]
 
 
@@ -90,7 +90,7 @@ def bert(asked: Asked, vocab_size: int, dropout: float) -> Any:
 
 
 class Rows(Dataset[dict[str, Any]]):
-    """In memory: what the peer reads costs it nothing."""
+    """Rows in memory, which cost the peer nothing to read."""
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self.rows = rows
@@ -148,8 +148,8 @@ def seconds_of_steps(asked: Asked, peer: tuple[Any, list[Any], Any], device: Dev
 def seconds_of_predictions(
     asked: Asked, peer: tuple[Any, list[Any], Any], device: Device
 ) -> list[float]:
-    """Up to its logits. At its best it has weights in bfloat16 and texts of about one length in a
-    batch."""
+    """Returns seconds up to the logits. At its best the peer has weights in bfloat16 and batches of
+    texts of similar length."""
     model, rows, collate = peer
     best = "best" in asked.peer
     if best:

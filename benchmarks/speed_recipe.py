@@ -27,8 +27,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         heads = self.qkv(self.norms[0](x)).unflatten(-1, (3 * self.num_heads, -1)).transpose(1, 2)
         q, k, v = heads.chunk(3, dim=1)
-        found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(found.transpose(1, 2).flatten(2))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
         return x + self.down(F.gelu(self.up(self.norms[1](x))))
 
 
@@ -44,7 +44,7 @@ class Decoder(nn.Module):
             nn.init.normal_(weights, std=0.02)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """The loss of the tokens behind the first, in nats."""
+        """Returns the loss of all tokens after the first, in nats."""
         x = self.tokens(ids) + self.positions.weight
         logits = F.linear(self.norm(self.blocks(x)), self.tokens.weight)
         return F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
@@ -53,7 +53,7 @@ class Decoder(nn.Module):
 def seconds_of_recipe(
     asked: Asked, rows: list[Tensor], vocab_size: int, device: Device
 ) -> list[float]:
-    """Of each timed step; ``rows`` are those of all steps, one after the other."""
+    """Returns the seconds of each timed step. ``rows`` has the rows of all steps, in order."""
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
     decoder = Decoder(asked, vocab_size).to(device.torch)

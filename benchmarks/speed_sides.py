@@ -1,5 +1,5 @@
-"""One side of a comparison of speed, in a process of its own: this project's training loop, or the
-Trainer of transformers on a model of the same size and the same tokens. ``speed.py`` calls it.
+"""Times one side of a comparison of speed in a process of its own: this project's training loop, or
+the Trainer of transformers with equal tokens and model size. ``speed.py`` calls it.
 
 Prints JSON: the seconds of each measured step, and the tokens and operations of a step.
 """
@@ -53,7 +53,7 @@ MASK_PROB = 0.15  # of both sides
 
 @dataclass
 class Timed:
-    """Of each step."""
+    """The cost of each step."""
 
     seconds: list[float]
     units: float  # tokens of a pretraining step, or examples
@@ -63,31 +63,31 @@ class Timed:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("asked", help="JSON: what is to be timed")
-    asked = Asked(**json.loads(parser.parse_args().asked))
+    request = Asked(**json.loads(parser.parse_args().asked))
     params = load()
-    compute = params.compute.model_copy(update={"compile": asked.compile})
-    device = resolve(compute, threads=asked.threads)
-    if asked.work.startswith(PREDICTION):
+    compute = params.compute.model_copy(update={"compile": request.compile})
+    device = resolve(compute, threads=request.threads)
+    if request.work.startswith(PREDICTION):
         timed = _predicting(
-            replace(asked, work=asked.work.removeprefix(PREDICTION)), params, device
+            replace(request, work=request.work.removeprefix(PREDICTION)), params, device
         )
         sys.stdout.write(json.dumps(asdict(timed)) + "\n")
         return
-    side = pretraining_side if asked.work in ARCHITECTURES else finetuning_side
-    model, criterion, data, peer = side(asked, params, device)
+    side = pretraining_side if request.work in ARCHITECTURES else finetuning_side
+    model, criterion, data, peer = side(request, params, device)
     some = data.micro_batches(0)
     with Counter() as of_step:
         accumulate(model, criterion, some, replace(device, device="cpu"))
     for weight in model.parameters():
         weight.grad = None
-    if asked.peer == RECIPE:
+    if request.peer == RECIPE:
         rows = [row["input_ids"] for row in peer()[1]]
-        seconds = seconds_of_recipe(asked, rows, model.backbone.vocab_size, device)
-    elif asked.peer:
-        seconds = seconds_of_steps(asked, peer(), device)
+        seconds = seconds_of_recipe(request, rows, model.backbone.vocab_size, device)
+    elif request.peer:
+        seconds = seconds_of_steps(request, peer(), device)
     else:
-        seconds = _of_loop(asked, model.to(device.torch), criterion, data, device)
-    units = asked.rows * asked.length if asked.work in ARCHITECTURES else asked.rows
+        seconds = _of_loop(request, model.to(device.torch), criterion, data, device)
+    units = request.rows * request.length if request.work in ARCHITECTURES else request.rows
     sys.stdout.write(json.dumps(asdict(Timed(seconds, units, of_step.total))) + "\n")
 
 
@@ -108,7 +108,7 @@ def _of_loop(
 def pretraining_side(
     asked: Asked, params: Params, device: Device
 ) -> tuple[ModelWithHead, Any, Data, Callable[[], Any]]:
-    """The corpus and the tokenizer are those of the study's reference run."""
+    """Returns the side for the corpus and the tokenizer of the study's reference run."""
     sizes = {
         "d_model": asked.d_model,
         "num_layers": asked.num_layers,
@@ -158,11 +158,11 @@ def _scattered(batch: Batch) -> torch.Tensor:
     assert batch.labels is not None
     if batch.target_positions is None:
         return batch.labels
-    found = torch.full_like(batch.input_ids, IGNORE_INDEX)
+    scattered = torch.full_like(batch.input_ids, IGNORE_INDEX)
     kept = batch.labels != IGNORE_INDEX
-    rows = torch.arange(len(found)).unsqueeze(1).expand_as(batch.labels)
-    found[rows[kept], batch.target_positions[kept]] = batch.labels[kept]
-    return found
+    rows = torch.arange(len(scattered)).unsqueeze(1).expand_as(batch.labels)
+    scattered[rows[kept], batch.target_positions[kept]] = batch.labels[kept]
+    return scattered
 
 
 # Fine-tuning -------------------------------------------------------------------------------------
@@ -177,8 +177,8 @@ def _setup(asked: Asked, params: Params) -> TrialSetup:
 def finetuning_side(
     asked: Asked, params: Params, device: Device
 ) -> tuple[ModelWithHead, Any, Data, Callable[[], Any]]:
-    """The rows of a task of the study, the weights of one of its runs. The peer's model is of the
-    same size, or has the same weights if these are a public checkpoint."""
+    """Returns the side for the rows of a task and the weights of a run. The peer's model has the
+    same size, or, for a public checkpoint, the same weights."""
     setup = _setup(asked, params)
     model = setup.headed(seed=1)
     examples = setup.task.encode(read_jsonl(setup.examples / "train.jsonl"))
@@ -194,7 +194,7 @@ def finetuning_side(
 
 
 def _labels(setup: TrialSetup, examples: Sequence[Any]) -> list[dict[str, torch.Tensor]]:
-    """As models of transformers want them."""
+    """Returns the labels as models of transformers want them."""
     if isinstance(setup.task, SpanQA):
         # Class 0 of this project is no answer, which the peer reads at the first token.
         ends = ("start_positions", "end_positions")
@@ -245,7 +245,7 @@ def _fine_tuned_peer(asked: Asked, setup: TrialSetup, params: Params) -> Any:
 
 
 def _predicting(asked: Asked, params: Params, device: Device) -> Timed:
-    """All test rows in each step: of ours from encoded texts to answers, of the peer to logits."""
+    """Predicts all test rows in each step, from encoded texts to our answers or peer's logits."""
     setup = _setup(asked, params)
     rows = read_jsonl(setup.examples / "test.jsonl")
     examples = setup.task.encode(rows)

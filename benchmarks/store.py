@@ -3,8 +3,8 @@ run by hand in a finished study, the result is in store.md.
 
     python -m benchmarks.store > benchmarks/store.md
 
-The entries of the study's own store are written to an empty one and taken from it, one after the
-other; nothing of the study changes. Time is that of the processor and of the disk, as it comes.
+The entries of the study's own store are written to an empty store and taken from it, one after
+the other; the study does not change. Times are wall times, with the disk.
 """
 
 import os
@@ -27,14 +27,14 @@ from stages.trials.setup import TrialSetup
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GOAL_S = 0.01 * 10  # of a trial of ten seconds
+GOAL_S = 0.01 * 10  # 1 % of a trial of ten seconds
 LARGE = 22_700_000  # weights, as a small published checkpoint has
 
 
 def main() -> None:
     params = load()
-    found = {each.folder.name: store.load(each.folder.name) for each in store.listed()}
-    entries = {address: entry for address, entry in found.items() if entry}
+    loaded = {each.folder.name: store.load(each.folder.name) for each in store.listed()}
+    entries = {address: entry for address, entry in loaded.items() if entry}
     (checkpoint, *_), (task, *_) = params.checkpoints, params.tasks
     device = resolve(params.compute, threads=params.compute.trial_threads)
     method, seed = next(iter(params.finetune.methods)), params.finetune.seeds[0]

@@ -1,6 +1,6 @@
-"""Does every system learn? The validation loss of each run of studies/systems.yaml against tokens
-seen, at two sizes, beside the entropy of the frequencies of its own targets, which a model reaches
-that has learnt nothing but how often each token is. Run by hand on the corpus of the default study:
+"""Does every system learn? Prints the validation loss of each run of studies/systems.yaml against
+tokens seen, at two sizes, and the entropy of the frequencies of its own targets: the loss of a
+model that knows only these frequencies. Run by hand on the corpus of the default study:
 
     dvc repro encode_corpus && python benchmarks/systems.py > benchmarks/systems.md
 """
@@ -28,7 +28,7 @@ from stages.training.loop import train
 
 STUDY = Path("studies/systems.yaml")
 SIZES = {128: "2 x 128", 256: "4 x 256"}  # d_model, the study's setting: layers x d_model
-OWN_SIZE = 128  # what the rates of the study are for
+OWN_SIZE = 128  # the d_model for which the study sets rates
 POINTS = 3  # of each curve
 
 
@@ -81,7 +81,7 @@ def measure(
     device: Device,
     trained: dict[str, Trained],
 ) -> dict[str, Any]:
-    """Train one system; the row of the table."""
+    """Trains one system; returns its row of the table."""
     # Adam's best rate falls as the width grows (Yang et al. 2022, table 3).
     training = run.training
     schedule = training.at(training.rates[0] * OWN_SIZE / d_model)
@@ -124,7 +124,7 @@ def measure(
 
 
 def entropy_of_targets(batches: list[Batch]) -> float:
-    """Of the distribution of labels over the vocabulary, in nats."""
+    """Returns the entropy of the labels over the vocabulary, in nats."""
     labels = torch.cat([batch.labels.flatten() for batch in batches if batch.labels is not None])
     counts = labels[labels != IGNORE_INDEX].bincount()
     shares = counts[counts > 0] / counts.sum()

@@ -80,8 +80,6 @@ def _trials(plan: BaselinePlan, about: Json, task: str) -> Iterator[TrialKey]:
     only choose its rows."""
     for name, budget in product(plan.baselines, plan.label_budgets):
         baseline = BASELINES.build(plan.baselines[name], where=f"baselines.{name}")
-        if about["kind"] not in baseline.fits:
-            continue
         draws = distinct_draws(
             budget,
             pretrain_seeds=plan.pretrain_seeds,

@@ -207,7 +207,8 @@ def _train(start: Start, study: str) -> list[Try]:
         seed=start.seed,
         few_widths=start.device.device == "cuda",
     )
-    begin_with_frequencies(start.model.backbone, data, num_steps=training.num_steps)
+    if objective.predicts_tokens:
+        begin_with_frequencies(start.model.backbone, data, num_steps=training.num_steps)
     compared = objective.for_validation()
     validation = validation_batches(
         _packing(start, "validation", seed=0), compared, batch_rows=training.micro_batch_rows

@@ -1,10 +1,10 @@
-"""Every signature in stages/ is checked in every test: types by beartype, shapes by jaxtyping.
+"""Checks every signature in stages/ in every test: types by beartype, shapes by jaxtyping.
 
-The first CHECKED_CALLS calls of a function in a test are checked: to check all takes a fifth of the
-time of tests that train. Not checked are generators, whose sizes would hold between two items, and
-functions that are made in a function, for each of which beartype would compile a check anew, nor
-calls that torch traces for an export, in which sizes are symbols.
-jaxtyping's own decorator checks arguments twice, which takes longer than most tests.
+Only the first CHECKED_CALLS calls of a function in a test are checked: checking all would take a
+fifth of the time of tests that train. Never checked are generators, because sizes would stay fixed
+between two items; functions defined in functions, because beartype would compile a check for every
+definition; and calls that torch traces for an export, because sizes are symbols.
+jaxtyping's own decorator checks arguments twice, which would take longer than most tests.
 """
 
 from collections.abc import Callable
@@ -18,21 +18,21 @@ import torch
 from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
-NEW_SIZES = jaxtyping.jaxtyped("context")  # within which B is as many everywhere
-CONF = BeartypeConf(is_pep484_tower=True)  # as pyright, an int will do where a float is asked for
+NEW_SIZES = jaxtyping.jaxtyped("context")  # inside, B has one value everywhere
+CONF = BeartypeConf(is_pep484_tower=True)  # an int may be passed as a float, as in pyright
 CHECKED_CALLS = 30
-calls = dict[int, int]()  # of functions by the id of their code, in this test
+calls = dict[int, int]()  # of each function in this test, by the id of its code
 
 
 def install() -> None:
-    """In all modules of stages/ that are imported from now on."""
-    # What the hook decorates functions and classes with.
+    """Checks all modules of stages/ that are imported from now on."""
+    # The hook decorates functions and classes with jaxtyping.jaxtyped.
     jaxtyping.jaxtyped = checked  # type: ignore[assignment]
     install_import_hook("stages", None)
 
 
 def checked(target: Any = None, *, typechecker: object = None) -> Any:
-    """A function whose calls are checked, or a dataclass whose fields are."""
+    """Returns a function whose calls are checked, or a dataclass whose fields are checked."""
     if target is None:
         return checked
     if isclass(target):

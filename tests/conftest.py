@@ -1,6 +1,6 @@
 """Every signature in stages/ is checked in every test: types by beartype, shapes by jaxtyping.
 
-Tests run side by side, a process for each core: more threads would only wait for each other.
+Tests run in parallel, in one process per core. Each process has one thread: more would only wait.
 """
 
 import gc
@@ -8,14 +8,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-# Before torch is imported. Tests with two threads do not spin while they wait, as dvc.yaml has it.
+# Set before torch is imported. As in dvc.yaml, threads that wait for others soon stop spinning.
 os.environ |= {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
-# A server of forks imports before what they need, if it finds it: Python 3.11 has it look in the
-# current folder, which is another one in most tests, and not in sys.path.
+# multiprocessing's server of forks imports modules in advance. In Python 3.11 it searches the
+# current folder, which most tests change, but not sys.path.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
 )
-gc.disable()  # until all tests are imported: of what they make, all is kept
+gc.disable()  # until all tests are imported: all objects that imports make are kept
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
@@ -27,12 +27,12 @@ checker.install()
 
 from stages.commands.screenshots import browser_command  # noqa: E402
 
-# How long an example takes is the machine's affair.
+# How long an example takes depends on the machine.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-# Files that take longest, in this order. The first two start side by side: if both had clones of
-# the smoke study, each would read the same packages.
+# The slowest files, in this order. The first two start together, so only one of them may clone the
+# smoke study: two clones would read the same packages.
 SLOWEST = (
     *("test_study", "test_edits", "test_experiments", "test_planted_truth", "test_flops"),
     *("test_training_stages", "test_systems", "test_families", "test_split_per_seed", "test_ranks"),
@@ -67,7 +67,7 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Of models so small two threads wait for each other for longer than they work."""
+    """Uses one thread: with models this small, two threads wait longer than they work."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

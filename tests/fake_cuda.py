@@ -1,12 +1,12 @@
-"""A device "cuda" on a CPU build of torch: tensors that say that they are on it, while their values
-are computed on the CPU. A wrong device raises as on CUDA, and waits for the device are noted.
+"""A fake device "cuda" for a CPU build of torch: its tensors claim to be on CUDA, but their values
+are computed on the CPU. Mixing devices raises as on CUDA, and waits for the device are counted.
 
     LD_PRELOAD=LIBRARY python -m tests.fake_cuda
 
-trains two steps of every objective with every architecture that it fits, and prints JSON: losses,
-and the waits by place or an error; how many kernels a step starts, and how many shapes the batches
-of an epoch have. LIBRARY is ``fake_cuda.cpp``, compiled. Not covered is what kernels do: which of
-them is chosen, how fast it is, how it rounds.
+trains two steps of every objective with every architecture that it fits, and prints JSON: losses
+and waits by place, or an error; the number of kernels that a step starts, and of shapes that the
+batches of an epoch have. LIBRARY is the compiled ``fake_cuda.cpp``. Real kernels are not covered:
+their choice, speed and rounding.
 """
 
 import json
@@ -39,7 +39,7 @@ from tests.small import documents, small_tokenizer
 from tests.training.trained_by_ranks import LENGTH, SCHEDULE, built, cases, short_texts
 
 CUDA = torch.device("cuda:0")
-LONG = 160  # tokens of a row at most, where shapes are counted
+LONG = 160  # most tokens of a row when shapes are counted
 SHAPES = [("span_corruption", "encoder_decoder"), ("multi_task", "decoder"), ("mlm", "encoder")]
 STAGES = str(Path(__file__).parents[1] / "stages")
 aten = torch.ops.aten
@@ -57,14 +57,14 @@ READING = {
 }
 INDEXING = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}
 COPYING = {aten._to_copy, aten.copy_}
-# Operations that compute nothing, beside views.
+# Operations, besides views, that compute nothing.
 WITHOUT_KERNEL = ("empty", "new_empty", "_unsafe_view", "detach", "_local_scalar_dense", "lift")
 waits = Counter[str]()
-kernels = Counter[str]()  # by operation; one for a list of tensors, which CUDA cuts into a few
+kernels = Counter[str]()  # by operation; a list of tensors counts once, though CUDA splits it
 
 
 def place() -> str:
-    """The innermost function of the project that is running, but for the counter of FLOPs."""
+    """Returns the innermost running function of the project, except the counter of FLOPs."""
     frame = sys._getframe(1)
     while not frame.f_code.co_filename.startswith(STAGES) or frame.f_globals is vars(flops):
         if frame.f_back is None:
@@ -92,7 +92,7 @@ class Fake(Tensor):
         fake.host = values
         return fake
 
-    def tolist(self) -> Any:  # which torch has for no subclass
+    def tolist(self) -> Any:  # torch does not implement it for subclasses
         waits[place()] += 1
         return self.host.tolist()
 
@@ -111,8 +111,8 @@ def has_kernel(func: Any) -> bool:
 
 
 def computed(func: Any, args: Any, kwargs: Any) -> Any:
-    """Computes an operation on the CPU; a result is on "cuda" if its arguments are, or if it says
-    so."""
+    """Computes an operation on the CPU. Its result is on "cuda" if its arguments are, or if they
+    name that device."""
     tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
     is_fake = any(isinstance(each, Fake) for each in tensors)
     device = kwargs.get("device")
@@ -148,31 +148,31 @@ def computed(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 class Factories(TorchDispatchMode):
-    """Makes tensors on "cuda" that come from no others."""
+    """Handles operations that make tensors on "cuda" from no other tensors."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return computed(func, args, kwargs or {})
 
 
 def pinned(tensor: Tensor) -> Tensor:
-    """In place of a copy to memory that a GPU reads while the host goes on."""
+    """Replaces the copy to memory that a GPU reads while the host goes on."""
     copy: Any = tensor.clone()
     copy.is_fake_pinned = True
     return copy
 
 
 def moved(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
-    """In place of ``nn.Module.to``, which wants weights of one class."""
+    """Replaces ``nn.Module.to``, which requires that weights keep their class."""
     if not args or torch.device(args[0]).type != "cuda":
         return module
-    known: dict[int, Any] = {}
+    fakes: dict[int, Any] = {}
     for part in module.modules():
         for name, weight in part._parameters.items():
             if weight is not None and not isinstance(weight.data, Fake):
-                fake = known.get(id(weight)) or nn.Parameter(
+                fake = fakes.get(id(weight)) or nn.Parameter(
                     Fake(weight.detach()), requires_grad=weight.requires_grad
                 )
-                part._parameters[name] = known[id(weight)] = fake
+                part._parameters[name] = fakes[id(weight)] = fake
         for name, buffer in part._buffers.items():
             if buffer is not None and not isinstance(buffer, Fake):
                 part._buffers[name] = Fake(buffer)
@@ -180,18 +180,18 @@ def moved(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-    """In place of kernels, and of the choice between them."""
+    """Replaces torch's kernels of attention, and the choice between them."""
     scores = q @ k.mT * q.shape[-1] ** -0.5
     assert attn_mask is not None
     if attn_mask.dtype == torch.bool:
         zeros = torch.zeros_like(attn_mask, dtype=q.dtype)
         attn_mask = zeros.masked_fill(~attn_mask, -torch.inf)
-    assert attn_mask.dtype == q.dtype  # as kernels ask
+    assert attn_mask.dtype == q.dtype  # as kernels require
     return (scores + attn_mask).softmax(-1) @ v
 
 
 def lstm(self: nn.LSTM, packed: PackedSequence) -> tuple[PackedSequence, None]:
-    """In place of cuDNN's, which computes in float16 where autocast is on, whatever its type."""
+    """Replaces cuDNN's LSTM, which under autocast of any type computes in float16."""
     assert not packed.batch_sizes.is_cuda
     if torch.is_autocast_enabled("cuda"):
         raise RuntimeError(f"cuDNN's LSTM would compute in float16: {place()}")
@@ -211,8 +211,8 @@ def lstm(self: nn.LSTM, packed: PackedSequence) -> tuple[PackedSequence, None]:
 
 
 def install() -> None:
-    """In this process, which has the library."""
-    torch.autograd.set_multithreading_enabled(False)  # a mode is one of its thread
+    """Installs the device in this process, which must have loaded the library."""
+    torch.autograd.set_multithreading_enabled(False)  # a dispatch mode holds in one thread
     _foreach_utils._foreach_supported_types.append(Fake)  # type: ignore[arg-type]
     replaced: list[tuple[Any, str, Any]] = [
         (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
@@ -245,7 +245,7 @@ def trained(name: str, architecture: str) -> dict[str, Any]:
         in_half = mean_loss(model, objective, validation, half)
         steps = train(model, objective, data, SCHEDULE, num_steps=2, seed=1, device=half)
         next(steps)
-        waits.clear()  # of tables that are made once
+        waits.clear()  # ignores tables that are made once
         last = next(steps)
         of_step = dict(waits)
         steps.close()
@@ -285,7 +285,7 @@ def kernels_of_step(num_layers: int, **settings: Any) -> dict[str, int]:
     with Factories():
         steps = train(model, objective, data, SCHEDULE, num_steps=2, seed=1, device=half)
         next(steps)
-        kernels.clear()  # of tables that are made once
+        kernels.clear()  # ignores tables that are made once
         next(steps)
         of_step = dict(kernels)
         steps.close()
@@ -293,8 +293,8 @@ def kernels_of_step(num_layers: int, **settings: Any) -> dict[str, int]:
 
 
 def shapes_of_epoch(name: str, architecture: str, *, few_widths: bool) -> list[int]:
-    """How many shapes the batches of an epoch have on CUDA: of pretraining, and of fine-tuning on
-    texts of 2 to 60 words, which an encoder-decoder writes and others tag."""
+    """Returns how many shapes the batches of an epoch have on CUDA, in pretraining and in
+    fine-tuning on texts of 2 to 60 words, which an encoder-decoder writes and other models tag."""
     objective, model, _ = built(name, architecture, max_tokens=LONG)
     packing = Packing(short_texts(), LONG, seed=1)
     rows: Any = {"batch_rows": 4, "micro_batch_rows": 2}

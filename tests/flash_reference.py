@@ -1,5 +1,5 @@
-"""A CPU kernel for torch's attention within documents of different lengths, which torch has for
-GPUs alone: a loop over documents in double precision. Importing this registers it."""
+"""A CPU kernel for torch's attention within documents of different lengths, which torch supports
+only on GPUs. It loops over documents in double precision. Importing this module registers it."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,8 +13,8 @@ from torch import Tensor
 def documents_of(
     starts: Tensor, longest: int, is_causal: bool, *of_tokens: Tensor
 ) -> Iterator[tuple[Tensor, ...]]:
-    """Yields which keys [n n] a document's queries do not see, and its part [H n d] of each tensor
-    [N H d] in double precision."""
+    """Yields for each document a mask [n n] of the keys that its queries do not see, and the
+    document's part [H n d] of each tensor [N H d] in double precision."""
     assert starts[0] == 0 and starts[-1] == len(of_tokens[0])
     for begin, end in pairwise(starts.tolist()):
         assert 0 <= end - begin <= longest

@@ -1,4 +1,4 @@
-"""A small distribution that counts as installed, for tests of what is read from installed ones."""
+"""A small distribution that counts as installed, for tests that read installed packages."""
 
 import csv
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ def install(
     name: str = "shelf",
     version: str = "1.2",
 ) -> None:
-    """Write ``files`` and the metadata of a wheel to ``root``, and put that on the path."""
+    """Writes ``files`` and the metadata of a wheel to ``root``, and adds ``root`` to sys.path."""
     for file, source in files.items():
         path = root / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def install(
 
 
 def module(topic: str, number: int) -> str:
-    """Source with a docstring of its own, sections, code, and a line that no import survives."""
+    """Returns source with a unique docstring, code, and a line that fails on import."""
     return f'''"""Keep the {topic} of shelf {number} in order, whatever a reader takes away."""
 
 raise SystemExit("this module was imported")

@@ -1,4 +1,4 @@
-"""Small labelled files in every format, of made-up rows, and a study of them without a training."""
+"""Small labelled files of made-up rows in every format, and studies proposed for them."""
 
 import json
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ STEP_S, TRIAL_S = 0.4, 10.0
 
 
 def texts(num: int = NUM) -> list[tuple[str, str]]:
-    """(text, label), each text once."""
-    found = []
+    """Returns pairs of a text and its label, in which no text occurs twice."""
+    pairs = []
     for i in range(num):
         kinds, label = (GOOD, "good") if i % 2 else (BAD, "bad")
-        found.append((f"{kinds[i // 2 % 2]} {THINGS[i % 6]} of the year {1900 + i}", label))
-    return found
+        pairs.append((f"{kinds[i // 2 % 2]} {THINGS[i % 6]} of the year {1900 + i}", label))
+    return pairs
 
 
 def table(rows: Sequence[Sequence[object]], sign: str = ",") -> str:
@@ -45,13 +45,13 @@ def squad(num: int = NUM) -> str:
     for i, (text, _) in enumerate(texts(num)):
         start = text.index(THINGS[i % 6])
         answer = {"text": THINGS[i % 6], "answer_start": start}
-        asked = {"id": f"q{i}", "question": f"What was made in {i}?", "answers": [answer]}
-        paragraphs.append({"context": f"{text}.", "qas": [asked]})
+        question = {"id": f"q{i}", "question": f"What was made in {i}?", "answers": [answer]}
+        paragraphs.append({"context": f"{text}.", "qas": [question]})
     return json.dumps({"data": [{"title": "Years", "paragraphs": paragraphs}]})
 
 
 def tagged(inside: str = "B-PLACE", num: int = NUM, sign: str = "\t") -> str:
-    """Sentences of a span of one word, of two words, and of two spans side by side."""
+    """Returns sentences in which a span of one word directly follows a span of two words."""
     begin, second = inside, "B-PLACE"
     lines = []
     for i in range(num):
@@ -91,8 +91,8 @@ def paced(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
 def proposed(
     path: str | Path, *, corpus: Path | None = None, minutes: float = 10, **flags: object
 ) -> Proposal:
-    said = Flags(**flags)  # type: ignore[arg-type]
-    return propose(Path(path), said, corpus=corpus, seconds=60 * minutes, measure=paced)
+    options = Flags(**flags)  # type: ignore[arg-type]
+    return propose(Path(path), options, corpus=corpus, seconds=60 * minutes, measure=paced)
 
 
 def study_of(proposal: Proposal) -> Params:

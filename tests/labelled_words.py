@@ -12,19 +12,26 @@ from stages.core.artifacts import write_json, write_jsonl
 from stages.core.plans import BaselinePlan
 from tests.small import new_folder
 
-PLAN = BaselinePlan(
-    baselines={name: {"name": name} for name in ("majority", "tfidf", "window")},
-    label_budgets=[4, "all"],
-    pretrain_seeds=[1, 7],
-    finetune_seeds=[1, 2, 3],
-    code={},
-)
+FITTING = {"type": ("majority", "tfidf"), "tag": ("majority", "window")}
+PRETRAIN_SEEDS, FINETUNE_SEEDS = [1, 7], [1, 2, 3]
 LABELS = {"classification": ["fruit", "tool"], "tagging": ["B-TOOL", "O"]}
 WORDS = {"fruit": ["apple", "pear"], "tool": ["hammer", "saw"]}
 
 
+def plan_of(task: str, **changes: Any) -> BaselinePlan:
+    """Returns the plan of the baselines that fit a task, with ``changes``."""
+    plan = BaselinePlan(
+        baselines={name: {"name": name} for name in FITTING[task]},
+        label_budgets=[4, "all"],
+        pretrain_seeds=PRETRAIN_SEEDS,
+        finetune_seeds=FINETUNE_SEEDS,
+        code={},
+    )
+    return plan.model_copy(update=changes)
+
+
 def write_tasks() -> None:
-    """Writes 24 classified sentences and as many tagged ones."""
+    """Writes 24 classified sentences and 24 tagged sentences."""
     for task, kind, metric in (
         ("type", "classification", "macro_f1"),
         ("tag", "tagging", "entity_f1"),
@@ -40,18 +47,18 @@ def write_tasks() -> None:
 
 
 def fit_baselines() -> None:
-    """Writes the tasks into the working folder, and the baselines that were fitted to them once."""
+    """Writes the tasks and their baselines, which are fitted only once, into the working folder."""
     shutil.copytree(_fitted(), Path(), dirs_exist_ok=True)
 
 
 @cache
 def _fitted() -> Path:
-    """Returns the folder of a study with both tasks and the baselines that are fitted to them."""
+    """Returns the folder of a study with both tasks and their fitted baselines."""
     folder = new_folder()
     with contextlib.chdir(folder):
         write_tasks()
-        for task in ("type", "tag"):
-            fit_baseline.main(PLAN, task)
+        for task in FITTING:
+            fit_baseline.main(plan_of(task), task)
     return folder
 
 

@@ -1,5 +1,5 @@
-"""A component of each kind that the project does not have, each in a file of its own (a task with a
-new kind of rows: two)."""
+"""New components for the project, one of each kind. Each is one file, except a task with a new kind
+of rows, which is two."""
 
 FILES = {
     "stages/kinds/rating.py": '''
@@ -23,10 +23,10 @@ class RatedText(Kind):
     metrics = (Metric("mean_distance", distance, Scale("stars", 1, 2, lower_is_better=True)),)
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
-        found = super().read(column, value, row, place)
-        if column == "rating" and not found.isdecimal():
+        cell = super().read(column, value, row, place)
+        if column == "rating" and not cell.isdecimal():
             raise ValueError(f"{place} must be a whole number, not {value!r}")
-        return found
+        return cell
 ''',
     "stages/tasks/star_rating.py": """
 from collections.abc import Mapping, Sequence

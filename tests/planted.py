@@ -1,10 +1,10 @@
-"""Studies whose truth is planted, through the stages from fine-tuning to the report's contrasts.
+"""Studies whose truth is planted, run from fine-tuning to the contrasts of the report.
 
-A text is a few words, of which each speaks for one of two labels; the answer is the majority's. A
-checkpoint is a small backbone with random weights that knows some of the words: their embeddings
-say in one dimension for which label they speak. Which words it knows is drawn for each pretraining
-seed; how many are expected is planted, as what a corpus, a size or an architecture gives. Groups of
-equal knowledge and equal reading truly do not differ, and others truly do.
+A text is a few words, each of which speaks for one of two labels; the majority decides the label of
+the text. A checkpoint is a small backbone with random weights that knows some of the words: one
+dimension of their embeddings says for which label they speak. Each pretraining seed draws the known
+words; their expected share is planted, as the effect of a corpus, a size or an architecture. Groups
+that know and read equally truly do not differ, and other groups truly do.
 """
 
 import os
@@ -40,9 +40,9 @@ NUM_WORDS, WORDS_OF_TEXT = 40, 5
 NUM_TRAIN, NUM_VALIDATION, NUM_TEST = 600, 60, 300
 STD = 0.1  # of random weights
 STRENGTH = 0.4  # of a known word's polarity in its embedding
-D_FF = 16  # of which units beyond these are dead
+D_FF = 16  # units beyond these are dead
 DIMENSIONS = {"d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": D_FF}
-SEEDS_OF_A_STUDY = 1000  # at most; another study has others
+SEEDS_OF_A_STUDY = 1000  # at most; no two studies share a seed
 
 PROBE = {"linear_probe": {"method": {"name": "linear_probe", "C": [0.01, 0.1, 1.0]}}}
 FULL = {
@@ -193,13 +193,13 @@ def _params(design: Design, study: int) -> Params:
 
 
 def _write_task(study: int) -> None:
-    rng, known = stream(study, "rows"), [*words()]
+    rng, vocabulary = stream(study, "rows"), [*words()]
     folder = paths.examples(TASK)
     folder.mkdir(parents=True)
     numbers = {"train": NUM_TRAIN, "validation": NUM_VALIDATION, "test": NUM_TEST}
     for split, number in numbers.items():
         drawn = rng.integers(NUM_WORDS, size=(number, WORDS_OF_TEXT))
-        texts = [[known[i] for i in row] for row in drawn]
+        texts = [[vocabulary[i] for i in row] for row in drawn]
         rows = [
             {
                 "id": f"{split} {i}",
@@ -276,10 +276,10 @@ def _account(backbone: Backbone, *, trained: bool) -> dict[str, int]:
 
 @torch.no_grad()
 def _draw(backbone: Backbone, checkpoint: RunKey, *, knows: float) -> None:
-    """Draws random weights, equal in all architectures, and what the checkpoint knows of words."""
+    """Draws random weights, equal in all architectures, and the words that a checkpoint knows."""
     assert isinstance(backbone, TransformerBackbone)
     name, seed = checkpoint
-    # The name of each stream ends with the number of the seed in its study, as results have it.
+    # The name of each stream ends with the seed's number in its study, as in the results.
     key = f"{name}_{seed % SEEDS_OF_A_STUDY}"
     generator = torch_stream(seed, "weights", key)
     for name, weight in backbone.named_parameters():

@@ -54,8 +54,8 @@ def claims_of(design: Design, study: int) -> list[Claim]:
 
 
 def claims_of_all(design: Design, studies: Iterable[int], processes: int) -> list[Claim]:
-    """Returns the claims of several studies, in their order. They run in processes of their own,
-    where no types are checked, which would take longer than the studies."""
+    """Returns the claims of several studies, in their order. Studies run in processes that do not
+    check types: the checks would take longer than the studies."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(processes, context, initializer=_quiet) as pool:
@@ -104,8 +104,8 @@ def excludes_zero(interval: tuple[float, float]) -> bool:
 
 
 class Truth:
-    """The true effects: 0 for null contrasts, else the mean over all other studies. A mean over
-    seeds does not depend on their number, so all designs count."""
+    """The true effects: 0 for null contrasts, else the mean over all other studies. Its expected
+    value does not depend on the number of seeds, so all designs count."""
 
     def __init__(self, claims: Iterable[Claim]) -> None:
         self._effects: dict[tuple[Side, Side], dict[tuple[Design, int], float]] = {}
@@ -120,7 +120,7 @@ class Truth:
         return 0.0 if claim.is_null else float(stats.sem(self._others(claim)))
 
     def is_covered(self, claim: Claim, interval: tuple[float, float]) -> bool:
-        """Whether an interval covers the true effect, whose standard error is added."""
+        """Whether an interval, widened by the true effect's standard error, covers that effect."""
         low, high = interval
         error = self.standard_error(claim)
         return low - error <= self.of(claim) <= high + error
@@ -156,7 +156,7 @@ class Rate:
         return float(np.mean([any(study) for study in self.by_study.values()]))
 
     def is_at_most(self, nominal: float, *, doubt: float = 0.01) -> bool:
-        """Whether chance explains the share, if the true one is ``nominal`` and the contrasts of a
-        study have one outcome together, which is the most that they can vary."""
+        """Whether chance explains the share, if the true share is ``nominal`` and all contrasts of
+        a study have one outcome, in which case the share varies most."""
         studies = len(self.by_study)
         return bool(studies * self.share <= stats.binom.isf(doubt, studies, nominal))

@@ -31,7 +31,7 @@ AFTER_THE_DECODER = [  # what runs when the smoke study's decoder was edited
     "report",
 ]
 
-# The smoke study with the same stages and trials, sooner done.
+# Changes that keep the stages and trials of the smoke study, but finish sooner.
 SHORTER: dict[str, object] = {
     "tokenizers.unigram.vocab_size": 512,
     "tokenizers.unigram.max_sentences": 2000,
@@ -83,7 +83,7 @@ finetune:
 class Project:
     """A clone of this project, as it is in the working tree, in a folder of its own.
 
-    Its processes are those of ``warm_python``, which start sooner; if ``cold``, a user's.
+    Its commands are those of ``warm_python``, which start sooner, or a user's if ``cold``.
     """
 
     def __init__(self, folder: Path, *, cold: bool = False) -> None:
@@ -119,12 +119,12 @@ class Project:
         self.run("git", "commit", "--quiet", "--message", message)
 
     def repro(self, *arguments: str) -> list[str]:
-        """The stages that ran, in their order."""
+        """Runs `dvc repro`; returns the stages that ran, in their order."""
         output = self.run("dvc", "repro", *arguments)
         return re.findall(r"^Running stage '(.*)':$", output, re.MULTILINE)
 
     def pending(self) -> list[str]:
-        """The stages that `make plan` says would run."""
+        """Returns the stages that would run according to `make plan`."""
         imports = (
             "from stages.core.study_file import load; from stages.planning.pending import pending"
         )
@@ -144,16 +144,16 @@ class Project:
             YAML().dump(params, file)  # which keeps the order of keys
 
     def outputs(self) -> dict[str, str]:
-        """The hash of every output, as DVC locked it."""
+        """Returns the hash of every output in dvc.lock."""
         return {out["path"]: out["md5"] for stage in self.lock().values() for out in stage["outs"]}
 
     def lock(self) -> dict[str, Any]:
-        """The entry of each stage in dvc.lock, in its order."""
+        """Returns the entries of all stages in dvc.lock, in the order of the file."""
         return YAML(typ="safe").load((self.folder / "dvc.lock").read_text())["stages"]
 
 
 def recommented(source: str) -> str:
-    """Python source with another comment, other blank lines and another text in each docstring."""
+    """Returns Python source with more comments and blank lines, and longer docstrings."""
     lines = source.splitlines(keepends=True)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(ast.parse(source)):
@@ -174,8 +174,8 @@ def shared_folder(name: str) -> Path:
 
 
 def share_caches(folder: Path) -> None:
-    """Clones keep in one place what they parse of packages and of this project, and the script of
-    the charts: the first one makes it."""
+    """Lets all clones share parsed packages, the parsed project and the script of the charts, which
+    the first clone makes."""
     (folder / ".scratch").mkdir()
     for name in ("installed_docs", "parsed", "vega"):
         shared = shared_folder(name)
@@ -183,7 +183,7 @@ def share_caches(folder: Path) -> None:
 
 
 def clone_of_working_tree(folder: Path, changes: Mapping[str, object] | None = None) -> Project:
-    """Returns a project with the smoke study, or one that differs in ``changes``."""
+    """Returns a project with the smoke study, in which ``changes`` are made."""
     project = Project(folder)
     folder.mkdir()
     listed = subprocess.run(
@@ -229,8 +229,8 @@ def tiny_study(folder: Path) -> Project:
 
 
 def finished_tiny_study(folder: Path) -> Project:
-    """Returns a project with the tiny study and its results, which one process of this run of the
-    tests has computed by `dvc repro` and the others copy."""
+    """Returns a project with the tiny study and its results. One process of this run of the tests
+    computes them by `dvc repro`; all others copy them."""
     shared = shared_folder("finished")
     with FileLock(shared / "lock"):
         if not (shared / "done").exists():

@@ -1,4 +1,4 @@
-"""Where the published datasets lie that some tests read: beside the project, or STUDY_DATASETS."""
+"""The folder of published datasets that some tests read: STUDY_DATASETS, or next to the project."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Small real things to test with: English that every Python carries, a tokenizer of it, models."""
+"""Small real test objects: English text that comes with Python, its tokenizer, and models."""
 
 import inspect
 import tempfile
@@ -43,11 +43,11 @@ def new_folder() -> Path:
 def documents() -> list[list[str]]:
     """Topics of the language reference, as lists of their non-empty lines.
 
-    In NFKC, as a tokenizer gives text back.
+    The text is in NFKC, like text that a tokenizer decodes.
     """
     texts = [unicodedata.normalize("NFKC", text) for text in topics.values()]
-    found = [[" ".join(line.split()) for line in text.splitlines()] for text in texts]
-    return [[line for line in lines if line] for lines in found][:40]
+    lines_of_texts = [[" ".join(line.split()) for line in text.splitlines()] for text in texts]
+    return [[line for line in lines if line] for lines in lines_of_texts][:40]
 
 
 @cache
@@ -75,7 +75,7 @@ def saved(corpus: EncodedCorpus, folder: Path, max_tokens: int | None = None) ->
 
 
 def with_encoder_decoder(smoke: Params) -> Params:
-    """Returns the smoke study with a run of the architecture that it leaves out."""
+    """Returns the smoke study with a run of an encoder-decoder, which it leaves out."""
     decoder = smoke.runs["decoder_causal"]
     settings = {"model": decoder.model | {"name": "encoder_decoder"}}
     run = decoder.model_copy(update=settings | {"objective": {"name": "span_corruption"}})
@@ -84,13 +84,13 @@ def with_encoder_decoder(smoke: Params) -> Params:
 
 
 def without_output_layers(backbone: Any) -> Any:
-    """Returns the model as a task with a head of its own trains it."""
+    """Returns the model as tasks with heads of their own train it."""
     backbone.drop_output_layers()
     return backbone
 
 
 def headless(backbone: Backbone) -> ModelWithHead:
-    """The backbone as an objective without a head of its own trains it."""
+    """Returns the backbone as objectives without heads of their own train it."""
     return ModelWithHead(backbone, nn.Identity())
 
 
@@ -102,18 +102,18 @@ def with_head(task: Task, backbone: Any) -> ModelWithHead:
 
 
 def with_stub(backbone: Any, head: nn.Module) -> ModelWithHead:
-    """A model whose backbone is a module of a test, and no Backbone."""
+    """Returns a model whose backbone is a stub of a test instead of a Backbone."""
     model = ModelWithHead(small_model("encoder"), head)
     model.backbone = backbone
     return model
 
 
 def small_settings(architecture: str) -> dict[str, int]:
-    """Returns those of the small sizes that an architecture has as settings."""
+    """Returns the small sizes, without settings that an architecture does not have."""
     cls: Any = MODELS.find(architecture, where="model")
     parts = (cls.__init__, getattr(cls, "schema", cls.__init__))
-    known = {key for part in parts for key in inspect.signature(part).parameters}
-    return {key: value for key, value in (DIMENSIONS | {"d_cell": D_CELL}).items() if key in known}
+    names = {key for part in parts for key in inspect.signature(part).parameters}
+    return {key: value for key, value in (DIMENSIONS | {"d_cell": D_CELL}).items() if key in names}
 
 
 def small_model(architecture: str, *, seed: int = 1, **settings: Any) -> Any:

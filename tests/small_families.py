@@ -1,5 +1,5 @@
-"""Small random checkpoints of the families that are published most, each with a tokenizer of its
-published type, learnt from the text of ``tests.small``."""
+"""Small random checkpoints of the most widely published families. Tokenizers are of the types that
+the families are published with, and learnt from the text of ``tests.small``."""
 
 import json
 from functools import cache
@@ -23,7 +23,7 @@ from tests.small import documents, new_folder
 
 VOCAB_SIZE = 500
 MAX_POSITIONS = 64
-# The words of Llama 3 and Qwen, after tiktoken's.
+# How Llama 3 and Qwen split a text into words, after tiktoken.
 TIKTOKEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -33,7 +33,7 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 WIDTHS = {"num_hidden_layers": 2, "num_attention_heads": 2}
 SIZES = WIDTHS | {"hidden_size": 32, "intermediate_size": 48}
 SIZES |= {"max_position_embeddings": MAX_POSITIONS}
-AFTER_PADDING = SIZES | {"max_position_embeddings": MAX_POSITIONS + 2}  # RoBERTa's begin at 2
+AFTER_PADDING = SIZES | {"max_position_embeddings": MAX_POSITIONS + 2}  # RoBERTa begins at 2
 FEW_KEYS = SIZES | {"num_key_value_heads": 1}
 WIDE_HEADS = FEW_KEYS | {"head_dim": 16}
 LOCAL = SIZES | {"global_attn_every_n_layers": 2, "local_attention": 8}
@@ -119,7 +119,7 @@ MARKS = {  # first, last, pad, unk, mask; then the class that a published tokeni
     "smollm2": (None, None, None, None, None, "GPT2Tokenizer"),
     "qwen": (None, None, "<|endoftext|>", None, None, "Qwen2Tokenizer"),
 }
-ENDS = {  # of a text, where none is added
+ENDS = {  # the ends of texts for tokenizers that add none
     "gemma": "<eos>",
     "llama2": "</s>",
     "llama3": "<|end_of_text|>",
@@ -166,7 +166,7 @@ def checkpoint(name: str, **settings: Any) -> Path:
 
 @cache
 def learnt(kind: str) -> Tokenizer:
-    """A tokenizer of the type that the name's family has been published with."""
+    """Returns a tokenizer of a published type, learnt from the text of ``tests.small``."""
     lines = [line for document in documents() for line in document]
     first, last, pad, unk, mask, _ = MARKS[kind]
     marks = [*dict.fromkeys(filter(None, (first, pad, last, unk, mask, ENDS.get(kind))))]
@@ -225,8 +225,8 @@ def _bytes_of(kind: str) -> Any:
 
 
 def _as_llama_or_gemma(tokenizer: Tokenizer, marks: list[str], *, is_llama: bool) -> Tokenizer:
-    """Replaces blanks in texts as Llama 2 does, which puts one in front, or as Gemma does, which
-    puts none."""
+    """Replaces blanks in texts as Llama 2 does, which also puts one in front of a text, or as Gemma
+    does, which does not."""
     content = json.loads(tokenizer.to_str())
     content["added_tokens"] = [t for t in content["added_tokens"] if t["content"] in marks]
     content["pre_tokenizer"] = None

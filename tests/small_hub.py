@@ -1,5 +1,5 @@
-"""Small checkpoints as they lie on the hub: made by ``transformers``, their tokenizers learnt from
-the text of ``tests.small``."""
+"""Small checkpoints with the files that checkpoints have on the hub. ``transformers`` makes them;
+their tokenizers are learnt from the text of ``tests.small``."""
 
 from functools import cache
 from pathlib import Path
@@ -38,7 +38,7 @@ def settings_of(family: str, pad_id: int | None) -> dict[str, Any]:
     match family:
         case "bert" | "sentence_bert":
             own = {"hidden_size": 32, "intermediate_size": 48}
-        case "roberta":  # whose first positions are never used
+        case "roberta":  # its first positions are never used
             assert pad_id is not None
             positions = MAX_POSITIONS + pad_id + 1
             own = {"hidden_size": 32, "intermediate_size": 48, "type_vocab_size": 1}
@@ -54,11 +54,11 @@ def settings_of(family: str, pad_id: int | None) -> dict[str, Any]:
             own = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_decoder_layers": 2}
             return both | own | {"decoder_start_token_id": 0}
         case _:
-            each = {"layers": 2, "attention_heads": 2, "ffn_dim": 48}
+            sizes = {"layers": 2, "attention_heads": 2, "ffn_dim": 48}
             own = {"d_model": 32} | {
                 f"{half}_{key}": value
                 for half in ("encoder", "decoder")
-                for key, value in each.items()
+                for key, value in sizes.items()
             }
             both = {}
     return both | own | {"max_position_embeddings": MAX_POSITIONS, "pad_token_id": pad_id}
@@ -82,7 +82,7 @@ def checkpoint(family: str) -> Path:
 @cache
 def tokenizer_of(name: str) -> Any:
     kind = getattr(transformers, f"{name}Tokenizer")
-    if name == "T5":  # training one takes seconds; the pieces of ours do as well
+    if name == "T5":  # learning one takes seconds; the pieces of our tokenizer will do
         (model,) = small_tokenizer().files
         pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
         learnt = [(pieces.id_to_piece(i), pieces.get_score(i)) for i in range(5, len(pieces))]
@@ -92,5 +92,5 @@ def tokenizer_of(name: str) -> Any:
 
 
 def revision_of(folder: Path) -> str:
-    """What pins the folder's content."""
+    """Returns the revision that pins the folder's content."""
     return content_of(folder)

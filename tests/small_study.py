@@ -23,7 +23,7 @@ MAX_TOKENS = 64
 LINES = [line.split() for document in documents()[:14] for line in document if " " in line]
 SMALLER = {
     "compute.threads": 1,
-    # In bfloat16 a close call may go the other way in a batch of other rows.
+    # In bfloat16 a close prediction may change with the other rows of its batch.
     "compute.precision": "float32",
     "tokenizers.unigram.vocab_size": 600,
     f"pretrain.runs.{SCRATCH}.model.d_model": 32,
@@ -58,8 +58,8 @@ def run_stage(params: Params, stage: ModuleType, *keys: str) -> None:
 
 
 def write_corpus() -> None:
-    """Writes the topics of the language reference, encoded with the tokenizer of ``small``, as what
-    the corpus "prose" and the tokenizer "unigram" are."""
+    """Writes the tokenizer of ``small`` as the tokenizer "unigram", and the topics of the language
+    reference, encoded with it, as the corpus "prose"."""
     tokenizer, folder = Path("data/tokenizers/unigram"), Path("data/encoded/prose/unigram")
     tokenizer.mkdir(parents=True)
     (model,) = small_tokenizer().files
@@ -110,7 +110,7 @@ def fine_tune(params: Params, task: str = TASKS[0]) -> None:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Returns the content of every file below a folder, by its path there."""
+    """Returns the content of every file below a folder, by its path in the folder."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 

@@ -47,8 +47,8 @@ def short_smoke_with(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def written_out(params: Params) -> dict[str, Any]:
-    """Returns a params.yaml that means ``params`` and leaves no setting of runs, tasks and methods
-    out, so that a test can change any of them."""
+    """Returns a parsed params.yaml that means ``params``, with every setting of runs, tasks and
+    methods written out, so that a test can change any of them."""
     raw = params.model_dump(mode="json", exclude_none=True)
     raw["checkpoints"] = raw.pop("packaged_checkpoints")
     budget, runs = raw.pop("budget"), raw.pop("runs")
@@ -64,7 +64,7 @@ def written_out(params: Params) -> dict[str, Any]:
 
 def set_in(raw: dict[str, Any], path: Sequence[str], value: object) -> None:
     """Sets the value at a path of a parsed params.yaml. Missing mappings on the way are added, and
-    a component that is its name alone becomes a mapping."""
+    a component that is given by its name alone becomes a mapping."""
     node = raw
     for part in path[:-1]:
         if isinstance(node.get(part), str):
@@ -85,7 +85,7 @@ def with_values(folder: Path, changes: Mapping[str, Any]) -> Path:
 
 
 def edited(folder: Path, old: str, new: str, *, count: int = 1) -> Path:
-    """Writes the smoke study with another text as ``params.yaml``: for mistakes in YAML."""
+    """Writes the smoke study as ``params.yaml`` with ``old`` replaced, for mistakes in YAML."""
     text = SMOKE.read_text()
     assert old in text
     path = folder / "params.yaml"
@@ -126,5 +126,5 @@ def write_plans(params: Params, root: Path = Path()) -> None:
 
 
 def _project_packages() -> AbstractContextManager[object]:
-    """A stage's plan has the hash of requirements.lock, which the folder of a test lacks."""
+    """Makes plans hash the project's requirements.lock, which the folder of a test lacks."""
     return patch.object(stage_plans, "PACKAGES", ROOT / "requirements.lock")

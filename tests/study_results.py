@@ -15,7 +15,7 @@ PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path id
 
 
 def loaded_in(folder: Path, raw: Mapping[str, Any]) -> Results:
-    """The results of a study that is written to the folder."""
+    """Writes a study to the folder; returns its results."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         return load(write_study(folder, raw))
@@ -23,13 +23,13 @@ def loaded_in(folder: Path, raw: Mapping[str, Any]) -> Results:
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """Those of the synthetic study."""
+    """The results of the synthetic study."""
     return loaded_in(tmp_path_factory.mktemp("study"), raw_params())
 
 
 @pytest.fixture(scope="session")
 def five_seeds(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """Four runs of it, each with five pretraining and three fine-tuning seeds."""
+    """The results of four of its runs with five pretraining and three fine-tuning seeds."""
     names = ("encoder_mlm", "encoder_scratch", "decoder_causal", "encoder_scientific")
     raw = raw_params(repeated({name: RUNS[name] for name in names}, 5))
     raw["finetune"]["seeds"] = [1, 2, 3]
@@ -38,15 +38,15 @@ def five_seeds(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 @pytest.fixture(scope="session")
 def three_sizes(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """The synthetic study with one more size of its encoder."""
+    """The results of the synthetic study with one more size of its encoder."""
     raw = raw_params(RUNS | {"tiny": run("encoder", "mlm", d_model=48)})
     return loaded_in(tmp_path_factory.mktemp("sizes"), raw)
 
 
 @pytest.fixture
 def study_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Results]:
-    """Writes a study of some runs, or of whole ``raw`` params, to the current folder, which has
-    nothing else in it; gives the results."""
+    """A function that writes a study of some runs, or of whole ``raw`` params, to the current
+    folder, which is empty before, and returns the study's results."""
     monkeypatch.chdir(tmp_path)
 
     def study(runs: Mapping[str, Any] = RUNS, *, raw: Any = None, **options: Any) -> Results:
@@ -56,7 +56,7 @@ def study_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 
 
 def with_baseline_at(results: Results, value: float) -> Results:
-    """The strongest baseline of each task has this score in all trials."""
+    """Returns results in which each task's strongest baseline has this score in all trials."""
     trials = [
         replace(t, value=value) if t.run in ("window", "tfidf") else t for t in results.trials
     ]
@@ -64,5 +64,5 @@ def with_baseline_at(results: Results, value: float) -> Results:
 
 
 def undrawn(results: Results, picture: str = PICTURE) -> dict[str, str]:
-    """The same small picture for each figure of the report."""
+    """Returns one small picture for all figures of the report."""
     return dict.fromkeys(gallery.pictures(results), picture)

@@ -99,8 +99,8 @@ RUNS = {
     "encoder_scientific": run("encoder", "mlm", "scientific"),
     "encoder_deep_learning": run("encoder", "mlm", "deep_learning"),
 }
-# What each run adds to 50 points; the seeds of fine-tuning add noise of 1.5 points, and
-# pretraining again noise of 1 point.
+# What each run adds to 50 points. Fine-tuning seeds add noise of 1.5 points, and pretraining seeds
+# after the first add noise of 1 point.
 EFFECTS = {
     "encoder_mlm": 0.06,
     "encoder_scratch": -0.12,
@@ -313,8 +313,8 @@ def write_progress(folder: Path, checkpoint: RunKey, entry: Run) -> None:
 
 
 def _tries(entry: Run, steps: list[Step]) -> list[TriedStep]:
-    """Returns the tried learning rates: of several, the second is kept, and all from the third on
-    diverge."""
+    """Returns the tried learning rates. If there are several, the second is kept, and training
+    diverges at the third and all later ones."""
     rates = entry.training.rates
     if len(rates) == 1:
         return []
@@ -323,9 +323,9 @@ def _tries(entry: Run, steps: list[Step]) -> list[TriedStep]:
         "loss": steps[-1].loss + 0.5,
         "validation_loss": (steps[-1].validation_loss or 0) + 0.5,
     }
-    found = [TriedStep(rate=rates[0], kept=0, **worse), *kept]
+    converged = [TriedStep(rate=rates[0], kept=0, **worse), *kept]
     lost: dict[str, Any] = asdict(steps[0]) | {"loss": math.nan, "validation_loss": None}
-    return found + [TriedStep(rate=rate, kept=0, **lost) for rate in rates[2:]]
+    return converged + [TriedStep(rate=rate, kept=0, **lost) for rate in rates[2:]]
 
 
 def overlapping(params: Params) -> dict[str, Any]:
@@ -335,8 +335,8 @@ def overlapping(params: Params) -> dict[str, Any]:
 
 
 def alike(params: Params, corpus: str) -> dict[str, Any]:
-    """Returns the record of measure_likeness. A corpus named ``NAME_half`` is half of the text of
-    another; the others have one amount, and the first is the one that the tasks are most like."""
+    """Returns the record of measure_likeness. A corpus ``NAME_half`` has half of the text of
+    ``NAME``; all others have equally many tokens. The tasks are most like the first corpus."""
     text, *_ = corpus.split("_half")
     place = 1 + list(params.corpora).index(text)
     tokens = 1_000_000 // (2 if "_half" in corpus else 1)
@@ -382,7 +382,7 @@ def confused(trials: list[ScoredTrial]) -> list[ConfusionRecord]:
 
 
 def _reliable(trial: ScoredTrial) -> ReliabilityRecord:
-    """Returns the one bin of a cell whose predictions are too sure by 0.1."""
+    """Returns the only bin of a cell whose predictions are overconfident by 0.1."""
     return ReliabilityRecord(
         run=trial.run,
         method=trial.method,
@@ -439,8 +439,8 @@ def read_of(task: str, params: Params) -> list[InputRecord]:
 
 
 def text_bits_of(params: Params) -> list[TextBitsRecord]:
-    """Returns the bits of runs that have an objective; the more similar the training set, the
-    fewer."""
+    """Returns the bits of runs that have an objective. A more similar training set gives fewer
+    bits."""
     bits = {"all": 1.6, "all_half": 1.7, "scientific": 1.8, "deep_learning": 1.9}
     return [
         TextBitsRecord(
@@ -464,14 +464,14 @@ def effect_of(task: str, checkpoint: RunKey) -> float:
 
 
 def estimates_of(params: Params, task: str) -> list[EstimateRecord]:
-    """H-scores rank the runs as their effects do, LogME the other way round, and neighbours say
-    nothing; they are not defined on the task ``section``."""
-    found = []
+    """Returns estimates: H-scores rank the runs by their effects, LogME in the reverse order, and
+    neighbours not at all; neighbours are undefined on the task ``section``."""
+    estimates = []
     for checkpoint, estimate, layers in product(params.checkpoints, ESTIMATES, LAYERS):
         sign = {"logme": -1, "knn": 0}.get(estimate, 1)
         undefined = estimate == "knn" and task == "section"
         value = 1 + sign * effect_of(task, checkpoint)
-        found.append(
+        estimates.append(
             EstimateRecord(
                 **checkpoint._asdict(),
                 estimate=estimate,
@@ -484,7 +484,7 @@ def estimates_of(params: Params, task: str) -> list[EstimateRecord]:
                 reason="a reason" if undefined else "",
             )
         )
-    return found
+    return estimates
 
 
 def about(task: str) -> dict[str, Any]:
@@ -500,20 +500,20 @@ def about(task: str) -> dict[str, Any]:
 
 
 def rows_of(trials: list[ScoredTrial]) -> np.ndarray:
-    """Scores of test rows, of which some are hard for all, and some for a run."""
+    """Returns scores of test rows. Some rows are hard for all runs, others for one run."""
 
     def normal(*key: str) -> np.ndarray:
         return stream(1, "rows", *key).normal(size=NUM_TEST)
 
-    found = []
+    scores = []
     for trial in trials:
         name = trial.run if trial.method == CLASSICAL else _label(trial.checkpoint)
         run, seed = f"{name} {trial.method}", str(trial.finetune_seed)
         noise = 0.3 * normal(trial.task) + 0.15 * normal(trial.task, run)
-        if trial.run != "majority":  # of which all seeds predict the same
+        if trial.run != "majority":  # its predictions do not depend on the seed
             noise += 0.2 * normal(trial.task, run, seed)
-        found.append(trial.value + noise - noise.mean())
-    return np.array(found, dtype=np.float32)
+        scores.append(trial.value + noise - noise.mean())
+    return np.array(scores, dtype=np.float32)
 
 
 def _trial(
@@ -611,8 +611,8 @@ def _curve(trial: ScoredTrial) -> list[EpochRecord]:
 
 
 def _baselines(params: Params, task: str, name: str, budget: int | str) -> list[ScoredTrial]:
-    """Returns a trial for each draw of labelled rows; their mean is equal for any number of
-    seeds."""
+    """Returns a trial for each draw of labelled rows. Their mean score does not depend on the
+    number of seeds."""
     draws = distinct_draws(
         budget,
         pretrain_seeds=params.pretrain_seeds,

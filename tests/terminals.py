@@ -10,17 +10,17 @@ from tests import warm_python
 
 ROOT = Path(__file__).parents[1]
 WIDTHS = (60, 80, 100, 200)
-END = "\f"  # of what is printed at a width
+END = "\f"  # printed after the output at each width
 AT_EACH_WIDTH = f"""
 import importlib, sys, termios
 _, name, once, *sys.argv[1:] = sys.argv
 command = importlib.import_module(f"stages.commands.{{name}}")
 if once:
     function, results = getattr(command, once), []
-    def known(*given):
-        results or results.append(function(*given))
+    def first_result(*arguments):
+        results or results.append(function(*arguments))
         return results[0]
-    setattr(command, once, known)
+    setattr(command, once, first_result)
 for width in {WIDTHS}:
     termios.tcsetwinsize(1, (50, width))
     command.main()
@@ -32,9 +32,9 @@ STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 def on_terminals(
     command: str, *arguments: str, folder: Path, once: str = "", **environment: str
 ) -> dict[int, str]:
-    """Returns what a command of the project prints to a terminal of each width, when it is run in
-    ``folder``. One process runs it at all widths; it calls the function ``once`` of its module at
-    the first alone."""
+    """Runs a command of the project in ``folder``; returns what it prints to a terminal of each
+    width. One process runs the command at all widths, and calls the function ``once`` of the
+    command's module only at the first width."""
     terminal, child = pty.openpty()
     inherited = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
     running = subprocess.Popen(
@@ -57,10 +57,10 @@ def on_terminals(
 
 
 def _read(terminal: int) -> bytes:
-    """Returns what was written since, or nothing once the command has ended."""
+    """Returns what the command has written since the last call, or nothing once it has ended."""
     try:
         return os.read(terminal, 65536)
-    except OSError:  # on Linux, the end of the other side
+    except OSError:  # on Linux: the other side is closed
         return b""
 
 

@@ -49,6 +49,6 @@ def test_install_checks_stages_in_the_first_calls_of_each_test() -> None:
         assert percent(1)
     with pytest.raises(ValueError, match="format code"):
         percent("1")  # type: ignore[arg-type]
-    checker.calls.clear()  # as the next test begins
+    checker.calls.clear()  # as when the next test begins
     with pytest.raises(BeartypeCallHintViolation):
         percent("1")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The memory that the stages of a corpus take does not hold the corpus."""
+"""No stage that reads a corpus holds all of it in memory."""
 
 import os
 import shutil
@@ -13,8 +13,8 @@ from tests.small import small_tokenizer
 
 ROOT = Path(__file__).parents[1]
 NUM_BYTES = 24e6  # of text
-# Of all processes, of which the modules take up to 100. To hold the text in lists took 198 in
-# prepare; to hold its tokens as Python's numbers took 13 times the text.
+# The peaks of all processes together, of which imported modules take up to 100. The text in lists
+# took 198 in prepare; its tokens as integers of Python took 13 times the text.
 MOST_MB = {"prepare": 150, "sample": 150, "encode": 230, "contamination": 210, "likeness": 290}
 PROGRAM = """
 import resource, sys
@@ -71,7 +71,7 @@ def test_each_stage_holds_a_part_of_the_corpus(tmp_path: Path) -> None:
 
 
 def write_text(path: Path) -> None:
-    """A document on each line."""
+    """Writes text with a document on each line."""
     with path.open("w") as file:
         number = 0
         while file.tell() < NUM_BYTES:
@@ -83,7 +83,7 @@ def write_text(path: Path) -> None:
 
 
 def peak_mb(stage: str, folder: Path) -> float:
-    """Of a process and the two that it starts."""
+    """Returns the peak memory of a process and the two that it starts."""
     finished = subprocess.run(
         [sys.executable, "-c", PROGRAM, stage],
         check=True,

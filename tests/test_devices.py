@@ -1,9 +1,8 @@
-"""What a GPU needs, without one: a step makes nothing on another device than the model's, and does
-not wait for the host.
+"""A step makes no tensor on another device than the model's, and the host waits for no value.
 
-A step runs forward and backward on torch's device meta, which has shapes but no values: whatever
-asks for a value raises, as it would wait on a GPU. Public checkpoints are left out: the code of
-transformers itself asks for values, such as whether a mask is all ones.
+No GPU is needed: a step runs forward and backward on torch's device meta, which has shapes but no
+values. Code that asks for a value, and so would wait for a GPU, raises. Public checkpoints are left
+out: the code of transformers itself asks for values, such as whether a mask is all ones.
 """
 
 from contextlib import nullcontext
@@ -54,24 +53,24 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(autouse=True)
 def autocast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch has none for meta."""
+    """Leaves out autocast, which torch lacks for meta."""
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
 
 
 class OneDevice(TorchDispatchMode):
-    """Refuses an operation on tensors of several devices; a number on the host may stand beside
-    others, as its value is known when the operation is queued."""
+    """Refuses operations on tensors of several devices. A single number may be on the host, as its
+    value is known when the operation is queued."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
-        if len({each.device.type for each in given if each.dim()}) > 1:
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if len({tensor.device.type for tensor in tensors if tensor.dim()}) > 1:
             raise AssertionError(f"{func} has tensors of several devices")
         return func(*args, **kwargs)
 
 
 def step(model: ModelWithHead, criterion: Any, batch: Batch) -> None:
-    """Forward and backward, as the training loop has them."""
+    """Runs forward and backward like the training loop."""
     model.to(META).train()
     with OneDevice():
         terms = criterion.loss(model, batch.to(META))
@@ -101,7 +100,7 @@ def learns(name: str, backbone: Backbone, tokenizer: TaskTokenizer) -> None:
 
 
 def fitting() -> list[tuple[str, str]]:
-    """The tasks that each architecture can learn."""
+    """Returns the pairs of a task and an architecture that can learn it."""
     full = METHODS.build({"name": "full"}, where="")
     return [
         (name, architecture)

@@ -1,4 +1,4 @@
-"""What an edit runs again: the stages and the trials, by real DVC on a real git repository."""
+"""The stages and trials that an edit runs again: real DVC on a real git repository."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -81,18 +81,18 @@ def reworded(project: Project) -> None:
 
 CORPUS = "prepare_corpus@prose train_tokenizer@unigram encode_corpus@prose-unigram record_inputs"
 MEASURED = "measure_contamination@prose-unigram measure_likeness@prose-unigram"
-CHECKED = f"{MEASURED} record_inputs"  # what reads all tasks, for label budgets as well
+CHECKED = f"{MEASURED} record_inputs"  # read all tasks, record_inputs for label budgets
 OTHER_CORPUS = (
     "prepare_corpus@other encode_corpus@other-unigram measure_contamination@other-unigram "
     "measure_likeness@other-unigram record_inputs"
 )
 RUNS = "pretrain@encoder_mlm pretrain@encoder_scratch"
 BASELINE, TUNED = "fit_baseline@loudness", "finetune@loudness evaluate@loudness"
-# Each edit goes on from the one before. The study begins with two runs, one pretraining seed, two
-# methods, one label budget and one fine-tuning seed. Stages that have run with the same inputs
-# before are restored from DVC's run cache, and so run at no edit that takes something back.
+# Each edit follows on the one before. The study begins with two runs, one pretraining seed, two
+# methods, one label budget and one fine-tuning seed. An edit that takes something back runs no
+# stage that has run with equal inputs before: DVC restores its outputs from the run cache.
 EDITS = [
-    # It changes no prediction, so nothing is evaluated.
+    # Predictions do not change, so nothing is evaluated.
     Edit(
         "a default of params.yaml",
         text("stages/core/params.py", 'Literal["none"] = "none"', 'Literal["none"] = 9'),
@@ -159,8 +159,8 @@ EDITS = [
         6,
     ),
     Edit("a comment, and how it is told", reworded, ""),
-    # The operator changes no prediction and the trials of one method, the estimate what is
-    # evaluated and no trial.
+    # The method's operator runs its trials again but changes no prediction; the estimate's changes
+    # what is evaluated but runs no trial.
     Edit("an operator of a method, and of an estimate", recoded, TUNED, 2),
     Edit(
         "the corpus",
@@ -174,7 +174,7 @@ EDITS = [
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Returns a study that each edit leaves to the next one."""
+    """Returns a study that keeps each edit for the next one."""
     return finished_tiny_study(tmp_path_factory.mktemp("study") / "project")
 
 
@@ -183,7 +183,7 @@ def entries(project: Project, store: str) -> set[str]:
 
 
 def checkpoints(project: Project) -> dict[Path, bytes]:
-    """Returns the content of all files of checkpoints, and the times of runs that train."""
+    """Returns the content of all files of checkpoints, and of the times of runs that train."""
     folders = [project.folder / "data/pretrained"]
     folders += project.folder.glob("data/timings/pretrain/*_[mc]*")
     return {file: file.read_bytes() for at in folders for file in at.rglob("*") if file.is_file()}

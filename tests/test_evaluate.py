@@ -62,7 +62,7 @@ def key(run: str, seed: int = 1) -> TrialKey:
 
 
 def table(name: str, run: str) -> list[Any]:
-    """Returns the rows of a table that is concatenated over the runs."""
+    """Returns the rows of one run in a table that is concatenated over the runs."""
     at, read_at = key(run).checkpoint._asdict(), "first subword of a word"
     return {
         "skipped.csv": [SkippedMethod(run=run, method="lora", reason="fits no LSTM")],
@@ -84,7 +84,7 @@ def tried(run: str, read_out: str = "", *, kept: int = 1) -> TryRecord:
 
 
 def write_trials(folder: Path, run: str, answers: Mapping[int, Sequence[str]]) -> None:
-    """Writes a trial for each pretraining seed, with its predictions in another order."""
+    """Writes a trial for each pretraining seed, with its predictions in reverse order."""
     keys = [key(run, seed) for seed in answers]
     write(folder / "trials.csv", TrialRecord, [TrialRecord(**TRIAL, **k._asdict()) for k in keys])
     rows = [
@@ -182,7 +182,7 @@ def test_evaluate_tells_trials_of_two_pretraining_seeds_apart() -> None:
 
 
 def test_evaluate_writes_the_score_of_each_row() -> None:
-    """Scores are in the order of the trials and of the test rows, with the same bytes each time."""
+    """Scores are in the order of trials and of test rows; a second run writes equal bytes."""
     values = [trial.value for trial in evaluated()]
     path = EVALUATED / "row_scores.npy"
     scores, written = np.load(path), path.read_bytes()
@@ -256,7 +256,7 @@ def test_evaluate_scores_lost_tries_by_their_own_predictions() -> None:
     assert scored[0].settings == {"label_subwords": "first"}
     assert scored[0].fixed_settings == {"dropout": "0.1"}
     curves = read(EVALUATED / "history.csv", EpochRecord)
-    assert not [epoch for epoch in curves if epoch.run == RIGHT]  # no epoch has the variant
+    assert not [epoch for epoch in curves if epoch.run == RIGHT]  # no epoch is of the kept variant
 
 
 def test_evaluate_reads_labels_that_look_like_missing_values() -> None:

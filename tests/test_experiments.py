@@ -73,7 +73,7 @@ def test_exp_run_temp_leaves_the_working_tree_alone_until_it_is_applied(study: P
 @pytest.mark.usefixtures("untouched")
 def test_exp_run_queue_runs_what_queue_start_starts(study: Project) -> None:
     study.run("dvc", "exp", "run", "--queue", "-n", "renamed", "-S", "title=Is it loud?")
-    # Its worker keeps the files open that it is given.
+    # No pipe, which the worker that it starts would keep open.
     start = ["dvc", "queue", "start", "--jobs", "1"]
     subprocess.run(
         start, cwd=study.folder, env=study.environment, stdout=subprocess.DEVNULL, check=True
@@ -107,7 +107,7 @@ def test_plots_show_draws_every_plot_of_dvc_yaml(study: Project) -> None:
     output = study.run("dvc", "plots", "show")
     assert "failed" not in output.casefold()
     page = (study.folder / "dvc_plots/index.html").read_text()
-    specs = map(json.loads, re.findall(r"var spec = (.*);", page))  # without data it is empty
+    specs = map(json.loads, re.findall(r"var spec = (.*);", page))  # empty without data
     drawn = {spec["title"]["text"]: vl_convert.vegalite_to_svg(spec) for spec in specs if spec}
     plots = YAML(typ="safe").load((study.folder / "dvc.yaml").read_text())["plots"]
     loss, *others = [name for plot in plots for name in plot]
@@ -138,7 +138,7 @@ def test_clone_that_pulls_runs_nothing_and_has_the_same_report(
 def test_two_workers_in_another_folder_leave_the_same_results(
     study: Project, tmp_path: Path
 ) -> None:
-    """Every result but what was measured of time, and the entries of dvc.lock in their order."""
+    """All results but measured times are equal, and so is the order of entries in dvc.lock."""
     other = tiny_study(tmp_path / "other")
     output = other.run("python", "-m", "stages.commands.repro", "--jobs", "2")
     assert "Data and pipelines are up to date." in output

@@ -22,7 +22,7 @@ WORDS = ["dull", "slow", "fair", "bright", "superb", "film", "play", "scene", "p
 
 
 def ratings(number: int) -> str:
-    """A rating is how many of a text's words are "superb"."""
+    """Returns texts and their ratings: how many words of a text are "superb"."""
     lines = []
     for i in range(number):
         rating, rest = i % 4, [WORDS[(i * k + k) % 10] for k in (1, 3, 7)]
@@ -33,7 +33,7 @@ def ratings(number: int) -> str:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The smoke study with new components in the place of most of its own."""
+    """The smoke study with new components in place of most of its own."""
     project = clone_of_working_tree(tmp_path_factory.mktemp("extended") / "project", SHORTER)
     for name, text in FILES.items():
         (project.folder / name).write_text(text.lstrip())
@@ -74,7 +74,7 @@ def study(project: Project, plan_before: dict) -> Path:
 
 @pytest.fixture(scope="module")
 def table(project: Project) -> list[str]:
-    """What fits what."""
+    """The table of the tasks, architectures and methods that fit each other."""
     return project.run("python", "-m", "stages.commands.fits").splitlines()
 
 
@@ -102,8 +102,8 @@ def test_report_shows_new_components_and_their_metric(study: Path) -> None:
     assert "autoencoded" in page and "norms" in page
     with (study / "reports/trials.csv").open() as file:
         trials = [row for row in csv.DictReader(file) if row["run"] != "average"]
-    found = {(row["run"], row["architecture"], row["objective"]) for row in trials}
-    assert found == {
+    models = {(row["run"], row["architecture"], row["objective"]) for row in trials}
+    assert models == {
         ("repeated", "repeated_encoder", "mlm"),
         ("autoencoded", "encoder", "autoencoding"),
     }
@@ -127,8 +127,8 @@ def test_fits_lists_the_new_task(table: list[str]) -> None:
 def test_fits_lists_the_new_architecture_and_method(table: list[str]) -> None:
     head = [cell.strip() for cell in table[0].split("|")]
     (row,) = [line.split("|") for line in table if "| classification | repeated_encoder |" in line]
-    found = {name: cell.strip() for name, cell in zip(head, row, strict=True)}
-    assert found["norms"] == found["lora"] == "yes" and found["in_context"] == "-"
+    fits = {name: cell.strip() for name, cell in zip(head, row, strict=True)}
+    assert fits["norms"] == fits["lora"] == "yes" and fits["in_context"] == "-"
 
 
 def test_plans_have_the_code_of_new_components_alone(project: Project, study: Path) -> None:
@@ -139,7 +139,7 @@ def test_plans_have_the_code_of_new_components_alone(project: Project, study: Pa
 
 
 def test_resolve_names_the_place_of_a_mistake_in_a_component(project: Project, study: Path) -> None:
-    """A source without a path, a task without a kind."""
+    """The source lacks its setting ``path``, the task its kind."""
     source, task = study / "stages/sources/lines.py", study / "stages/tasks/star_rating.py"
     source.write_text(FILES["stages/sources/lines.py"].replace("path: str", "file: str"))
     task.write_text(FILES["stages/tasks/star_rating.py"].replace("kind = RatedText()", "pass"))
@@ -159,6 +159,13 @@ BASELINE, TWO = "stages/baselines/average.py", "must define one public class, no
         (OBJECTIVE, "def collate", "def pack", "Autoencoding must define collate; the contract is"),
         (OBJECTIVE, "weight: float", "weight", "the setting weight of Autoencoding needs a type"),
         (BASELINE, "class Average", "class Other:\n    pass\n\n\nclass Average", TWO),
+        (
+            BASELINE,
+            "    fits =",
+            "    suits =",
+            "Average must set fits; the contract is in",
+        ),
+        (BASELINE, '("rating",)', '"rating"', "fits must be a tuple such as ('rating',), not"),
     ],
 )
 def test_resolve_names_the_file_that_breaks_its_contract(
@@ -168,7 +175,7 @@ def test_resolve_names_the_file_that_breaks_its_contract(
     for name, text in FILES.items():
         path = project.folder / name
         path.write_text(text.replace(old, new) if name == file else text)
-        # Of a file that is written twice in a second with as many bytes, Python keeps the old code.
+        # Python keeps the old code of a file that is rewritten within a second at equal size.
         Path(cache_from_source(str(path))).unlink(missing_ok=True)
     output = project.run("python", "-m", "stages.resolve", check=False)
     assert f"{file}: {message}" in output and "Traceback" not in output, output

@@ -24,7 +24,7 @@ pytestmark = [
 
 SOURCE = Path(__file__).with_name("fake_cuda.cpp")
 READS_LOSS = "training/loop.py _values"  # once a step
-NEW_LENGTH = "models/_attention.py rotation"  # two tables for each length that is met first
+NEW_LENGTH = "models/_attention.py rotation"  # two tables for each new length
 
 
 def library(folder: Path) -> Path:
@@ -64,8 +64,8 @@ def test_a_step_is_on_one_device_and_waits_once(
 
 @pytest.mark.parametrize(("name", "architecture"), cases())
 def test_losses_are_those_of_the_cpu(trained: dict[str, Any], name: str, architecture: str) -> None:
-    """In float32, and but for rounding in bfloat16, by the code that CUDA alone takes: attention
-    within documents, for one."""
+    """Losses are equal in float32, and but for rounding in bfloat16, although some code runs on
+    CUDA alone, such as attention within documents."""
     objective, model, data = built(name, architecture)
     right = mean_loss(model, objective, data.micro_batches(9), CPU)
     losses = trained[f"{name} {architecture}"]
@@ -78,7 +78,7 @@ def test_micro_batch_without_targets_has_no_loss(trained: dict[str, Any]) -> Non
 
 
 def test_a_step_of_a_decoder_starts_few_kernels(trained: dict[str, Any]) -> None:
-    """80 a layer and 63 besides, 1,023 with 12 layers, if a list of tensors takes one."""
+    """At most 80 a layer and 63 others start; an operation on a list of tensors counts as one."""
     of_one, of_two, of_three = (sum(counts.values()) for counts in trained["kernels"])
     assert of_three - of_two == of_two - of_one <= 80
     assert of_one - (of_two - of_one) <= 63
@@ -86,7 +86,7 @@ def test_a_step_of_a_decoder_starts_few_kernels(trained: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("case", [f"{name} {architecture}" for name, architecture in SHAPES])
 def test_batches_of_an_epoch_have_few_shapes(trained: dict[str, Any], case: str) -> None:
-    """Of texts of 4 to 160 tokens, so that widths are 64, 128 and 160."""
+    """Texts have 4 to 160 tokens, so that widths are 64, 128 and 160."""
     (_, exact), (pretraining, finetuning) = trained["shapes"][case]
     assert pretraining == 1
     assert finetuning <= 6 < exact / 3
@@ -95,6 +95,6 @@ def test_batches_of_an_epoch_have_few_shapes(trained: dict[str, Any], case: str)
 def test_the_bias_of_relative_positions_is_cast_once_for_all_layers(
     trained: dict[str, Any],
 ) -> None:
-    """A cast and one of its gradient in each layer would be 85 kernels a layer."""
+    """If each layer cast the bias and its gradient, it would start 85 kernels."""
     of_one, of_two = (sum(counts.values()) for counts in trained["relative"])
     assert of_two - of_one <= 83

@@ -1,4 +1,4 @@
-"""Trials choose their epoch and their learning rate on validation data, and nothing else does."""
+"""Trials choose their epoch and their learning rate on validation data alone."""
 
 import re
 from collections.abc import Callable
@@ -94,7 +94,7 @@ def test_rate_at_which_training_diverges_is_not_chosen(finetuned) -> None:
 
 
 def test_grid_of_one_rate_is_that_rate(finetuned) -> None:
-    """The same study gives the same bytes, also after an interruption."""
+    """A study gives the same bytes each time, also after an interruption."""
     alone = finetuned(0.01)
     assert any(name.startswith("weights/") for name in alone)
     assert finetuned([0.01]) == alone
@@ -150,7 +150,7 @@ def test_trial_that_ends_too_early_differs_from_one_that_has_fitted(finetuned) -
 
 def test_trial_keeps_the_last_epoch_without_patience_and_the_best_with_it(finetuned) -> None:
     """Patience that does not run out changes the kept epoch and nothing else. The labels of
-    validation are swapped, so that fitting those of training lowers the score."""
+    validation are swapped, so that fitting the training labels lowers the score."""
     path = Path("data/tasks/section/examples/validation.jsonl")
     swapped = {"calm": "loud", "loud": "calm"}
     write_jsonl(path, [row | {"label": swapped[row["label"]]} for row in read_jsonl(path)])

@@ -15,10 +15,17 @@ from stages.core.keys import TrialKey
 from stages.evaluation.records import CLASSICAL, PredictionRecord, TrialRecord, read
 from stages.kinds._cells import Row
 from stages.kinds._kind import KINDS, labelled_rows
-from tests.labelled_words import PLAN, WORDS, write_tasks
+from tests.labelled_words import (
+    FINETUNE_SEEDS,
+    FITTING,
+    PRETRAIN_SEEDS,
+    WORDS,
+    plan_of,
+    write_tasks,
+)
 from tests.small_study import files_of
 
-DRAWS = [*product(PLAN.pretrain_seeds, PLAN.finetune_seeds)]
+DRAWS = [*product(PRETRAIN_SEEDS, FINETUNE_SEEDS)]
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +35,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fitted(task: str, **changes: Any) -> list[PredictionRecord]:
-    fit_baseline.main(PLAN.model_copy(update=changes), task)
+    fit_baseline.main(plan_of(task, **changes), task)
     return read(paths.BASELINES / task / "predictions.csv.gz", PredictionRecord)
 
 
@@ -36,18 +43,14 @@ def trials(task: str) -> list[TrialKey]:
     return [trial.key for trial in read(paths.BASELINES / task / "trials.csv", TrialRecord)]
 
 
-@pytest.mark.parametrize(
-    ("task", "fitting"), [("type", ["majority", "tfidf"]), ("tag", ["majority", "window"])]
-)
-def test_fit_baseline_predicts_every_test_row_once_for_each_draw(
-    task: str, fitting: list[str]
-) -> None:
+@pytest.mark.parametrize("task", FITTING)
+def test_fit_baseline_predicts_every_test_row_once_for_each_draw(task: str) -> None:
     """If all rows are labelled, there is one draw."""
     predictions = fitted(task)
     draws = [("4", *draw) for draw in DRAWS] + [("all", *DRAWS[0])]
     assert trials(task) == [
         TrialKey(name, pretrain_seed, task, CLASSICAL, budget, finetune_seed)
-        for name in fitting
+        for name in FITTING[task]
         for budget, pretrain_seed, finetune_seed in draws
     ]
     assert [(row.key, row.id) for row in predictions] == [

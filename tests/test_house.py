@@ -28,13 +28,13 @@ def relative(path: Path) -> str:
 
 
 def test_packages_run_no_code_of_their_own() -> None:
-    """So that no stage depends on an ``__init__.py``; the one of ``stages`` starts a stage."""
+    """No stage depends on an ``__init__.py`` but that of ``stages``, which starts a stage."""
     for file in sorted({*STAGES.rglob("__init__.py")} - {STAGES / "__init__.py"}):
         assert all(isinstance(node, ast.Expr) for node in parsed(file).body), file
 
 
 def test_benchmarks_import_what_is_there() -> None:
-    """They are run by hand, so nothing else would tell."""
+    """Benchmarks are run by hand, so no other test would notice."""
     for file in sorted((ROOT / "benchmarks").glob("*.py")):
         for node in ast.walk(parsed(file)):
             if not isinstance(node, ast.ImportFrom) or not node.module:
@@ -45,7 +45,7 @@ def test_benchmarks_import_what_is_there() -> None:
                 assert module.with_suffix(".py").exists() or module.is_dir(), (file, node.module)
 
 
-BEGINNINGS = ("Of ", "By ", "Those ", "The same ", "As ")  # of docstrings that are read twice
+BEGINNINGS = ("Of ", "By ", "Those ", "The same ", "As ")  # of docstrings that need two readings
 VAGUE = {"found", "told", "asked", "there", "each"}  # names of locals that say nothing
 
 

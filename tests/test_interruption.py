@@ -21,9 +21,9 @@ OUTPUTS = ("pretrained", "progress/history", "progress/rates", "progress/samples
 
 
 def test_killed_pretraining_ends_as_if_it_had_not_been_killed(tmp_path: Path) -> None:
-    """``kill -9`` of DVC alone ends its stage too, at the second learning rate of the second seed.
-    The weights, histories and samples of all seeds are those of a run in one go, and the first seed
-    is not trained again."""
+    """``kill -9`` of DVC alone, at the second learning rate of the second seed, ends its stage too.
+    The weights, histories and samples of all seeds are those of an uninterrupted run, and the first
+    seed is not trained again."""
     project = tiny_study(tmp_path / "project")
     as_a_user = Project(project.folder, cold=True)
     as_a_user.environment["CHECKPOINT_SECONDS"] = "0"
@@ -66,7 +66,7 @@ def test_killed_pretraining_ends_as_if_it_had_not_been_killed(tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def endless(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A study whose pretraining takes hours, with all that it needs."""
+    """A study whose pretraining takes hours, with all its inputs."""
     project = tiny_study(tmp_path_factory.mktemp("endless") / "project")
     project.edit("pretrain", "training", "num_steps", value=6_000_000)
     project.repro("record_inputs")
@@ -84,7 +84,7 @@ def until(holds: Callable[[], bool]) -> None:
 def pretraining(
     project: Project, shell: str | None = None, **variables: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
-    """Yields a DVC and its stage, which has just begun, where SHELL is ``shell``."""
+    """Yields the processes of DVC, whose SHELL is ``shell``, and of its stage, which has begun."""
     variables |= {"SHELL": shell} if shell else {}
     dvc = subprocess.Popen(
         ["dvc", "repro", "--single-item", STAGE],
@@ -113,7 +113,7 @@ def pretraining(
 
 
 def ends(stage: psutil.Process) -> bool:
-    """Whether a process ends within five seconds."""
+    """Returns whether a process ends within five seconds."""
     return not psutil.wait_procs([stage], timeout=5)[1]
 
 
@@ -137,12 +137,12 @@ def test_stage_ends_with_a_killed_dvc(endless: Project, shell: str | None, secon
 def test_signal_saves_the_training(
     endless: Project, send: Callable[[int, int], None], number: int
 ) -> None:
-    """SIGTERM of DVC alone, and Ctrl-C, which reaches the stage too."""
+    """SIGTERM is sent to DVC alone; Ctrl-C reaches the stage too."""
     states = endless.folder / ".scratch/pretrain/encoder_mlm"
     shutil.rmtree(states, ignore_errors=True)
     with pretraining(endless, CHECKPOINT_SECONDS="6") as (dvc, stage):
         until(lambda: any(states.glob("1/[!.]*.safetensors")))
-        shutil.rmtree(states)  # without a signal, the next one is saved six seconds later
+        shutil.rmtree(states)  # without a signal, the next state is saved six seconds later
         send(dvc.pid, number)
         assert ends(stage)
     assert any(states.glob("1/[!.]*.safetensors"))

@@ -1,5 +1,5 @@
-"""Every architecture with every task and every method: it fits a small set, or says why it has no
-trials. The cells are those of the table that the README shows."""
+"""Every combination of a task, an architecture and a method fits a small set, or says why it has no
+trials. The combinations are the cells of the table in the README."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -35,7 +35,7 @@ SETTINGS = {
 }
 FITTING = [cell for cell in cells() if cell.reason() is None]
 TRAINED = [cell for cell in FITTING if cell.method not in ("in_context", "none")]
-# These have little to move a frozen model with.
+# Methods that train few weights need more steps and a higher rate.
 SLOW: dict[str, dict[str, Any]] = {
     "bitfit": {"num_steps": 80, "lr": 0.1},
     "prefix": {"num_steps": 80, "lr": 0.1},
@@ -57,7 +57,7 @@ def rows_of(kind: str) -> Iterator[dict[str, Any]]:
             "multi_label": {"text": text, "labels": {"a": ["a"], "b": ["b", "c"]}[row["label"]]},
             "multiple_choice": {
                 "text": text,
-                # Two or three, of which one is right in all rows, in different places.
+                # Two or three choices; the right one has the same words in all rows, in two places.
                 "choices": [
                     ["class class class", "call"],
                     ["call", "class class class", "function"],

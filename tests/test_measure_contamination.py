@@ -1,4 +1,4 @@
-"""What is measured is the text that was encoded, for each task of the study."""
+"""Contamination is measured in the encoded text, for each task of the study."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ SENTENCES = [f"This is number {n} of them, and {n} times {n} is a square." for n
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A corpus of a document for each sentence, and two tasks; "old" is of another study."""
+    """A corpus with a document for each sentence, two tasks, and "old", a task of another study."""
     monkeypatch.chdir(tmp_path)
     folder = Path("data/corpora/all")
     folder.mkdir(parents=True)
@@ -87,12 +87,12 @@ def test_measure_contamination_by_several_processes_is_equal(
 
 
 def test_measure_contamination_leaves_out_what_max_tokens_leaves_out() -> None:
-    """Each holds one test row, so that as many match as were encoded."""
+    """Each document holds one test row, so that as many rows match as documents were encoded."""
     encoded = Path("data/encoded/all/unigram/encoded.json")
     for max_tokens in (30, 90):
-        found = measured(max_tokens)
-        assert found["documents"] == read_json(encoded)["train_documents"] < 10
-        assert found["tasks"]["every"]["exact"] == found["documents"]
+        record = measured(max_tokens)
+        assert record["documents"] == read_json(encoded)["train_documents"] < 10
+        assert record["tasks"]["every"]["exact"] == record["documents"]
 
 
 def test_measure_contamination_searches_the_encoded_documents() -> None:
@@ -104,8 +104,8 @@ def test_measure_contamination_searches_the_encoded_documents() -> None:
     write_json(folder / "task.json", {"kind": "classification"})
     rows = ({"id": str(i), "text": text} for i, text in enumerate(texts))
     write_jsonl(folder / "test.jsonl", rows)
-    found = measured(90)["tasks"]["some"]
-    assert found["exact"] == found["num_test"] == len(texts) > 1
+    counts = measured(90)["tasks"]["some"]
+    assert counts["exact"] == counts["num_test"] == len(texts) > 1
 
 
 def test_measure_contamination_passes_on_what_was_removed() -> None:
@@ -114,7 +114,7 @@ def test_measure_contamination_passes_on_what_was_removed() -> None:
 
 
 def test_measure_contamination_searches_original_texts() -> None:
-    """The masked text stands nowhere; of a row that is not changed there is no original."""
+    """No document has the masked texts, and a row that is not changed has no original."""
     masked = [{"id": str(i), "text": f"value {i} of the value"} for i in range(len(SENTENCES))]
     write_jsonl(paths.examples("every") / "test.jsonl", masked)
     assert measured("all")["tasks"]["every"]["ngram"] == 0

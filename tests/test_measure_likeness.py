@@ -1,4 +1,4 @@
-"""What is measured is the text that was encoded, for each task of the study."""
+"""Likeness compares the encoded text with each task of the study."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +21,7 @@ TEXTS = [sentence for document in documents()[12:20] for sentence in document]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A corpus and two tasks; "old" is of another study."""
+    """A corpus, two tasks, and "old", a task of another study."""
     monkeypatch.chdir(tmp_path)
     folder = Path("data/corpora/all")
     folder.mkdir(parents=True)
@@ -65,11 +65,11 @@ def measure(documents: list[list[str]], tasks: dict[str, list[str]]) -> Measured
 
 
 def test_measure_likeness_compares_tasks_with_all_documents() -> None:
-    found = measured("all")
+    record = measured("all")
     encoded = read_json(Path("data/encoded/all/unigram/encoded.json"))
     tag = [" ".join(text.split()) for text in TEXTS]
     expected = measure(DOCUMENTS, {"read": TEXTS, "tag": tag})
-    assert found == asdict(expected) | {"tokens": encoded["train_tokens"], "sha256": "abc"}
+    assert record == asdict(expected) | {"tokens": encoded["train_tokens"], "sha256": "abc"}
     assert expected.documents == len(DOCUMENTS)
 
 
@@ -85,9 +85,9 @@ def test_measure_likeness_by_several_processes_is_equal(monkeypatch: pytest.Monk
 
 def test_measure_likeness_leaves_out_what_max_tokens_leaves_out() -> None:
     for max_tokens in (2000, 6000):
-        found = measured(max_tokens)
-        number = found["documents"]
+        record = measured(max_tokens)
+        number = record["documents"]
         kept = [DOCUMENTS[i] for i in document_order(len(DOCUMENTS), "train")[:number]]
-        assert found["tokens"] == max_tokens and 0 < number < len(DOCUMENTS)
+        assert record["tokens"] == max_tokens and 0 < number < len(DOCUMENTS)
         expected = measure(kept, {"read": TEXTS}).tasks["read"]
-        assert found["tasks"]["read"] == asdict(expected)
+        assert record["tasks"]["read"] == asdict(expected)

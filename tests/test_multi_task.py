@@ -36,13 +36,13 @@ WORDS = ["class", "def", "for", "from", "if", "import", "return", "value"]
 
 
 def rows_of(task: str, number: int, *, seed: int) -> list[dict[str, Any]]:
-    """Returns texts of two words, labelled by whether the first is "class", or by which words
-    are."""
+    """Returns texts whose label says whether the first of two words is "class", or whose tags say
+    which words are."""
     rng = stream(seed, task)
     rows = list[dict[str, Any]]()
     for i in range(number):
         words = [str(word) for word in rng.choice(WORDS[:2], size=2)]
-        ends, name = str(rng.choice(WORDS[2:])), f"{seed}{i}"  # no row is as another
+        ends, name = str(rng.choice(WORDS[2:])), f"{seed}{i}"  # no two rows are equal
         if task == "first":
             label = "some_class" if words[0] == "class" else "none"
             rows.append({"id": str(i), "text": " ".join([*words, ends, name]), "label": label})
@@ -161,7 +161,7 @@ def test_multi_task_run_answers_both_tasks_as_text(study, monkeypatch) -> None:
 
 @pytest.mark.parametrize("method", ["as_it_is", "text"])
 def test_predict_gives_labels_and_tags_of_new_text(method, study, monkeypatch, capsys) -> None:
-    """Both from the fine-tuned run and from the run as it is, of which no weights are kept."""
+    """The fine-tuned run predicts, and so does the run as it is, of which no weights are kept."""
     monkeypatch.chdir(study)
     for task, text, expected in (
         ("first", "class def for 37", {"label": "some_class"}),
@@ -200,7 +200,7 @@ def test_export_of_a_text_to_text_trial_writes_what_it_wrote(study, monkeypatch,
 
 
 def test_text_to_text_cuts_answers_to_the_positions_of_a_run(study, monkeypatch) -> None:
-    """Both in training and in generation. A run without room for a label is refused."""
+    """Answers are cut in training and in generation. A run without room for a label is refused."""
     monkeypatch.chdir(study)
 
     def setup(task: str, max_positions: int) -> TrialSetup:

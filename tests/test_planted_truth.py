@@ -66,15 +66,15 @@ def test_contrasts_with_an_effect_are_significant_with_its_sign(several: list[Cl
 
 
 def test_contrasts_of_one_pretraining_seed_claim_nothing(one: list[Claim]) -> None:
-    """Many of their intervals exclude 0, because they are about these checkpoints alone."""
+    """Some intervals exclude 0, because they are about these checkpoints alone."""
     assert any(excludes_zero(claim.interval) for claim in nulls(one))
     assert not any(claim.before_correction or claim.after_correction for claim in one)
     assert {claim.verdict for claim in one} == {Verdict.ONE_SEED}
 
 
 def test_intervals_over_fine_tuning_seeds_alone_would_fail(one: list[Claim]) -> None:
-    """Fine-tuning seeds of one checkpoint do not vary with its pretraining seed. So the bound above
-    can be exceeded."""
+    """Fine-tuning seeds of one checkpoint do not show how scores vary with the pretraining seed. So
+    the bound of the tests above can be exceeded."""
     claims = nulls(one)
     missed = Rate.of(claims, [excludes_zero(claim.over_finetune_seeds) for claim in claims])
     assert not missed.is_at_most(ALPHA)

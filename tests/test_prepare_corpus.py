@@ -1,4 +1,4 @@
-"""A corpus holds its documents, none that is held out, and is the same every time."""
+"""A corpus holds its documents but none that is held out, and is the same every time."""
 
 import gzip
 import hashlib
@@ -47,7 +47,7 @@ def plan(against: Literal["none", "tasks"] = "none", **source: Any) -> CorpusPla
 
 
 def write_tests(*of_tasks: list[str]) -> dict[str, list[list[str]]]:
-    """The texts of the test rows of the two tasks."""
+    """Writes the test rows of two tasks; returns their texts."""
     rows = {
         task: [{"id": str(i), "text": text} for i, text in enumerate(texts)]
         for task, texts in zip(("one", "other"), of_tasks, strict=True)
@@ -68,12 +68,12 @@ def test_prepare_corpus_writes_the_documents_of_train_and_validation() -> None:
     prepare_corpus.main(plan(), "all")
     about = read_json(FOLDER / "corpus.json")
     for split in ("train", "validation"):
-        found = read_jsonl(FOLDER / f"{split}.jsonl")
-        assert [row["id"] for row in found] == [f for f in sorted(FILES) if split_of(f) == split]
+        rows = read_jsonl(FOLDER / f"{split}.jsonl")
+        assert [row["id"] for row in rows] == [f for f in sorted(FILES) if split_of(f) == split]
         assert about[split] == {
-            "documents": len(found),
-            "sentences": sum(len(row["sentences"]) for row in found),
-            "characters": sum(len(s) for row in found for s in row["sentences"]),
+            "documents": len(rows),
+            "sentences": sum(len(row["sentences"]) for row in rows),
+            "characters": sum(len(s) for row in rows for s in row["sentences"]),
         }
     assert about["held_out_documents"] == sum(split_of(file) == "test" for file in FILES) > 0
     assert about["versions"] == {"shelf": "1.2"}
@@ -124,7 +124,7 @@ def test_prepare_corpus_removes_and_counts_sentences_that_tasks_test_on() -> Non
     prepare_corpus.main(plan(), "all")
     before = {split: read_jsonl(FOLDER / f"{split}.jsonl") for split in ("train", "validation")}
     assert "removed" not in read_json(FOLDER / "corpus.json")
-    # All of a document's sentences, one sentence of a task that is not the first, and no sentence.
+    # One task tests on all sentences of a document, the other on one sentence and on none of them.
     emptied, tested = before["train"][0], before["validation"][1]["sentences"][0]
     searched = TaskTexts(write_tests(emptied["sentences"], [tested.upper(), "In none of them."]))
     prepare_corpus.main(plan("tasks"), "all")
@@ -136,7 +136,7 @@ def test_prepare_corpus_removes_and_counts_sentences_that_tasks_test_on() -> Non
         expected = searched.removed_from(row["sentences"] for row in rows)
         assert [*sentences.values()] == [document for document in expected if document]
         whole = [s for row in rows for s in row["sentences"]]
-        kept = [s for found in sentences.values() for s in found]
+        kept = [s for document in sentences.values() for s in document]
         assert about["removed"][split] == {
             "documents": len(rows) - len(left),
             "sentences": len(whole) - len(kept),
@@ -168,7 +168,7 @@ TEXTS = [
 
 
 def write_texts(format: str) -> dict[str, Any]:
-    """Several files, to be read in many parts; the settings of their source."""
+    """Writes several files, to be read in many parts; returns the settings of their source."""
     folder = Path("texts")
     folder.mkdir()
     for number in range(3):
@@ -190,7 +190,7 @@ def write_texts(format: str) -> dict[str, Any]:
 
 
 def expected(source: dict[str, Any]) -> tuple[dict[str, str], str]:
-    """The rows of both splits and the hash of their text, with everything held at once."""
+    """Returns the files of both splits and the hash of their text, with everything held at once."""
     rows = {"train": [], "validation": [], "test": []}
     for document in SOURCES.build(source, where="").documents():
         rows[document.split].append({"id": document.id, "sentences": document.sentences})
@@ -216,7 +216,7 @@ def test_write_in_parts_gives_what_the_whole_does(format: str, unit: str, monkey
     monkeypatch.setattr(parallel, "PART_BYTES", 600)
     monkeypatch.setattr(parallel, "HERE_BYTES", 2000)
     source = write_texts(format) | ({"unit": unit} if unit else {})
-    if unit == "file":  # of three, one each is drawn for train and validation
+    if unit == "file":  # each of three files is a split
         names = sorted(p.name for p in Path("texts").iterdir())
         source |= dict(zip(("train", "validation", "test"), names, strict=False))
     rows, digest = expected(source)
@@ -280,7 +280,7 @@ def test_prepare_corpus_names_bytes_that_are_no_text_and_leaves_nothing(
 
 @pytest.mark.parametrize("stage", ["prepare_corpus", "encode_corpus"])
 def test_full_disk_is_named_and_nothing_is_left(stage: str, capsys) -> None:
-    """A limit for files stands for it: the system refuses to write on, as on a full disk."""
+    """A full disk is simulated by a limit on the size of files, past which writing fails."""
     Path("book.txt").write_text("".join(f"Line {i} of the book.\n" for i in range(5000)))
     (model,) = small_tokenizer().files
     Path("data/tokenizers/unigram").mkdir(parents=True)

@@ -133,7 +133,7 @@ def test_prepare_task_takes_the_first_of_more_examples() -> None:
 
 
 def test_language_modelling_rows_are_their_own_answers() -> None:
-    """Texts have one form for all tokenizers."""
+    """Texts are normalised in one way for all tokenizers."""
     write_table("reviews.csv", "text,label", [f'"Review\n{i}  of \ufb01ve.",x' for i in range(300)])
     about, train, _, test, labels = prepare("language_modelling")
     assert test == labels
@@ -210,8 +210,8 @@ def test_multi_label_rows_may_have_no_label() -> None:
 
 def squad(context: str, *questions: str, answered: bool = True) -> Json:
     answers = [{"text": context[:3], "answer_start": 0}] if answered else []
-    asked = [{"id": f"{context} {q}", "question": q, "answers": answers} for q in questions]
-    return {"paragraphs": [{"context": context, "qas": asked}]}
+    entries = [{"id": f"{context} {q}", "question": q, "answers": answers} for q in questions]
+    return {"paragraphs": [{"context": context, "qas": entries}]}
 
 
 @pytest.mark.parametrize("no_answer", [False, True])
@@ -275,9 +275,9 @@ def test_prepare_task_refuses_a_group_that_is_also_in_a_given_split() -> None:
     rows = [f"Review number {i} of it.,{LABELS[i % 3]},user{i}" for i in range(60)]
     write_table("train.csv", "text,label,user", rows)
     write_table("test.csv", "text,label,user", ["A late review.,good,user7"])
-    given = {"path": ".", "train": "train.csv", "test": "test.csv", "group": "user"}
+    source = {"path": ".", "train": "train.csv", "test": "test.csv", "group": "user"}
     with pytest.raises(ValueError, match="group: 1 of 60 groups .* such as 'user7' in "):
-        prepare(source=given)
+        prepare(source=source)
 
 
 def test_prepare_task_tells_the_times_of_splits() -> None:
@@ -313,7 +313,7 @@ def test_prepare_task_makes_another_draw_with_another_split_seed() -> None:
 
 
 def test_prepare_task_writes_the_draw_of_each_seed() -> None:
-    """As tasks of one draw would have it."""
+    """Each seed has the rows of a task whose only draw is that seed's."""
     write_reviews(400)
     made = prepare(num_validation="all", split_seeds=[1, 2, 3])
     parts = [made.train, made.validation, made.test]
@@ -328,7 +328,7 @@ def test_prepare_task_writes_the_draw_of_each_seed() -> None:
     assert made.about["num_examples"] == {s: min(size[s] for size in sizes) for s in SPLITS}
     assert {row["id"] for row in made.labels} == {row["id"] for row in made.test}
     assert not any("label" in row for row in made.test)
-    # In an order that does not depend on the other seeds.
+    # The order of a draw does not depend on the other seeds.
     fewer = prepare(num_validation="all", split_seeds=[3, 2]).train
     assert [r["id"] for r in of_draw(fewer, 2)] == [r["id"] for r in of_draw(made.train, 2)]
 
@@ -369,7 +369,7 @@ def test_prepare_task_removes_questions_about_a_held_out_context() -> None:
 
 
 def test_sharing_counts_premises_that_given_splits_share() -> None:
-    """A row with both texts of a test row is removed; one with its premise alone is counted."""
+    """A row with both texts of a test row is removed; a row with the premise alone is counted."""
     texts = [
         ("train", "A", "one"),
         ("train", "A", "two"),
@@ -390,8 +390,8 @@ def test_sharing_counts_premises_that_given_splits_share() -> None:
 @pytest.mark.slow
 @needs_datasets
 def test_prepare_task_removes_what_published_splits_share() -> None:
-    """Of SST-2's train 3 sentences stand in the other splits, and 9 are there twice, of which one
-    is among the 3."""
+    """SST-2 has 3 sentences of train in other splits, too, and 9 sentences in train twice, one of
+    which is among the 3."""
     files = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
     source = {"path": f"{DATASETS}/sst2", "columns": ["text", "label"], **files}
     about = prepare(source=source, num_validation=800).about
@@ -417,9 +417,9 @@ def test_test_originals_are_apart_from_what_the_source_changed(monkeypatch) -> N
     examples = source.examples
 
     def masked(self: Any, kind: Any) -> Any:
-        for number, each in enumerate(examples(self, kind)):
-            row = each.row if number % 2 else each.row | {"text": f"masked {number}"}
-            yield each._replace(row=row, original={"text": each.row["text"]})
+        for number, example in enumerate(examples(self, kind)):
+            row = example.row if number % 2 else example.row | {"text": f"masked {number}"}
+            yield example._replace(row=row, original={"text": example.row["text"]})
 
     monkeypatch.setattr(source, "examples", masked)
     test = {row["id"]: row for row in prepare().test}

@@ -88,7 +88,7 @@ def test_record_inputs_changes_only_for_runs_that_read_what_changed(
 
 
 def test_record_inputs_refuses_a_label_budget_that_a_task_cannot_fill() -> None:
-    """Before anything is trained: every pretraining depends on this stage."""
+    """The budget is refused before any training: every pretraining depends on this stage."""
     fault = r"^finetune\.label_budgets: 55 labels, but tasks\.tag has 50$"
     with pytest.raises(ValueError, match=fault):
         record_inputs.main(PLAN.model_copy(update={"label_budgets": [10, 55]}))

@@ -21,7 +21,6 @@ from tests.synthetic_study import RUNS, public, raw_params, write_study
 
 pytestmark = pytest.mark.slow
 
-REPOSITORY = Path(__file__).parents[1]
 COLUMNS = (
     "study,run,architecture,objective,method,task,corpus,pretrain_seed,finetune_seed,"
     "label_budget,num_params,num_trained_params,pretrain_tokens,pretrain_flops,"
@@ -69,7 +68,7 @@ report.main(read_plan(ReportPlan, "report"))
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tests need no pictures and nothing in MLflow, which take longest."""
+    """Leaves out pictures and MLflow, which take longest and which most tests do not need."""
     svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
     monkeypatch.setattr("stages.reporting.figures.gallery.draw", lambda picture, **_: svg)
     monkeypatch.setattr("stages.report.reconcile", lambda params, **_: True)
@@ -81,23 +80,23 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def own_text(path: Path) -> str:
-    """Of a page without the runtime of its charts, which others wrote."""
+    """Returns the text of a page without the runtime of its charts, which others wrote."""
     runtime = r'<script id="runtime">.*?</script>'
     return re.sub(runtime, "", path.read_text(), flags=re.DOTALL)
 
 
 def test_trials_csv_has_a_row_for_each_trial(reported: Path) -> None:
     assert (reported / "trials.csv").read_text().splitlines()[0] == COLUMNS
-    found = rows(reported / "trials.csv")
-    assert len(found) == 7 * 2 * 5 + 2 * 5  # a baseline for each draw of labelled rows
-    assert {row["study"] for row in found} == {"synthetic"}
+    trials = rows(reported / "trials.csv")
+    assert len(trials) == 7 * 2 * 5 + 2 * 5  # a baseline for each draw of labelled rows
+    assert {row["study"] for row in trials} == {"synthetic"}
 
 
 def test_costs_csv_has_the_keys_of_trials_and_no_baselines(reported: Path) -> None:
-    found = rows(reported / "costs.csv")
-    assert list(found[0])[:10] == COLUMNS.split(",")[:10]
-    assert len(found) == 7 * 2 * 5
-    assert all(float(row["wall_time_s"]) > 0 < float(row["peak_memory_bytes"]) for row in found)
+    costs = rows(reported / "costs.csv")
+    assert list(costs[0])[:10] == COLUMNS.split(",")[:10]
+    assert len(costs) == 7 * 2 * 5
+    assert all(float(row["wall_time_s"]) > 0 < float(row["peak_memory_bytes"]) for row in costs)
 
 
 def test_figures_are_one_comparison_and_a_folder_of_others(reported: Path) -> None:
@@ -142,7 +141,7 @@ def test_reports_have_no_nan(reported: Path) -> None:
 
 
 def test_report_has_the_same_bytes_in_another_process(reported: Path, tmp_path: Path) -> None:
-    """With another hash seed, so that no set decides an order."""
+    """The other process has another hash seed, so that no set decides an order."""
     write_study(tmp_path, on_one_task())
     (tmp_path / "params.yaml").write_text(json.dumps(on_one_task()))
     environment = os.environ | {"PYTHONHASHSEED": "7"}
@@ -159,7 +158,7 @@ def test_report_has_the_same_bytes_in_another_process(reported: Path, tmp_path: 
 def test_report_without_address_space_for_figures_has_all_but_them(
     reported: Path, tmp_path: Path
 ) -> None:
-    """V8 would abort the process."""
+    """V8, which draws figures, would abort the process."""
     write_study(tmp_path, on_one_task())
     (tmp_path / "params.yaml").write_text(json.dumps(on_one_task()))
     command = ["sh", "-c", 'ulimit -v 16000000; exec "$@"', "-", sys.executable, "-c"]
@@ -195,7 +194,7 @@ def test_report_shows_times_only_in_costs_and_the_page(
 
 
 def leave_out(run: str, seed: int) -> None:
-    """Removes evaluated trials: of one run or, if it is "", of one seed."""
+    """Removes the evaluated trials of one run, or of none (""), and of one seed, or of none (0)."""
     path = Path("data/evaluated/tag/trials.csv")
     trials = read(path, ScoredTrial)
     write(path, ScoredTrial, [t for t in trials if t.run != run and t.finetune_seed != seed])
@@ -241,7 +240,7 @@ def test_report_names_trials_that_are_missing(
 def test_report_refuses_trials_that_params_do_not_list(
     small: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The results are then of other settings than those of params.yaml."""
+    """Such results are of other settings than those of params.yaml."""
     params = write_study(tmp_path, small)
     finetune = params.finetune.model_copy(update={"seeds": [1, 2]})
     with pytest.raises(ValueError, match="params.yaml does not list encoder_mlm.* on tag .*seed 3"):
@@ -259,9 +258,9 @@ def test_report_deletes_results_that_params_no_longer_list(
         (tmp_path / "data" / name).mkdir()
     (tmp_path / "data/evaluated/.gitignore").write_text("/tag\n")
     run_stage(write_study(tmp_path, small), report)
-    folders = ("evaluated", "timings")  # the root stage deletes those of others
-    found = [path for folder in folders for path in Path("data", folder).rglob("*")]
-    left = [path.relative_to("data").as_posix() for path in found]
+    folders = ("evaluated", "timings")  # the root stage cleans all other folders
+    paths = [path for folder in folders for path in Path("data", folder).rglob("*")]
+    left = [path.relative_to("data").as_posix() for path in paths]
     assert not any("old" in path or "decoder" in path or "scientific" in path for path in left)
     assert "evaluated/.gitignore" in left and "timings/pretrain/encoder_mlm/1.json" in left
     assert "decoder" not in Path("reports/index.html").read_text()
@@ -308,22 +307,22 @@ def test_report_of_one_run_on_one_task(small: dict[str, Any], tmp_path: Path) ->
     assert rows(Path("reports/contrasts.csv")) == []
     text = Path("reports/comparison.md").read_text()
     assert "encoder_mlm" in text
-    assert "cover fine-tuning seeds and test rows" in text  # of means, too
+    assert "cover fine-tuning seeds and test rows" in text  # intervals of means, too
 
 
 def test_report_leaves_a_gap_for_a_method_that_does_not_fit_a_run(
     small: dict[str, Any], tmp_path: Path
 ) -> None:
-    """In the tables, pictures and contrasts, which are those of all other trials."""
+    """Tables, pictures and contrasts have all other trials."""
     small["runs"]["decoder_scratch"] = RUNS["decoder_scratch"]
     small["tasks"] = {"tag": small["tasks"]["tag"]}
     incompatible = [("encoder_scratch", "linear_probe"), ("decoder_scratch", "linear_probe")]
     params = write_study(tmp_path, small, incompatible=incompatible)
     run_stage(params, report)
-    found = {(row["run"], row["method"]) for row in rows(Path("reports/trials.csv"))}
+    pairs = {(row["run"], row["method"]) for row in rows(Path("reports/trials.csv"))}
     runs = small["runs"]
     listed = {(run, method) for run in runs for method in ("full", "linear_probe")}
-    assert listed - found == set(incompatible)
+    assert listed - pairs == set(incompatible)
     contrasts = rows(Path("reports/contrasts.csv"))
     by_method = [row for row in contrasts if row["axis"] == "method"]
     assert {row["run_a"] for row in by_method} == {"encoder_mlm"}
@@ -360,7 +359,7 @@ def test_report_says_what_is_unknown_of_public_checkpoints(
     assert "## Checkpoint" in markdown
     pictures = gallery.pictures(load(params))
     curves = [draw() for name, draw in pictures.items() if "curve" in name]
-    assert curves and "google-bert" not in str(curves)  # beside it no run is from scratch
+    assert curves and "google-bert" not in str(curves)  # no run from scratch has its model
     costs = [draw()["datasets"]["marks"] for name, draw in pictures.items() if "cost" in name]
     assert costs and not {"bert", "gpt2"} & {row["run"] for rows in costs for row in rows}
     assert "unknown: <code>bert</code>, <code>gpt2</code>." in page  # left out of the figures
@@ -377,6 +376,6 @@ def test_report_has_no_curves_of_a_method_that_trains_nothing(
     pictures = gallery.pictures(load(params))
     assert any("_full_" in name for name in pictures)
     assert not any("_prompted_" in name for name in pictures)
-    found = rows(Path("reports/contrasts.csv"))
-    assert any(row["axis"] == "method" and "prompted" in row["method"] for row in found)
+    contrasts = rows(Path("reports/contrasts.csv"))
+    assert any(row["axis"] == "method" and "prompted" in row["method"] for row in contrasts)
     test_reports_have_no_nan(Path("reports"))

@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-TO_FETCH = "path: no such file or folder: data/own/"  # the head of such a study fetches the rows
+TO_FETCH = "path: no such file or folder: data/own/"  # the head of a study says how to fetch rows
 
 
 @pytest.mark.slow
@@ -73,8 +73,8 @@ def places(node: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def mutated(raw: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    """Returns the study with one thing removed, renamed, given another value or that of another
-    place."""
+    """Returns the study with one entry removed, renamed, or given one of ``VALUES`` or the value of
+    another entry."""
     every = list(places(raw))
 
     def node_at(path: list[Any]) -> Any:
@@ -104,16 +104,16 @@ def test_find_faults_has_a_path_for_each_fault_of_a_mutated_study(
 ) -> None:
     monkeypatch.chdir(ROOT)
     rng, smoke, num_refused = random.Random(seed), short_smoke_with({}), 0
-    shared = {".".join(map(str, place)) for place in places(smoke_with({}))}  # taken over
+    shared = {".".join(map(str, place)) for place in places(smoke_with({}))}  # with every setting
     for _ in range(75):
         raw = mutated(copy.deepcopy(smoke), rng)
-        known = {".".join(map(str, place)) for study in (smoke, raw) for place in places(study)}
-        known |= shared | {"params.yaml"}
+        paths = {".".join(map(str, place)) for study in (smoke, raw) for place in places(study)}
+        paths |= shared | {"params.yaml"}
         faults = faults_of(raw)
         for path, message in faults:
-            # The place may be a new one, below or beside a known one.
+            # The path may be new, below a known one or next to it.
             above = path.rpartition(".")[0]
-            assert path in known or above in known or not above, (path, message)
+            assert path in paths or above in paths or not above, (path, message)
             assert message.strip() and " " not in path
         if not faults:
             plans(typed(raw))
@@ -138,7 +138,7 @@ def test_resolve_writes_plans_and_files_that_never_change(folder: Path) -> None:
         "data/none",
         "data/tokenizers/none",
     }
-    with_values(folder, {"title": "Which?"})  # and every default is written out
+    with_values(folder, {"title": "Which?"})  # this also writes out every default
     resolve.main()
     changed = [path for path, text in written.items() if path.read_text() != text]
     assert changed == [path_of("report")]
@@ -148,8 +148,8 @@ def test_resolve_writes_plans_and_files_that_never_change(folder: Path) -> None:
 def test_resolve_discards_what_params_yaml_no_longer_lists(
     folder: Path, monkeypatch: pytest.MonkeyPatch, by_dvc: bool
 ) -> None:
-    """Stages depend on these folders as a whole; otherwise a clone that never had the old entries
-    would run them again. By hand nothing is discarded, since it may be another study's."""
+    """Stages depend on whole folders: if old entries stayed, a clone without them would run these
+    stages again. Run by hand, the root stage discards nothing, as it may be another study's."""
     monkeypatch.delenv("DVC_STAGE", raising=False)
     if by_dvc:
         monkeypatch.setenv("DVC_STAGE", "resolve")

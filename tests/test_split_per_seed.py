@@ -19,7 +19,7 @@ SEEDS = [1, 2]
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A study of two tasks: ``loudness`` is drawn by each seed, ``again`` has splits of its own."""
+    """A study whose seeds each draw the splits of ``loudness``; those of ``again`` are given."""
     project = tiny_study(tmp_path_factory.mktemp("draws") / "project")
     rows = [
         f"{'a quiet' if i * i % 7 % 2 else 'A LOUD'} number {i},{'calm' if i % 2 else 'noisy'}"
@@ -71,16 +71,16 @@ def test_each_trial_answers_the_test_rows_of_its_seed(study: Project) -> None:
             trial = row["run"], row["method"], row["label_budget"], row["finetune_seed"]
             answered[trial].add(row["id"])
         assert {trial[-1] for trial in answered} == {*map(str, SEEDS)}
-        assert all(found == ids(study, "test", int(t[-1])) for t, found in answered.items())
+        assert all(rows == ids(study, "test", int(t[-1])) for t, rows in answered.items())
     trials = table(study, "data/baselines/loudness/trials.csv")
     assert [(t["run"], t["label_budget"]) for t in trials] == [
         (run, budget) for run in ("tfidf", "llm") for budget in ("16", "all") for _ in SEEDS
     ]
-    assert len(table(study, "data/baselines/again/trials.csv")) == len(SEEDS) + 1  # no llm there
+    assert len(table(study, "data/baselines/again/trials.csv")) == len(SEEDS) + 1  # llm has none
 
 
 def test_difference_has_the_variance_of_overlapping_draws(study: Project) -> None:
-    """By hand: the resampled t test of Nadeau and Bengio, with one pretraining seed."""
+    """The resampled t test of Nadeau and Bengio is calculated by hand, for one pretraining seed."""
     scores = defaultdict(dict)
     for row in table(study, "reports/trials.csv"):
         if (row["task"], row["method"], row["label_budget"]) == ("loudness", "full", "16"):
@@ -101,7 +101,7 @@ def test_difference_has_the_variance_of_overlapping_draws(study: Project) -> Non
 
 
 def test_report_counts_a_task_of_several_draws_as_one(study: Project) -> None:
-    """In its questions, its answer and its sentences."""
+    """Questions, scores and sentences of the report have one task, not one for each draw."""
     numbers = {row["num_tasks"] for row in table(study, "reports/questions.csv")}
     assert max(numbers) == "2"  # 1, where all seeds agree on a task
     assert {row["task"] for row in table(study, "reports/scores.csv")} == {"loudness", "again"}
@@ -121,8 +121,8 @@ def test_predict_uses_the_trial_of_a_draw(study: Project) -> None:
 def test_onnx_is_measured_on_the_test_rows_of_the_draw(study: Project) -> None:
     chosen = ["--task", "loudness", "--method", "full", "--label-budget", "16"]
     chosen += ["--finetune-seed", "2", "--format", "onnx", "--out", "onnx"]
-    said = study.run("python", "-m", "stages.commands.export", "encoder_mlm", *chosen)
-    assert f"On the {len(ids(study, 'test', 2))} test" in " ".join(said.split())
+    output = study.run("python", "-m", "stages.commands.export", "encoder_mlm", *chosen)
+    assert f"On the {len(ids(study, 'test', 2))} test" in " ".join(output.split())
 
 
 def test_a_changed_prediction_reruns_the_baselines_of_its_task(study: Project) -> None:

@@ -34,7 +34,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Every test goes on with it as the one before has left it."""
+    """The smoke study, which each test takes as the test before has left it."""
     project = clone_of_working_tree(tmp_path_factory.mktemp("study") / "project", SHORTER)
     assert project.repro()
     return project
@@ -62,7 +62,7 @@ def test_report_has_every_trial(study) -> None:
 
 
 def test_page_names_its_commit_and_the_comparison_does_not(study) -> None:
-    """Which stays the same when it is committed."""
+    """The comparison stays the same when it is committed."""
     commit = study.run("git", "rev-parse", "HEAD").strip()
     page, comparison = (
         (study.folder / "reports" / name).read_text() for name in ("index.html", "comparison.md")
@@ -74,7 +74,7 @@ def test_page_names_its_commit_and_the_comparison_does_not(study) -> None:
 
 
 def test_test_labels_are_read_by_evaluation_alone(study) -> None:
-    """Fine-tuning depends on the examples, and those of the test split have no label."""
+    """Fine-tuning depends on the examples, and test examples have no label."""
     lock = YAML(typ="safe").load((study.folder / "dvc.lock").read_text())["stages"]
     readers = {
         name.partition("@")[0]
@@ -96,15 +96,15 @@ def test_weights_of_a_frozen_backbone_are_not_stored_again(study) -> None:
 
 
 def test_notebook_trains_what_a_seed_adds_and_has_the_tables_of_the_report(study, tmp_path) -> None:
-    """Its cells in one process, in the folder that it lies in, as a notebook runs them."""
+    """Its cells run in one process in the folder of the notebook, as Jupyter runs them."""
     cells = read_json(study.folder / "docs" / "notebook.ipynb")["cells"]
     script = tmp_path / "cells.py"
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     script.write_text("\n\n".join([*sources, AFTER_THE_NOTEBOOK]))
     before = num_stored(study)
-    said = study.run("sh", "-c", f"cd docs && exec python {script}").splitlines()
-    assert "refused" in said
-    shown = json.loads(said[-1])
+    lines = study.run("sh", "-c", f"cd docs && exec python {script}").splitlines()
+    assert "refused" in lines
+    shown = json.loads(lines[-1])
     assert shown["seeds"] == [2, 3] and shown["trials"][0] < shown["trials"][1]
     params = load(ROOT / "studies" / "smoke.yaml")
     groups = len(params.runs) * len(params.tasks) * len(params.finetune.methods)
@@ -120,7 +120,7 @@ def num_stored(study: Project) -> int:
 
 
 def test_comments_and_docstrings_rerun_nothing(study) -> None:
-    """Edited in every module, so that every stage reads some of them."""
+    """Every module is edited, so that every stage reads an edited one."""
     before = study.outputs()
     for file in (study.folder / "stages").rglob("*.py"):
         file.write_text(recommented(file.read_text(encoding="utf-8")), encoding="utf-8")

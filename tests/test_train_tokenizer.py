@@ -1,4 +1,4 @@
-"""The sentences that a tokenizer learns from are drawn from all, whoever reads them."""
+"""A tokenizer learns from a sample of all sentences, however many processes read them."""
 
 from pathlib import Path
 
@@ -26,8 +26,8 @@ def test_the_sample_is_drawn_from_all_sentences(
     sentences = [sentence for document in documents() for sentence in document]
     drawn = stream(train_tokenizer.SEED, "tokenizer").permutation(len(sentences))
     stored = StoredDocuments(tmp_path / "train.jsonl")
-    found = train_tokenizer.sample(stored, max_sentences, processes=processes)
-    assert found == [sentences[i] for i in drawn[:max_sentences]]
+    sample = train_tokenizer.sample(stored, max_sentences, processes=processes)
+    assert sample == [sentences[i] for i in drawn[:max_sentences]]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 1_000_003])

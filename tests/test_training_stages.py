@@ -29,6 +29,7 @@ from stages.models._backbone import MODELS, Backbone
 from stages.models._heads import gather
 from stages.models.hub import Hub
 from stages.objectives._objective import OBJECTIVES, Objective
+from stages.objectives.causal import Causal
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
@@ -134,7 +135,7 @@ def write_task(
 
 
 def study_of(params: Params, runs: Mapping[str, Run], *tasks: str, **changes: Any) -> Params:
-    """Returns the study with these runs and tasks. ``changes`` are of ``finetune``."""
+    """Returns the study with these runs and tasks. ``changes`` are settings of ``finetune``."""
     entry = params.tasks["tag"]
     named = {t: entry.model_copy(update={"task": about(t)["task"]}) for t in tasks}
     update = {"runs": dict(runs), "budget": Budget(matched="none", reference=next(iter(runs)))}
@@ -222,7 +223,7 @@ def test_stages_from_text_to_predictions(params: Params) -> None:
 
 
 def test_questions_about_contexts_of_several_windows(params: Params) -> None:
-    """From prepared rows to scores, and the threshold of unanswered questions of a kept trial."""
+    """Answers come from their contexts, and a kept trial has the best threshold for giving none."""
     rows: list[Json] = []
     for i, document in enumerate(documents()[:16]):
         context = " ".join(document)[:400]
@@ -257,13 +258,13 @@ def test_questions_about_contexts_of_several_windows(params: Params) -> None:
         if split == "validation":
             gold = [*map(KINDS["span_qa"].answer, rows)]
             assert trial.threshold == best_threshold("squad_f1", gold, answers_of[split])
-    given = [p.prediction for p in predictions if p.method == "full"]
-    assert given == [answer.at(trial.threshold) for answer in answers_of["test"]]
+    full = [p.prediction for p in predictions if p.method == "full"]
+    assert full == [answer.at(trial.threshold) for answer in answers_of["test"]]
 
 
 def test_rare_class_with_weights_and_a_threshold(params: Params) -> None:
-    """From prepared rows to coverage. Each trial tries both losses, its threshold is the best on
-    validation, and its test probabilities at its temperature are those of a kept trial."""
+    """Each trial tries both losses, and its threshold is the best on validation. A kept trial gives
+    the test probabilities of the scored one, before and after its temperature."""
     lines = [line for document in documents() for line in document if len(line) > 30]
     rows = [{"text": line, "label": "rare" if "class" in line else "usual"} for line in lines]
     assert 0.02 < sum(row["label"] == "rare" for row in rows[:400]) / 400 < 0.2
@@ -360,7 +361,7 @@ def test_finetune_stores_the_weights_that_ever_train(params: Params) -> None:
     )
     upper = [w for name, w in unfrozen.items() if ".blocks.1." in name or "head" in name]
     assert gradual.num_trained_params == sum(weight.numel() for weight in upper)
-    # The other weights are those that the trial of a run from scratch draws.
+    # The other weights are as they were drawn for the trial.
     setup = TrialSetup(RunKey("plain", 1), "tag", max_tokens=params.finetune.max_tokens)
     for name, weight in setup.backbone(seed=1).named_parameters():
         if ".blocks.1." not in name and name != "output_bias":  # which a tag has no use for
@@ -413,7 +414,8 @@ def divergence(teacher: Backbone, student: Backbone, batches: list[Batch]) -> fl
 
 
 def test_distillation_brings_a_student_nearer_to_its_teacher(params: Params) -> None:
-    """By what it learns and not only by where it starts; what it costs is the student's own."""
+    """The student ends nearer than it starts and than a run without a teacher, and its costs
+    include the teacher's forward passes."""
     teacher = changed(params.runs["encoder_mlm"], d_model=32, d_ff=64, num_steps=40, lr=1e-2)
     alone = changed(teacher, num_layers=1, num_steps=30)
     distillation = {"name": "distillation", "student_init": "random"}
@@ -440,7 +442,7 @@ def test_distillation_brings_a_student_nearer_to_its_teacher(params: Params) -> 
     account, single = metrics["student"], metrics["alone"]
     assert account["num_params"] == single["num_params"]
     of_teacher = account["pretrain_flops"] - single["pretrain_flops"]
-    # The teacher computes a forward pass alone: a third of its own step, of which it took 40.
+    # A forward pass of the teacher is a third of one of the 40 steps of its own training.
     assert of_teacher / 30 == metrics["teacher"]["pretrain_flops"] / 40 / 3
     assert account["pretrain_tokens"] == 30 * 16 * MAX_TOKENS
     for amount in ("tokens", "flops"):
@@ -496,8 +498,8 @@ def test_pretraining_continues_from_the_parent_of_the_same_seed(
 def test_pretraining_starts_from_a_parent_with_another_mask(
     params: Params, parent: str, model: str, objective: str
 ) -> None:
-    """At a rate that changes no weight, a text of one token has the parent's state: it has nothing
-    else to attend to. In a longer text the last token still reads all tokens, but their states
+    """The rate changes no weight. A single token attends only to itself, so that its state is the
+    parent's. In a longer text the last token reads all tokens under both masks, but their states
     differ. An output layer that the parent lacks is drawn."""
     before = changed(params.runs[parent], d_model=32, d_ff=64, num_steps=20, lr=1e-2)
     settings = before.model | {"name": model, "output_transform": True}
@@ -538,7 +540,7 @@ def test_pretraining_that_diverges_is_refused_and_leaves_nothing(params: Params)
 
 
 def test_pretraining_keeps_the_best_rate(params: Params) -> None:
-    """The history, weights and tokens are those of the rate alone, the costs those of all."""
+    """History, weights and tokens are those of the best rate alone, costs those of all rates."""
     rates = [1e-4, 1e-2, 1e30]
     tuned = changed(params.runs["decoder_causal"], d_model=32, d_ff=64, num_steps=8, lr=rates)
     alone = changed(tuned, lr=1e-2)
@@ -566,6 +568,19 @@ def test_pretraining_keeps_the_best_rate(params: Params) -> None:
     assert len(paths.progress(RunKey("alone", 1), "rates").read_text().splitlines()) == 1
 
 
+@pytest.mark.parametrize("predicts_tokens", [True, False])
+def test_output_bias_begins_with_frequencies_if_the_objective_predicts_tokens(
+    params: Params, predicts_tokens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other labels are no token ids, whose frequencies would spoil the checkpoint for a run that
+    continues from it."""
+    monkeypatch.setattr(Causal, "predicts_tokens", predicts_tokens)
+    run = changed(params.runs["decoder_causal"], d_model=32, d_ff=64, num_steps=1, lr=1e-3)
+    pretrained(study_of(params, {"run": run}))
+    bias = load_file(folder_of("run") / WEIGHTS)["output_bias"]
+    assert (bias.abs().max() > 1) == predicts_tokens
+
+
 def test_encode_corpus_refuses_a_corpus_smaller_than_max_tokens(params: Params) -> None:
     shutil.rmtree("data/encoded/prose")
     write_texts(10**9)
@@ -591,8 +606,8 @@ def reasons(study: Params, run: str, task: str) -> dict[str, str]:
 
 
 def test_text_is_written_by_models_that_generate(params: Params) -> None:
-    """By a decoder that saw prefixes and by an encoder-decoder. An encoder is refused, and so is a
-    method that trains only a head."""
+    """A decoder that learnt from prefixes writes text, and so does an encoder-decoder. An encoder
+    is refused, and so is a method that trains only a head."""
     lines = [line.split()[:6] for document in documents()[:12] for line in document]
     rows: list[Json] = [
         {"text": " ".join(words[:3]), "target": " ".join(words[3:])}
@@ -682,9 +697,9 @@ FURTHER = {
 
 
 def further(params: Params, family: str) -> Params:
-    """Returns the study with a public checkpoint as published, and one that is pretrained further
-    on prose with the checkpoint's tokenizer. A third run begins with the second, and stays as it
-    is, since its rate is nearly 0."""
+    """Returns the study with three runs: a public checkpoint, its further pretraining on prose with
+    its own tokenizer, and a third run that begins with the second and does not change it, since its
+    rate is nearly 0."""
     folder = checkpoint(family)
     published = public(params, folder, revision_of(folder), "tag")
     entry = published.runs["public"]
@@ -708,7 +723,7 @@ def further(params: Params, family: str) -> Params:
 
 
 def public_checkpoint(run: Run) -> Backbone:
-    """Returns the model that a run begins with that pretrains it further."""
+    """Returns the published model with which a run of further pretraining begins."""
     size = Hub.tokenizer_of(run.model, Path(run.model["path"])).vocab_size
     backbone = MODELS.build(run.model, size, where="model")
     backbone.add_pretraining_layers()
@@ -732,8 +747,8 @@ def published_loss(params: Params, run: Run) -> float:
 def test_public_checkpoint_is_pretrained_further_and_fine_tuned(
     params: Params, family: str
 ) -> None:
-    """It learns the corpus, is stored like one that was not pretrained further, and another run
-    can begin with its weights."""
+    """Further pretraining learns the corpus and keeps the names of all weights, and another run can
+    begin with the result."""
     study = further(params, family)
     assert not [fault for fault in find_faults(study) if "pretrain.continued" in fault]
     write_texts("all")

@@ -1,4 +1,4 @@
-"""Forked processes behave as those that Python starts."""
+"""Forked processes behave like those that Python starts."""
 
 import os
 import signal

@@ -1,14 +1,14 @@
 """Python processes that start at once: forks of one process that has imported packages.
 
-A clone of the smoke study starts dozens of processes, and to import torch or DVC takes each of them
+A clone of the smoke study starts dozens of processes. Importing torch or DVC takes each of them
 longer than its own work. ``commands()`` is a folder with a ``python`` and a ``dvc`` that send their
 command line, folder, environment and open files to one process, which forks. The fork has imported
-packages alone, nothing of this project, and runs the command as Python would; its sys.executable is
-this ``python``. ``python`` and ``dvc`` end as it ends, and pass on what they are signalled; killed,
-they take it along.
+packages but nothing of this project, and runs the command as Python would; its sys.executable is
+this ``python``. ``python`` and ``dvc`` exit as the fork does and pass signals on to it. If they are
+killed, the fork is killed, too.
 
-Not for tests of what a process has imported, of its memory, or of how it is killed; and all forks
-have one seed of Python's hashes, so what depends on the order of a set is the same in all of them.
+Not for tests of a process's imports, its memory, or how it is killed. All forks have one seed of
+Python's hashes, so results that depend on the order of a set are equal in all of them.
 """
 
 import atexit
@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 
 from filelock import FileLock
 
-# Packages that take their settings from HOME when they are imported are left out: those of the hub.
+# Packages of the hub are left out: when imported, they take their settings from HOME.
 PACKAGES = (
     *("altair", "filelock", "jaxtyping", "jinja2", "numpy", "pandas", "pydantic", "rich.console"),
     *("mlflow.pyfunc", "mlflow.store.tracking.sqlalchemy_store", "torch.distributed.fsdp"),
@@ -70,8 +70,8 @@ os._exit(code)
 
 @cache
 def commands() -> Path:
-    """A folder to put before others in PATH. Processes of one run of the tests share it: the first
-    that asks starts the server, which ends with the process that has started them."""
+    """Returns a folder to put first in PATH. All processes of one run of the tests share it. The
+    first caller starts the server, which ends when the run of the tests ends."""
     folder = Path(tempfile.gettempdir(), f"warm-{os.environ.get('PYTEST_XDIST_TESTRUNUID')}")
     owner = os.getppid()
     if "PYTEST_XDIST_WORKER" not in os.environ:
@@ -90,7 +90,7 @@ def _start(folder: Path, owner: int) -> None:
         (folder / name).write_text(CLIENT.format(python=sys.executable, address=address))
         (folder / name).chmod(0o755)
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_GLOBAL": os.devnull}
-    environment["MLFLOW_DISABLE_TELEMETRY"] = "true"  # it runs in a thread
+    environment["MLFLOW_DISABLE_TELEMETRY"] = "true"  # telemetry runs in a thread
     server = subprocess.Popen(
         [sys.executable, __file__, address, str(owner)],
         cwd=folder,
@@ -114,7 +114,7 @@ def serve(address: str, owner: int) -> dict[str, Any]:
     listener.listen()
     os.write(1, b"ready\n")
     ended = os.pidfd_open(owner)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that wait
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the forks in ``_forked``
     while ended not in select.select([listener, ended], [], [])[0]:
         client = listener.accept()[0]
         if os.fork() == 0:
@@ -126,7 +126,7 @@ def serve(address: str, owner: int) -> dict[str, Any]:
 
 
 def _forked(client: socket.socket) -> dict[str, Any]:
-    """Returns the request in a fork; this process waits for it and tells the client its end."""
+    """Returns the request in a second fork. This process waits for it, and sends its exit code."""
     length, files, *_ = socket.recv_fds(client, 8, 3)
     text = b""
     while len(text) < int.from_bytes(length, "big"):
@@ -146,7 +146,7 @@ def _forked(client: socket.socket) -> dict[str, Any]:
         if not number:
             break
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    with suppress(BrokenPipeError):  # a client that was killed
+    with suppress(BrokenPipeError):  # the client was killed
         client.sendall(code.to_bytes(2, "big", signed=True))
     os._exit(0)
 
@@ -154,15 +154,15 @@ def _forked(client: socket.socket) -> dict[str, Any]:
 def run(
     words: list[str], folder: str, environment: dict[str, str], umask: int, address: str
 ) -> NoReturn:
-    """Runs the command, and ends without the teardown of all modules, which takes longer."""
+    """Runs the command, and ends without tearing down all modules, which would take longer."""
     os.chdir(folder)
     os.umask(umask)
     os.environ.clear()
     os.environ.update(environment)
     sys.path[1:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
-    sys.executable = str(Path(address).with_name("python"))  # what it starts is a fork, too
+    sys.executable = str(Path(address).with_name("python"))  # its child processes are forks, too
     sys.orig_argv = [sys.executable, *words]
-    if words[0] == "-u":  # as torchrun has it
+    if words[0] == "-u":  # torchrun passes it
         sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
         words = words[1:]
     code: object = 0

@@ -166,7 +166,7 @@ def _check_task(entry: Settings, where: str, *, max_tokens: int) -> None:
             f"{where}.name: stages/tasks/{name_of(entry)}.py must set `kind` to a kind of rows "
             "(stages/kinds), to the one of its own name if there is one"
         )
-    for metric in named.metric_names:
+    for metric in dict.fromkeys([*named.metric_names, *named.compared_by(settings)]):
         try:
             metric_of(metric)
         except KeyError:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
 
@@ -157,12 +157,29 @@ def _public_class(folder: str, name: str) -> type[Any]:
             f"{file}: {cls.__name__} must define {', '.join(missing)}; the contract is in "
             f"{', '.join(contracts)}"
         )
+    for base, name, hint in _class_settings(cls):
+        if not hasattr(cls, name):
+            raise ValueError(
+                f"{file}: {cls.__name__} must set {name}; the contract is in {file_of(base)}"
+            )
+        value = getattr(cls, name)
+        if get_origin(hint) is tuple and not isinstance(value, tuple):
+            raise ValueError(f"{file}: {name} must be a tuple such as ({value!r},), not {value!r}")
     for key, parameter in _keywords(cls.__init__).items():
         if parameter.annotation is inspect.Parameter.empty:
             raise ValueError(
                 f"{file}: the setting {key} of {cls.__name__} needs a type, such as `{key}: float`"
             )
     return cls
+
+
+def _class_settings(cls: type) -> Iterator[tuple[type, str, Any]]:
+    """Yields the class variables that a component's contract declares: the class that declares
+    each, its name and its type."""
+    for base in cls.__mro__[1:]:
+        for name, hint in vars(base).get("__annotations__", {}).items():
+            if get_origin(hint) is ClassVar:
+                yield base, name, get_args(hint)[0]
 
 
 def _tried(cls: type) -> tuple[str, ...]:
@@ -201,11 +218,18 @@ def _schema(cls: type) -> Any:
     return create_model(cls.__name__, __config__=strict, **fields)
 
 
+class BrokenContract(ValueError):
+    """The file of a component does not do what its contract says. The message begins with the file,
+    since no setting is at fault."""
+
+
 @contextmanager
 def below(where: str) -> Iterator[None]:
-    """Prefixes the ValueErrors raised inside with the path ``where``."""
+    """Prefixes the ValueErrors raised inside, except BrokenContract, with the path ``where``."""
     try:
         yield
+    except BrokenContract:
+        raise
     except ValueError as error:
         raise ValueError(f"{where}.{error}") from None
 

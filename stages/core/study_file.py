@@ -327,7 +327,7 @@ def load(path: Path = PATH) -> Params:
 
 def typed(raw: Settings) -> Params:
     """Returns the parsed params.yaml as ``Params``; raises the errors of ``load``."""
-    if faults := [*_key_faults(raw), *_old_faults(raw)]:
+    if faults := [*_key_faults(raw), *_moved_faults(raw)]:
         raise ValueError("\n".join(faults))
     try:
         return StudyFile.model_validate(raw).resolved()
@@ -410,14 +410,17 @@ def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> 
             yield from _key_faults(value, path, inside=(*inside, node))
 
 
-def _old_faults(raw: Settings) -> Iterator[str]:
-    """Yields a message for each outdated setting, with what to write in its place."""
-    pretrain = raw.get("pretrain")
-    runs = {
-        name: run
-        for name, run in (pretrain.items() if isinstance(pretrain, Mapping) else ())
-        if isinstance(run, Mapping) and "seed" in run
-    }
+def _moved_faults(raw: Settings) -> Iterator[str]:
+    """Yields a message for each setting that is outdated or in the wrong section, with what to
+    write instead."""
+    pretrain = _mappings(raw.get("pretrain"))
+    for name, run in _mappings(pretrain.get("runs")).items():
+        if "parent" in run:
+            yield (
+                f"pretrain.runs.{name}.parent: a run with a parent belongs in pretrain.continued; "
+                "move the run there"
+            )
+    runs = {name: run for name, run in pretrain.items() if "seed" in run}
     if runs:
         name, run = next(iter(runs.items()))
         yield (
@@ -430,6 +433,12 @@ def _old_faults(raw: Settings) -> Iterator[str]:
         yield f"budget: write {lines} below pretrain"
     if "about" in raw:
         yield "about: write its title as `title:`, and `about:` in the entry that a text is about"
+
+
+def _mappings(node: object) -> dict[str, Mapping[Any, Any]]:
+    """Returns the entries of a mapping that are mappings themselves."""
+    entries = node.items() if isinstance(node, Mapping) else ()
+    return {str(key): value for key, value in entries if isinstance(value, Mapping)}
 
 
 def _fields(loc: tuple[str | int, ...]) -> list[str]:

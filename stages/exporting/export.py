@@ -6,13 +6,11 @@ is written as a model of MLflow, which predicts without the project.
 
 import math
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 import transformers
 from safetensors.torch import load_file
-from torch import Tensor
 
 from stages.baselines import _kept
 from stages.core import paths
@@ -32,8 +30,7 @@ from stages.exporting.counterpart import (
     counterpart,
 )
 from stages.exporting.families import check_architecture
-from stages.methods._method import METHODS
-from stages.methods.lora import LoRA
+from stages.methods._method import METHODS, TrainedMethod
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead, PooledHead
 from stages.models._transformer import TransformerBackbone
@@ -97,7 +94,6 @@ TEXTS_BY_TOKENS = {  # the mean of the tokens' logits is the logits of their mea
     "first": "The logits of a text are those of its first token: model(**inputs).logits[:, 0]",
     "last": "The logits of a text are those of its last token that is no padding.",
 }
-A, B = ".lora.a", ".lora.b"  # LoRA's two factors of an update, after the name of its layer
 EXPORTED = ("classification", "tagging")
 LOAD_BASELINE = """\
 import mlflow, pandas
@@ -306,11 +302,11 @@ def _pretrained(checkpoint: RunKey, record: Json) -> ModelWithHead:
 
 
 def _finetuned(kept: KeptTrial, setup: TrialSetup, path: Path) -> tuple[ModelWithHead, list[str]]:
-    """Returns the trial's model with the weights in ``path``, and its labels. LoRA's updates are
-    added to the weights.
+    """Returns the trial's model with the weights in ``path``, and its labels. What the method adds
+    to the model is merged into its weights.
 
     Raises ValueError for a task or an objective that cannot be exported, and for a method that
-    trains nothing or, other than LoRA, adds weights to the model.
+    trains nothing or adds what cannot be merged.
     """
     task = setup.task_record["task"]["name"]
     writes = isinstance(setup.task, Writing)
@@ -327,8 +323,9 @@ def _finetuned(kept: KeptTrial, setup: TrialSetup, path: Path) -> tuple[ModelWit
         raise ValueError(
             f"finetune.methods.{kept.method}: trains nothing; leave out --task and export the run"
         )
-    if kept.component["name"] == "lora":
-        trained = _merged(trained, model, kept)
+    method = METHODS.build(kept.component, where=f"finetune.methods.{kept.method}.method")
+    if isinstance(method, TrainedMethod):
+        trained = method.merged(trained, model)
     shapes = {name: weight.shape for name, weight in model.state_dict().items()}
     added = [name for name, weight in trained.items() if shapes.get(name) != weight.shape]
     if added:
@@ -338,23 +335,3 @@ def _finetuned(kept: KeptTrial, setup: TrialSetup, path: Path) -> tuple[ModelWit
         )
     model.load_state_dict(trained, strict=False)  # frozen weights keep their pretrained values
     return model, [] if writes else setup.task_record["labels"]
-
-
-@torch.no_grad()
-def _merged(
-    trained: Mapping[str, Tensor], model: ModelWithHead, kept: KeptTrial
-) -> dict[str, Tensor]:
-    """Returns the weights with W + alpha / rank * B A in place of A and B (Hu et al. 2021, section
-    4.1)."""
-    method = METHODS.build(kept.component, where=f"finetune.methods.{kept.method}.method")
-    assert isinstance(method, LoRA), "no other method has such weights"
-    merged = dict(trained)
-    for name in trained:
-        if not name.endswith(A):
-            continue
-        layer = name.removesuffix(A)
-        update = method.scale * merged.pop(layer + B) @ merged.pop(name)
-        transposed = type(model.get_submodule(layer)).__name__ == "Conv1D"  # GPT-2's layers
-        weight = model.get_parameter(f"{layer}.weight")
-        merged[f"{layer}.weight"] = weight + (update.T if transposed else update)
-    return merged

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from stages.core.components import Components
 from stages.kinds._cells import Row
@@ -81,6 +81,12 @@ class TrainedMethod(Method):
         """Returns the weights that are frozen in this epoch (counted from 0) although ``apply``
         lets them train. A weight that trains in an epoch trains in all later epochs."""
         return ()
+
+    def merged(self, trained: Mapping[str, Tensor], model: ModelWithHead) -> dict[str, Tensor]:
+        """Returns the trained weights with additions merged into weights of the unchanged
+        ``model``, so that an export needs no code of the method. Additions that cannot be merged
+        stay, and are refused by exports."""
+        return dict(trained)
 
 
 class SolvedMethod(Method):

@@ -1,5 +1,6 @@
 """LoRA: low-rank updates of a frozen backbone's linear layers (Hu et al. 2021)."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -8,8 +9,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.methods._additions import AdditionMethod, drawn, freeze_backbone, sub_layers
-from stages.models._backbone import Backbone
+from stages.models._backbone import Backbone, is_conv1d
 from stages.models._heads import ModelWithHead
+
+A, B = ".lora.a", ".lora.b"  # names of the two factors of an update, after the name of its layer
 
 
 class LoRA(AdditionMethod):
@@ -61,6 +64,17 @@ class LoRA(AdditionMethod):
                             generator=generator,
                         )
                         linear.module.register_forward_hook(_update)
+
+    @torch.no_grad()
+    def merged(self, trained: Mapping[str, Tensor], model: ModelWithHead) -> dict[str, Tensor]:
+        """Returns the weights with W + alpha / rank * B A in place of A and B (section 4.1)."""
+        weights = dict(trained)
+        for layer in [name.removesuffix(A) for name in trained if name.endswith(A)]:
+            update = self.scale * weights.pop(layer + B) @ weights.pop(layer + A)
+            weight = model.get_parameter(f"{layer}.weight")
+            transposed = is_conv1d(model.get_submodule(layer))
+            weights[f"{layer}.weight"] = weight + (update.T if transposed else update)
+        return weights
 
 
 class _LowRank(nn.Module):

@@ -29,6 +29,7 @@ class Objective(ABC):
 
     architectures: ClassVar[tuple[str, ...]] = ()  # supported ones; empty means all
     trains: ClassVar[bool] = True
+    predicts_tokens: ClassVar[bool] = True  # labels are token ids; False for other classes
     has_teacher: ClassVar[bool] = False  # the run's parent is a teacher, not the initial weights
     has_prefix: ClassVar[bool] = False  # a decoder attends to its prefix bidirectionally
     draws_text: ClassVar[bool] = False  # samples of text are drawn at random, not greedily

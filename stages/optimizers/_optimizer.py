@@ -23,11 +23,13 @@ class Optimizer(ABC):
     trains_all_weights: ClassVar[bool] = True
     """Whether every model can be trained; if not, the constructor raises ValueError for some."""
 
-    state: dict[str, dict[str, Tensor]]
-    """The optimizer's memory of each weight, by the weight's name; checkpoints store it."""
-
     def __init__(self, model: ModelWithHead, weight_decay: float, dtype: torch.dtype) -> None:
         self.model, self.weight_decay, self.dtype = model, weight_decay, dtype
+
+    @property
+    @abstractmethod
+    def state(self) -> dict[str, dict[str, Tensor]]:
+        """The optimizer's memory of each weight, by the weight's name; checkpoints store it."""
 
     @abstractmethod
     def step(self, *, lr: float) -> None:

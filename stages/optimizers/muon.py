@@ -63,7 +63,11 @@ class Muon(Optimizer):
             name: {"momentum": torch.zeros_like(weight)}
             for name, (weight, _) in self._hidden.items()
         }
-        self.state = self._others.state | momenta
+        self._state = self._others.state | momenta
+
+    @property
+    def state(self) -> dict[str, dict[str, Tensor]]:
+        return self._state
 
     @torch.no_grad()
     def step(self, *, lr: float) -> None:
@@ -72,7 +76,7 @@ class Muon(Optimizer):
         for name, (weight, num_parts) in self._hidden.items():
             if weight.grad is None:
                 continue
-            momentum = self.state[name]["momentum"].lerp_(weight.grad, 1 - MOMENTUM)
+            momentum = self._state[name]["momentum"].lerp_(weight.grad, 1 - MOMENTUM)
             update = weight.grad.lerp_(momentum, MOMENTUM)  # Nesterov's
             weight.mul_(1 - lr * self.weight_decay)
             for part, of_part in zip(weight.chunk(num_parts), update.chunk(num_parts), strict=True):

@@ -18,6 +18,7 @@ from stages.core.params import (
     Params,
     PublishedTokenizer,
     Run,
+    Task,
 )
 from stages.core.plans import (
     BaselinePlan,
@@ -39,6 +40,7 @@ from stages.core.plans import (
 )
 from stages.kinds._kind import KINDS, settings_of
 from stages.matching.budget import matched
+from stages.tasks._task import TASKS
 
 PACKAGES = Path("requirements.lock")
 
@@ -102,7 +104,7 @@ def plans(params: Params) -> Iterator[tuple[tuple[str, ...], Plan]]:
         yield ("pretrain", key), pretrain_plan(params.study, run, compute, distributed)
     finetune = finetune_plan(everything.runs, everything.finetune, compute)
     for key, task in tasks.items():
-        fitted = _fitted(params.baselines, key, task.source, tasks)
+        fitted = _fitted(params.baselines, key, task, tasks)
         settings = {"label_budgets": budgets, "finetune_seeds": seeds}
         plan = BaselinePlan(**fitted, **settings, pretrain_seeds=params.pretrain_seeds)
         yield ("fit_baseline", key), plan
@@ -111,22 +113,23 @@ def plans(params: Params) -> Iterator[tuple[tuple[str, ...], Plan]]:
     yield ("report",), ReportPlan(params=everything, code=hashes("report"))
 
 
-def _fitted(
-    baselines: Mapping[str, Settings], task: str, source: Settings, tasks: Iterable[str]
-) -> Json:
-    """Returns the fields of a BaselinePlan about the baselines that are fitted to a task. A
+def _fitted(baselines: Mapping[str, Settings], key: str, task: Task, tasks: Iterable[str]) -> Json:
+    """Returns the fields of a BaselinePlan about the baselines that fit a task's kind of rows. A
     baseline that reads files is entered with its file for the task, or left out if it has none."""
     entries, files = dict[str, Json](), dict[str, str]()
+    kind_of_rows = TASKS.find(task.task["name"], where=f"tasks.{key}.task").kind.name
     for name, entry in baselines.items():
+        if kind_of_rows not in BASELINES.find(entry["name"], where=f"baselines.{name}").fits:
+            continue
         file_of = files_of(name, entry, tasks)
         if file_of is None:
             entries[name] = dict(entry)
-        elif file := file_of.get(task):
+        elif file := file_of.get(key):
             entries[name] = {"name": entry["name"], "path": str(file)}
             files[str(file)] = sha256(file)
-    reading = {key for kind in KINDS.values() for key in settings_of(type(kind)) if files}
+    reading = {name for kind in KINDS.values() for name in settings_of(type(kind)) if files}
     code = hashes("fit_baseline", *sorted({f"baselines/{e['name']}" for e in entries.values()}))
-    read = {key: value for key, value in source.items() if key in reading}
+    read = {name: value for name, value in task.source.items() if name in reading}
     return {"baselines": entries, "files": files, "reading": read, "code": code}
 
 

@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from stages.core.components import file_of
+from stages.core.components import BrokenContract, file_of
 from stages.core.ending import held_signals
 from stages.core.params import Optimisation
 from stages.core.seeding import derive
@@ -351,10 +351,10 @@ def _values(losses: Sequence[Tensor]) -> list[float]:
 def _number(totals: Mapping[str, int], term: str, criterion: Criterion) -> int:
     """Returns the divisor of a term's sum: the number of its targets, or 1 if there are none.
 
-    Raises ValueError for a term that ``collate`` does not count.
+    Raises BrokenContract for a term that ``collate`` does not count.
     """
     if term not in totals:
-        raise ValueError(
+        raise BrokenContract(
             f"{file_of(type(criterion))}: loss has the term {term!r}, but num_targets of its "
             f"batches counts {', '.join(totals) or 'nothing'}; it needs the same terms"
         )

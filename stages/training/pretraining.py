@@ -129,7 +129,7 @@ def target_frequencies(
     counts = torch.ones(vocab_size)
     for step in range(num_steps):
         for batch in data.micro_batches(step):
-            assert batch.labels is not None
+            assert batch.labels is not None, "without labels, set predicts_tokens = False"
             labels = batch.labels[batch.labels != IGNORE_INDEX]
             counts += torch.bincount(labels, minlength=vocab_size)
         if counts.sum() >= COUNTED_TARGETS + vocab_size:

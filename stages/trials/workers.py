@@ -84,8 +84,9 @@ def _received(receiver: Any, process: BaseProcess) -> Any:
     except EOFError:
         process.join()
         code = process.exitcode or 0
-        how = f"signal {-code}" if code < 0 else f"exit status {code}"
-        return ValueError(f"its process ended by {how}; run `dvc repro` again")
+        if code >= 0:
+            return ValueError(f"its process ended by exit status {code}; see its error above")
+        return ValueError(f"its process ended by signal {-code}; run `dvc repro` again")
     finally:
         receiver.close()
         process.join()

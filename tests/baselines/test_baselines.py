@@ -219,8 +219,8 @@ MADE = ["a kite", "a boat", "a lamp", "a drum", "a coat", "a book"]
 
 
 def questions(num: int, seed: int, *, none: float = 0.0) -> list[dict]:
-    """Returns questions on who made a thing, given a text of six, or on a thing that is not in the
-    text."""
+    """Returns questions on who made one of the six things of a text, or on who cooked soup, which
+    is not in the text."""
     rng = stream(seed, "questions")
     rows = []
     for i in range(num):
@@ -269,7 +269,7 @@ def test_tfidf_gives_each_answer_its_probability() -> None:
 
 
 def rated(num: int, seed: int) -> list[dict]:
-    """Returns pairs whose target is the number of words that they share."""
+    """Returns pairs whose target is 100 times the number of words that they share."""
     rng = stream(seed, "rated")
     rows = []
     for _ in range(num):

@@ -47,7 +47,7 @@ def test_refit_refuses_rows_that_have_changed() -> None:
 
 
 def test_refit_refuses_a_baseline_that_answers_differently(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with another version of scikit-learn, or another code of the baseline."""
+    """Other code of the baseline or another version of scikit-learn may be the cause."""
     monkeypatch.setattr(
         "stages.baselines.majority.Majority.predict", lambda self, rows: ["x"] * len(rows)
     )

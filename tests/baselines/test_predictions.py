@@ -17,7 +17,7 @@ from stages.core.artifacts import read_jsonl
 from stages.core.plans import BaselinePlan
 from stages.evaluation.records import PredictionRecord, TrialRecord, read
 from stages.kinds._kind import KINDS
-from tests.labelled_words import PLAN, write_tasks
+from tests.labelled_words import plan_of, write_tasks
 
 FILE = Path("predictions/llm.csv")
 PAIRS = [{"text": "a pear", "text_pair": "a fruit"}, {"text": "a pear", "text_pair": "a tool"}]
@@ -207,7 +207,7 @@ def test_predictions_refuses_a_folder_with_a_pipe() -> None:
 
 def plan(**changes: Any) -> BaselinePlan:
     entry = {"name": "predictions", "path": str(FILE)}
-    return PLAN.model_copy(update={"baselines": {"llm": entry}, **changes})
+    return plan_of("type", baselines={"llm": entry}, **changes)
 
 
 def test_fit_baseline_repeats_an_external_system_for_each_label_budget() -> None:

@@ -5,5 +5,5 @@ from tests.smoke import ROOT
 
 @pytest.fixture(autouse=True)
 def in_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source's path is relative to the project."""
+    """Paths of sources are relative to the project."""
     monkeypatch.chdir(ROOT)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stages.core.artifacts import Json
-from stages.kinds._kind import SPLITS
+from stages.kinds._kind import SPLITS, Kind
 from tests.smoke import DELETED, Fault, faults_of, paths_of, short_smoke_with, smoke_with
 
 
@@ -33,6 +33,15 @@ from tests.smoke import DELETED, Fault, faults_of, paths_of, short_smoke_with, s
 def test_faults_of_inputs_have_their_path(changes: dict[str, Any], path: str, word: str) -> None:
     faults = faults_of(smoke_with(changes))
     assert any(fault.path == path and word in fault.message for fault in faults), faults
+
+
+def test_faults_of_a_task_name_a_chosen_metric_that_no_file_defines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A setting of the task may name it, such as ``metric`` of classification."""
+    monkeypatch.setattr(Kind, "compared_by", lambda kind, settings: ("macro_f2", "accuracy"))
+    (fault, *_) = faults_of(smoke_with({}))
+    assert fault.path == "tasks.tag.task.name" and "unknown 'macro_f2'" in fault.message
 
 
 @pytest.mark.parametrize(
@@ -72,7 +81,7 @@ def test_task_faults_name_a_broken_row_among_those_that_are_counted(tmp_path: Pa
 
 
 def test_corpus_faults_of_tasks_that_are_a_corpus() -> None:
-    """They are tasks of the study, with answers to write."""
+    """A corpus has tasks of the study with answers to write."""
     where = "corpora.mix.source"
     corpus = {"max_tokens": "all", "decontaminate_against": "none"}
 
@@ -108,7 +117,7 @@ def test_corpus_faults_of_what_a_corpus_is_decontaminated_against() -> None:
 
 
 def test_faults_of_draws_of_the_same_rows_refuse_a_second_one(tmp_path: Path) -> None:
-    """An average over both would take them for independent."""
+    """An average would treat the two draws as independent."""
     reviews = tmp_path / "reviews.csv"
     reviews.write_text("text,label\n" + "".join(f"Text {i}.,{i % 2}\n" for i in range(300)))
     source = {"name": "files", "path": str(reviews)}

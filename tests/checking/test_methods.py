@@ -33,7 +33,7 @@ SMOKE = typed(smoke_with({}))
             "tasks.section.task": {"name": "classification", "pooling": "first"},
             "pretrain.runs.decoder_causal.objective": {"name": "prefix_lm"},
         },
-        {  # Lists of values to try are valid where every run can use one.
+        {  # Lists of values to try are valid where every run can use a value.
             "tasks.section.task": {
                 "name": "classification",
                 "pooling": ["first", "last"],
@@ -143,7 +143,7 @@ def test_added_tokens_faults_of_a_prompt_without_positions() -> None:
 
 
 def test_baseline_faults() -> None:
-    """A baseline fits a task, and its name is no run's; ``classical`` is no method's."""
+    """A baseline fits a task and has no run's name; no method is named ``classical``."""
     only_tag = SMOKE.model_copy(update={"tasks": {"tag": SMOKE.tasks["tag"]}})
     assert paths_of(only_tag) == ["baselines.tfidf"]
     changes = {
@@ -154,8 +154,7 @@ def test_baseline_faults() -> None:
 
 
 def with_prompts(**settings: Any) -> Params:
-    """Returns the smoke study's decoder without its tagging task, with one method instead of its
-    own."""
+    """Returns the smoke study with its decoder, its task section and one method."""
     entry = Method(method={"name": "in_context"} | settings.pop("method", {}), **settings)
     finetune = SMOKE.finetune.model_copy(update={"methods": {"prompted": entry}})
     tasks, baselines = {"section": SMOKE.tasks["section"]}, {"tfidf": SMOKE.baselines["tfidf"]}

@@ -28,8 +28,8 @@ def with_public(model: dict[str, Any] | None = None, **changed: Any) -> Params:
 
 
 def with_further(family: str, objective: dict[str, Any] | str, **changed: Any) -> Params:
-    """Returns the smoke study with a small checkpoint that is pretrained further in place of its
-    run from scratch, and with the checkpoint's tokenizer."""
+    """Returns the smoke study with a small checkpoint and its tokenizer. The run from scratch
+    becomes one that pretrains the checkpoint further."""
     pinned = {"path": str(checkpoint(family)), "revision": revision_of(checkpoint(family))}
     entry = objective if isinstance(objective, dict) else {"name": objective}
     params = with_public({"name": "hub"} | pinned, corpus="prose", objective=entry)
@@ -73,7 +73,7 @@ def test_public_faults_have_their_path(changed: dict[str, Any], path: str) -> No
 @pytest.mark.parametrize(
     "entry",
     [
-        {"model": BERT},  # as published: nothing else is to be said
+        {"model": BERT},  # as published: no other settings
         {"model": BERT, "seeds": [1, 2, 3]},
         {"model": BERT, "objective": "none", "corpus": "none", "tokenizer": "none"},
     ],
@@ -247,7 +247,7 @@ def continued(family: str, **entry: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("family", ["bert", "sentence_bert"])
 def test_public_faults_accept_a_run_that_continues_from_a_checkpoint(family: str) -> None:
-    """It has the model and the tokenizer of its parent, also of one that is pretrained further."""
+    """The run and a run that continues from it have the checkpoint's model and tokenizer."""
     study = continued(family)
     study["pretrain"]["continued"]["grandchild"] = {"parent": "child", "objective": "mlm"}
     assert faults_of(study) == []
@@ -275,7 +275,7 @@ def test_public_faults_of_a_run_that_continues_from_a_checkpoint(
 
 
 def test_public_faults_refuse_the_weights_of_another_model() -> None:
-    """And a checkpoint that is not downloaded yet is compared by its name."""
+    """A checkpoint that is not downloaded yet is compared by its name."""
     for child in ({"parent": "encoder_mlm"}, {"parent": "public", "model": BERT}):
         study = continued("bert", **({"model": BERT, "tokenizer": "bert"} | child))
         pinned = {key: BERT[key] for key in ("path", "revision")}
@@ -315,7 +315,7 @@ def test_public_faults_list_the_packaged_checkpoints() -> None:
 def test_packaged_checkpoints_name_nothing_but_a_package_and_a_version(
     setting: str, value: str
 ) -> None:
-    """Both stand in a line for pip, where an address or an option may run code."""
+    """Both are part of a line for pip, where an address or an option may run code."""
     entry = {"package": "a", "version": "1", "sha256": "0" * 64, "folder": "models"}
     PackagedCheckpoint.model_validate(entry)
     with pytest.raises(ValueError, match=rf"\n{setting}\n.*pattern"):

@@ -101,7 +101,7 @@ def test_matched_parameters_need_an_encoder_of_a_bilstm_s_width() -> None:
         ({f"{TRAINING}.micro_batch_rows": 3}, [f"{TRAINING}.micro_batch_rows"]),
         ({f"{TRAINING}.num_validations": 99}, [f"{TRAINING}.num_validations"]),
         ({f"{CAUSAL}.training.micro_batch_rows": 3}, [f"{CAUSAL}.training.micro_batch_rows"]),
-        # A shared setting that does not go with one that the run states is the run's fault.
+        # A shared setting that contradicts a setting of the run is a fault of the run.
         (
             {f"{TRAINING}.micro_batch_rows": 8, f"{CAUSAL}.training.batch_rows": 12},
             [f"{CAUSAL}.training.micro_batch_rows"],
@@ -149,7 +149,7 @@ def test_uneven_refuses_micro_batches_that_processes_cannot_share(
 def test_too_few_threads_for_the_processes_of_a_cpu(
     device: str, devices: int, is_refused: bool
 ) -> None:
-    """Whether ``auto`` means a GPU is known only where pretraining runs."""
+    """``auto`` may mean a GPU, which is known only where pretraining runs."""
     changes = {"compute.device": device, f"{TRAINING}.micro_batch_rows": 1}
     faults = faults_of(short_smoke_with(changes | {"distributed.devices": devices}))
     assert [fault.path for fault in faults] == ["distributed.devices"] * is_refused

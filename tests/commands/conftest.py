@@ -1,4 +1,4 @@
-"""Commands in this process."""
+"""Fixtures that run commands in this process."""
 
 import importlib
 import io
@@ -39,7 +39,7 @@ def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
 
 @pytest.fixture
 def run(run_command: Run) -> Run:
-    """``run_command``, for tests whose parameters have no name of a run."""
+    """A short name of ``run_command``, for tests without a parameter ``run``."""
     return run_command
 
 
@@ -47,11 +47,11 @@ def run(run_command: Run) -> Run:
 def command(
     run_command: Run, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, list[dict[str, Any]], str]]:
-    """Runs ``predict``; gives its exit status, the rows that it wrote, and its errors."""
+    """Runs ``predict``; returns its exit status, the rows that it wrote, and its errors."""
 
     def predict(*arguments: str, stdin: str | bytes = "") -> tuple[int, list[dict[str, Any]], str]:
-        given = stdin.encode() if isinstance(stdin, str) else stdin
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        content = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         status, out, err = run_command("predict", *arguments)
         return status, [json.loads(line) for line in out.splitlines()], err
 

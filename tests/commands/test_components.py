@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "tasks_and_methods.md"
 
 
 def test_filled_pages_show_the_tables_as_they_are_generated() -> None:
-    """If not: `python -m stages.commands.components --write docs/tasks_and_methods.md`."""
+    """`python -m stages.commands.components --write docs/tasks_and_methods.md` updates them."""
     text = PAGE.read_text(encoding="utf-8")
     assert components.filled(text) == text
 
@@ -45,6 +45,6 @@ def test_filled_refuses_a_mark_that_names_no_table() -> None:
 
 @pytest.mark.slow
 def test_components_prints_the_same_to_every_terminal(tmp_path: Path) -> None:
-    """Its tables are Markdown, which the terminal wraps."""
+    """The tables are Markdown, which the terminal wraps."""
     texts = on_terminals("components", "optimizers", folder=tmp_path)
     assert {*texts.values()} == {components.table("optimizers")}

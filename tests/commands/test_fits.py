@@ -1,4 +1,4 @@
-"""The table of what goes together."""
+"""The table of tasks, models and methods that fit together."""
 
 from stages.commands import fits
 from stages.methods._method import METHODS

@@ -1,4 +1,4 @@
-"""A killed DVC leaves files that would stop the next one; they are healed."""
+"""A killed DVC leaves files that would stop the next DVC; `heal` repairs them."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ stages:
 
 
 def dvc(*arguments: str) -> subprocess.CompletedProcess[str]:
-    # No analytics, and nothing of this machine's own settings.
+    # No analytics and no settings of this machine.
     environment = os.environ | {"DVC_NO_ANALYTICS": "1", "HOME": str(Path.cwd())}
     command = [warm_python.commands() / "dvc", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -111,10 +111,10 @@ def test_heal_changes_nothing_while_another_dvc_runs(lock: Path) -> None:
     lock.write_text(half)
     running = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc"])
     try:
-        # A name alone does not make it one: the words of its command do.
+        # A later argument "dvc" does not make it a DVC: the first words do.
         assert heal.running_dvc() is None
         other = subprocess.Popen(["bash", "-c", "exec -a dvc sleep 60"])
-        # While it becomes another program, it has no command at all.
+        # During exec its command line is empty.
         while not Path(f"/proc/{other.pid}/cmdline").read_text().startswith("dvc"):
             time.sleep(0.01)
         heal.heal()

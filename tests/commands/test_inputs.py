@@ -23,16 +23,16 @@ def test_inputs_writes_each_input_once_and_no_label(
     task: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     column = {"type": "text", "tag": "words"}[task]
-    given = [row[column] for row in read_jsonl(paths.examples(task) / "test.jsonl")]
+    values = [row[column] for row in read_jsonl(paths.examples(task) / "test.jsonl")]
     inputs.run(task, None, None)
     out, err = capsys.readouterr()
     cells = [row[column] for row in csv.DictReader(out.splitlines())]
     written = cells if task == "type" else [json.loads(cell) for cell in cells]
-    assert len(given) == 8 and written == given[:4]  # test has each twice
+    assert len(values) == 8 and written == values[:4]  # test has each value twice
     labels = {"type": "fruit, tool", "tag": "B-TOOL, O"}[task]
     assert err.startswith(f"4 inputs of {task}; add the column prediction (of {labels})")
     inputs.run(task, Path("some.jsonl"), None)
-    assert read_jsonl(Path("some.jsonl")) == [{column: value} for value in given[:4]]
+    assert read_jsonl(Path("some.jsonl")) == [{column: value} for value in values[:4]]
 
 
 def test_inputs_refuses_what_it_cannot_write() -> None:

@@ -1,4 +1,4 @@
-"""A study is written and none is lost."""
+"""`new` writes a study and loses none."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_new_says_what_it_saw_and_what_comes_next(run) -> None:
-    status, said, _ = run(*NEW)
+    status, out, _ = run(*NEW)
     assert status == 0
     for part in (
         "classification",
@@ -30,8 +30,8 @@ def test_new_says_what_it_saw_and_what_comes_next(run) -> None:
         "text: 'a",
         "make repro",
     ):
-        assert part in said
-    assert re.search(r"on all \d+ labels", " ".join(said.split())) and "reports/ shows" not in said
+        assert part in out
+    assert re.search(r"on all \d+ labels", " ".join(out.split())) and "reports/ shows" not in out
     assert "study: reviews\n" in Path("params.yaml").read_text()
 
 
@@ -39,15 +39,15 @@ def test_new_says_what_it_saw_and_what_comes_next(run) -> None:
 def test_new_says_whose_report_lies_there(run) -> None:
     Path("reports").mkdir(exist_ok=True)
     Path("reports/trials.csv").write_text("study\nearlier\n")
-    _, said, _ = run(*NEW)
-    assert "reports/ shows the study earlier until this one has run." in said
+    _, out, _ = run(*NEW)
+    assert "reports/ shows the study earlier until this one has run." in out
 
 
 @pytest.mark.slow
 def test_new_writes_only_over_its_own_work_committed_files_and_studies(run) -> None:
     params = Path("params.yaml")
     assert run(*NEW).status == 0
-    assert run(*NEW, "--minutes", "5").status == 0  # as it was written
+    assert run(*NEW, "--minutes", "5").status == 0  # the file is as new wrote it
     mine = params.read_text().replace("study: reviews", "study: mine")
     params.write_text(mine)
     ended = run(*NEW)

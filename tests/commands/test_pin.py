@@ -1,5 +1,5 @@
-"""The command that pins public checkpoints, with the hub's own client and a hub that is a server
-here."""
+"""The command that pins public checkpoints, with the hub's own client and a local server as the
+hub."""
 
 import json
 import os
@@ -48,21 +48,21 @@ pretrain:
 
 
 class Hub(BaseHTTPRequestHandler):
-    """Answers as the hub does to the question for the commit of a name."""
+    """Answers requests for the commit of a name, as the hub does."""
 
     def do_GET(self) -> None:
         kind, _, rest = self.path.removeprefix("/api/").partition("/")
         name, _, branch = rest.partition("/revision/")
         commit = COMMITS.get((kind, name, branch or "main"))
-        known = any(name == listed for _, listed, _ in COMMITS)
+        name_exists = any(name == listed for _, listed, _ in COMMITS)
         self.send_response(200 if commit else 404)
         if not commit:
-            self.send_header("X-Error-Code", "RevisionNotFound" if known else "RepoNotFound")
+            self.send_header("X-Error-Code", "RevisionNotFound" if name_exists else "RepoNotFound")
         self.end_headers()
         self.wfile.write(json.dumps({"id": name, "sha": commit}).encode())
 
     def log_message(self, format: str, *_: object) -> None:
-        """Nothing."""
+        """Logs nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +75,11 @@ def hub() -> Iterator[str]:
 
 
 def pin(folder: Path, study: str, hub: str) -> tuple[int, str, str]:
-    """The exit status of the command in this process, what was said, and the study after it."""
+    """Runs the command in this process; returns its exit status, its output and the new study."""
     path = folder / "params.yaml"
     path.write_text(study)
-    said, status = StringIO(), 0
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
+    printed, status = StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
         patch.setattr(constants, "ENDPOINT", hub)
         patch.setattr(constants, "HF_HUB_OFFLINE", False)
         patch.setattr(sys, "argv", ["pin"])
@@ -88,7 +88,7 @@ def pin(folder: Path, study: str, hub: str) -> tuple[int, str, str]:
             main()
         except SystemExit as ended:
             status = int(ended.code or 0)
-    return status, said.getvalue(), path.read_text()
+    return status, printed.getvalue(), path.read_text()
 
 
 @pytest.mark.slow
@@ -109,8 +109,8 @@ def test_pin_asks_the_hub_that_the_environment_names(tmp_path, hub) -> None:
 def test_pin_writes_commits_for_branches_tags_and_what_is_missing_and_nothing_else(
     tmp_path, hub
 ) -> None:
-    status, said, after = pin(tmp_path, STUDY, hub)
-    assert status == 0, said
+    status, output, after = pin(tmp_path, STUDY, hub)
+    assert status == 0, output
     expected = STUDY.replace("revision: main}", f"revision: {'a' * 40}}}")
     expected = expected.replace("revision: v1}", f"revision: {'b' * 40}}}")
     expected = expected.replace(
@@ -118,30 +118,30 @@ def test_pin_writes_commits_for_branches_tags_and_what_is_missing_and_nothing_el
     )
     sst = "dataset: stanfordnlp/sst2"
     assert after == expected.replace(sst, f"{sst}, revision: {'d' * 40}")
-    assert len(said.splitlines()) == 4 and "pretrain.gpt.model: gpt2" in said
-    status, said, again = pin(tmp_path, after, hub)
-    assert (status, again) == (0, after) and "nothing to pin" in said
+    assert len(output.splitlines()) == 4 and "pretrain.gpt.model: gpt2" in output
+    status, output, again = pin(tmp_path, after, hub)
+    assert (status, again) == (0, after) and "nothing to pin" in output
 
 
 def test_pin_has_every_fault_at_once_and_writes_nothing(tmp_path, hub) -> None:
     study = STUDY.replace("revision: v1}", "revision: v2}").replace("path: gpt2\n", "path: gpt9\n")
-    status, said, after = pin(tmp_path, study, hub)
-    assert (status, after) == (2, study) and "Traceback" not in said
-    assert "tokenizers.own.revision:" in said and "'v2'" in said
-    assert "pretrain.gpt.model.path: gpt9" in said
+    status, output, after = pin(tmp_path, study, hub)
+    assert (status, after) == (2, study) and "Traceback" not in output
+    assert "tokenizers.own.revision:" in output and "'v2'" in output
+    assert "pretrain.gpt.model.path: gpt9" in output
 
 
 def test_pin_says_in_one_line_that_the_hub_is_not_reached(tmp_path) -> None:
-    status, said, after = pin(tmp_path, STUDY, "http://127.0.0.1:9")
-    assert (status, after) == (2, STUDY) and "Traceback" not in said
-    assert "pretrain.bert.model.path: the hub was not reached" in said
+    status, output, after = pin(tmp_path, STUDY, "http://127.0.0.1:9")
+    assert (status, after) == (2, STUDY) and "Traceback" not in output
+    assert "pretrain.bert.model.path: the hub was not reached" in output
 
 
 def test_pin_writes_the_content_of_a_local_folder(tmp_path) -> None:
     folder = checkpoint("bert")
     study = f"pretrain:\n  bert:\n    model: {{name: hub, path: {folder}, revision: none}}\n"
-    status, said, after = pin(tmp_path, study, "http://127.0.0.1:9")
-    assert status == 0, said
+    status, output, after = pin(tmp_path, study, "http://127.0.0.1:9")
+    assert status == 0, output
     assert after == study.replace("revision: none", f"revision: {revision_of(folder)}")
 
 
@@ -153,14 +153,14 @@ def test_pin_writes_a_commit_that_reads_as_a_number_as_text(
     tmp_path, hub, monkeypatch, study, commit
 ) -> None:
     monkeypatch.setitem(COMMITS, ("models", "gpt2", "main"), commit)
-    status, said, after = pin(tmp_path, study, hub)
-    assert status == 0, said
+    status, output, after = pin(tmp_path, study, hub)
+    assert status == 0, output
     assert YAML(typ="safe").load(after)["a"]["revision"] == commit
 
 
 def test_pin_refuses_what_is_no_study(tmp_path) -> None:
-    status, said, _ = pin(tmp_path, "pretrain: [", "http://127.0.0.1:9")
-    assert status == 2 and said.startswith("error: params.yaml") and "Traceback" not in said
+    status, output, _ = pin(tmp_path, "pretrain: [", "http://127.0.0.1:9")
+    assert status == 2 and output.startswith("error: params.yaml") and "Traceback" not in output
 
 
 @pytest.mark.parametrize(
@@ -173,17 +173,17 @@ def test_pin_refuses_what_is_no_study(tmp_path) -> None:
     ],
 )
 def test_pin_refuses_what_cannot_be_written_in_its_place(tmp_path, hub, study) -> None:
-    status, said, after = pin(tmp_path, study, hub)
-    assert "Traceback" not in said
+    status, output, after = pin(tmp_path, study, hub)
+    assert "Traceback" not in output
     if status == 0:
         models = YAML(typ="safe").load(after)
         assert all(model["revision"] == "c" * 40 for model in models.values())
     else:
-        assert (status, after) == (2, study) and ".revision:" in said
+        assert (status, after) == (2, study) and ".revision:" in output
 
 
 def test_pin_keeps_blanks_comments_and_ends_of_lines(tmp_path, hub) -> None:
     study = "run:\n  model:\n    name: hub\n    path:   gpt2\n    # more\n"
-    status, said, after = pin(tmp_path, study, hub)
-    assert status == 0, said
+    status, output, after = pin(tmp_path, study, hub)
+    assert status == 0, output
     assert after == study.replace("gpt2\n", f"gpt2\n    revision: {'c' * 40}\n")

@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def printed(run: Callable[..., Any], changes: dict[str, Any]) -> Params:
-    """Returns the study that is shown of the smoke study with some changes."""
+    """Returns the smoke study with some changes, as the command prints it."""
     with Path("params.yaml").open("w") as file:
         YAML().dump(short_smoke_with(changes), file)
     text = run("plan", "--resolved").out
@@ -53,13 +53,13 @@ def test_resolved_refuses_faults(folder: Path, run) -> None:
 
 @pytest.mark.slow
 def test_plan_cuts_nothing_on_any_terminal(tmp_path: Path) -> None:
-    """In a clone in which nothing has run. Its costs are estimated once."""
+    """The clone has no results. Its costs are estimated once."""
     project = clone_of_working_tree(tmp_path / "project").folder
     for width, text in on_terminals("plan", folder=project, once="made").items():
         check_fits(text, width, "encoder_scratch", "decoder_causal", "linear_probe", "in all")
         rows = [line.split() for line in text.splitlines() if line.startswith(" decoder_causal")]
         assert rows and all(row[1] == "causal" for row in rows)
         numbers = [number for row in rows for number in row[2:]]
-        # Memory, which is that of the process as well, in MB or, in a large process, in GB.
+        # Memory includes that of this process: it is in MB, or in GB if the process is large.
         assert numbers[0] == "1" and "kB" not in numbers and "40" in numbers
         assert {"MB", "GB"} & {*numbers}

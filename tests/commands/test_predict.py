@@ -1,4 +1,4 @@
-"""A kept trial says of new text what it said of the test inputs, and a mistake is named."""
+"""A kept trial predicts new text as it did test inputs; a user's mistake is named."""
 
 import csv
 import gzip
@@ -37,9 +37,6 @@ from tests.smoke import alone
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-
-
 DECODER = "decoder_scratch"
 
 
@@ -65,13 +62,13 @@ def trained(tmp_path_factory) -> Path:
 
 
 def with_prompts(params: Params) -> Params:
-    """Returns a study of a decoder that is prompted and not trained, which keeps no weights."""
+    """Returns a study that prompts a decoder without training and keeps no weights."""
     run = params.runs[SCRATCH]
     decoder = run.model_copy(update={"model": run.model | {"name": "decoder"}})
     shots = {"name": "in_context", "num_shots": 3, "normalise": "unconditional"}
     settings: dict[str, Any] = {
         "methods": {"shots": Method(method=shots)},
-        "max_tokens": 512,  # or no example fits beside a row
+        "max_tokens": 512,  # else no example fits into a prompt
         "keep_weights": "none",
     }
     update = {
@@ -84,7 +81,7 @@ def with_prompts(params: Params) -> Params:
 
 @pytest.fixture
 def study(trained, monkeypatch, tmp_path) -> Iterator[Path]:
-    """The folder to write to, while the study's folder is the current one."""
+    """Yields a folder to write to; the study's folder is the current one."""
     monkeypatch.chdir(trained)
     yield tmp_path
 
@@ -112,7 +109,7 @@ def of_study(run: str, task: str, method: str, seed: int, pretrain_seed: int = 1
 def test_predict_predicts_the_test_inputs_as_the_study_did(
     study, command, run, task, method
 ) -> None:
-    """The rows have another order here. Two seeds are compared, which differ."""
+    """The rows have another order here, and two seeds are compared."""
     test = read_jsonl(Path("data/tasks", task, "examples/test.jsonl"))
     write_jsonl(study / "new.jsonl", reversed(test))
     which = (run, task, "--method", method)
@@ -144,12 +141,12 @@ def test_predict_uses_the_first_pretraining_seed_unless_another_is_named(study, 
         status, rows, _ = command(*SECTION, *options, str(study / "new.jsonl"))
         expected = of_study(SCRATCH, "section", "full", 1, pretrain_seed)
         assert status == 0 and {row["id"]: row["label"] for row in rows} == expected
-    status, _, said = command(*SECTION, "--pretrain-seed", "2", stdin="a (b)\n")
-    assert status == 2 and "no kept trial matches" in said and "--pretrain-seed 5" in said
+    status, _, error = command(*SECTION, "--pretrain-seed", "2", stdin="a (b)\n")
+    assert status == 2 and "no kept trial matches" in error and "--pretrain-seed 5" in error
 
 
 def test_predict_prompts_with_the_same_examples(study, command) -> None:
-    """Its seed's: those of another, or other labelled rows, give other answers."""
+    """The seed draws the examples: two seeds give different answers."""
     test = read_jsonl(Path("data/tasks/section/examples/test.jsonl"))
     write_jsonl(study / "new.jsonl", reversed(test))
     which = (DECODER, "section", "--method", "shots")
@@ -160,8 +157,8 @@ def test_predict_prompts_with_the_same_examples(study, command) -> None:
         labels[seed] = {row["id"]: row["label"] for row in rows}
         assert labels[seed] == of_study(DECODER, "section", "shots", seed)
     assert labels[1] != labels[2]
-    status, _, said = command(*which, stdin="a (b)\n")
-    assert status == 2 and "--method shots --label-budget 64 --finetune-seed 2" in said
+    status, _, error = command(*which, stdin="a (b)\n")
+    assert status == 2 and "--method shots --label-budget 64 --finetune-seed 2" in error
 
 
 TEXTS = ["call it (now)", "plain 漢字 and Ωmega", '"quoted", with a comma']
@@ -228,16 +225,17 @@ def test_predict_reads_words_in_every_format(study, command, name, text) -> None
 
 def test_predict_leaves_unsure_rows_without_a_prediction(study, command) -> None:
     texts = "\n".join(" ".join(words) for words in LINES[-12:])
-    _, expected, told = command(*SECTION, stdin=texts)
-    assert told == "", "every row has a prediction"
+    _, expected, error = command(*SECTION, stdin=texts)
+    assert error == "", "every row has a prediction"
     sure = sorted(max(row["scores"].values()) for row in expected)
     least = (sure[4] + sure[5]) / 2  # 5 rows are below
-    status, rows, told = command(*SECTION, "--min-confidence", str(least), stdin=texts)
+    status, rows, error = command(*SECTION, "--min-confidence", str(least), stdin=texts)
     assert status == 0 and [row["scores"] for row in rows] == [row["scores"] for row in expected]
     assert [row["label"] for row in rows] == [
         row["label"] if max(row["scores"].values()) >= least else "" for row in expected
     ]
-    assert told.startswith("5 of 12 rows (41.7%) have no prediction") and told.count("\n") == 1
+    assert error.startswith("5 of 12 rows (41.7%) have no prediction")
+    assert error.count("\n") == 1
     for which, number, message in (
         (SECTION, "1.5", "error: --min-confidence: must be from 0 to 1, not 1.5\n"),
         (
@@ -259,7 +257,7 @@ def test_predict_cuts_a_long_text_as_training_does(study, command) -> None:
 
 
 def test_predict_predicts_many_rows_as_each_alone(study, command, monkeypatch) -> None:
-    """Rows in memory at the same time change nothing but the rounding of sums."""
+    """The number of rows in memory changes nothing but the rounding of sums."""
     texts = [" ".join(words) for words in LINES[-12:]]
     _, together, _ = command(*SECTION, stdin="\n".join(texts))
     monkeypatch.setattr(new_rows, "ROWS_AT_ONCE", 5)
@@ -285,8 +283,8 @@ def test_predict_writes_its_output_whole_or_not_at_all(study, command) -> None:
     before = out.read_text(encoding="utf-8")
     assert [json.loads(line)["line"] for line in before.splitlines()] == [1, 2]
     broken = b'{"text": "fine"}\n' * 600 + b'{"txt": "not"}\n'
-    status, _, said = command(*SECTION, "--format", "jsonl", "--output", str(out), stdin=broken)
-    assert status == 2 and "stdin line 601: no column 'text'" in said
+    status, _, error = command(*SECTION, "--format", "jsonl", "--output", str(out), stdin=broken)
+    assert status == 2 and "stdin line 601: no column 'text'" in error
     assert out.read_text(encoding="utf-8") == before
     assert [path.name for path in out.parent.iterdir()] == ["out.jsonl"]
     assert command(*SECTION, "--output", str(study), stdin="one\n")[0] == 2
@@ -331,14 +329,14 @@ def test_predict_refuses_a_mistake_in_one_line(study, command) -> None:
         (*TAG, "--finetune-seed", "7", "empty.txt"): "finetune.keep_weights sets which seeds",
     }
     for arguments, message in mistakes.items():
-        status, rows, said = command(*arguments[:-1], str(study / arguments[-1]))
+        status, rows, error = command(*arguments[:-1], str(study / arguments[-1]))
         assert (status, rows) == (2, []), arguments
-        assert said.startswith("error: ") and message in said and said.count("\n") == 1, said
+        assert error.startswith("error: ") and message in error and error.count("\n") == 1, error
     assert "no rows" in command(*SECTION, stdin="")[2]
 
 
 def test_predict_needs_both_texts_of_a_pair(study, command, monkeypatch) -> None:
-    """Refused before the model is loaded."""
+    """Input without ``text_pair`` is refused."""
     folder = study / "pairs"
     shutil.copytree("data", folder / "data")
     monkeypatch.chdir(folder)
@@ -348,17 +346,17 @@ def test_predict_needs_both_texts_of_a_pair(study, command, monkeypatch) -> None
         as_if_trained_on_these(path)
     one, both = ({"text": "call it (now)"} | pair for pair in ({}, {"text_pair": "or not"}))
     write_jsonl(folder / "one.jsonl", [both, one])
-    status, rows, said = command(*SECTION, str(folder / "one.jsonl"))
-    assert (status, rows) == (2, []) and "one.jsonl line 2: no column 'text_pair'" in said
-    status, rows, said = command(*SECTION, stdin="call it (now)\n")
-    assert (status, rows) == (2, []) and "text and text_pair" in said
+    status, rows, error = command(*SECTION, str(folder / "one.jsonl"))
+    assert (status, rows) == (2, []) and "one.jsonl line 2: no column 'text_pair'" in error
+    status, rows, error = command(*SECTION, stdin="call it (now)\n")
+    assert (status, rows) == (2, []) and "text and text_pair" in error
     write_jsonl(folder / "both.jsonl", [both])
     status, (row,), _ = command(*SECTION, str(folder / "both.jsonl"))
     assert status == 0 and row["label"] in ("calm", "loud")
 
 
 def as_if_trained_on_these(path: Path) -> None:
-    """The kept trial belongs to the examples as they are now."""
+    """Makes a kept trial belong to the current examples."""
     setup = TrialSetup(kept.read(path).checkpoint, "section", max_tokens=MAX_TOKENS)
     about = asdict(kept.read(path)) | kept.fingerprints(setup)
     save_file(load_file(path), path, metadata={kept.KEY: json.dumps(about)})
@@ -380,19 +378,19 @@ def test_predict_uses_the_only_kept_trial_if_it_is_as_it_was(
     train = Path("data/tasks/section/examples/train.jsonl")
     rows = read_jsonl(train)
     write_jsonl(train, rows[1:])
-    status, _, said = command(*which, stdin="a (b)\n")
-    assert status == 2 and "belongs to data/tasks/section/examples as of " in said
+    status, _, error = command(*which, stdin="a (b)\n")
+    assert status == 2 and "belongs to data/tasks/section/examples as of " in error
     write_jsonl(train, rows)
 
     record = Path("data/pretrained", SCRATCH, "1", "run.json")
     about = read_json(record)
     write_json(record, about | {"fingerprint": "of another"})
-    status, _, said = command(*which, stdin="a (b)\n")
-    assert status == 2 and f"as of {about['fingerprint'][:12]}, which is of another now" in said
+    status, _, error = command(*which, stdin="a (b)\n")
+    assert status == 2 and f"as of {about['fingerprint'][:12]}, which is of another now" in error
     write_json(record, about)
     (weights / "full-64-1-2.safetensors").write_bytes(b"broken")
-    status, _, said = command(*which, stdin="a (b)\n")
-    assert status == 2 and "full-64-1-2.safetensors: cannot be read" in said
+    status, _, error = command(*which, stdin="a (b)\n")
+    assert status == 2 and "full-64-1-2.safetensors: cannot be read" in error
     shutil.rmtree(weights)
     weights.mkdir()
     assert "no trial is kept" in command(*which, stdin="a (b)\n")[2]

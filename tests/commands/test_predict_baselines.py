@@ -1,4 +1,4 @@
-"""A baseline says of new text what it said of the test rows."""
+"""A baseline predicts new text as it did the test rows."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("run", "task"), [("window", "tag"), ("tfidf", "type"), ("majority", "tag")]
 )
 def test_predict_predicts_the_test_rows_as_the_stage_did(command, run, task, seeds) -> None:
-    """In another order. Without seeds, by the trial of the first ones."""
+    """The rows have another order; the first seeds are the default."""
     rows = read_jsonl(paths.examples(task) / "test.jsonl")
     write_jsonl(Path("new.jsonl"), reversed(rows))
     status, predicted, errors = command(run, task, "new.jsonl", "--label-budget", "4", *seeds)
@@ -114,4 +114,4 @@ def test_export_replaces_no_other_folder(run) -> None:
     Path("taken").mkdir()
     Path("taken/own.txt").write_text("mine")
     ended = run("export", "tfidf", "--task", "type", "--label-budget", "all", "--out", "taken")
-    assert "taken: holds something else than an export" in ended.err
+    assert "taken: holds something other than an export" in ended.err

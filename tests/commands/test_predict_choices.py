@@ -28,7 +28,7 @@ def test_read_refuses_other_choices_with_their_place(choices: object, tmp_path: 
 
 
 def test_read_takes_the_names_of_the_study_where_its_own_are_missing(tmp_path: Path) -> None:
-    """A column of the input's own name goes first, and one that the user names before both."""
+    """A column that the user names goes first, then the input's own name, then the study's."""
     file = tmp_path / "new.csv"
     in_study, single = {"text": "a", "text_pair": "b"}, Columns("classification", ("text",), ())
     pair = Columns("classification", ("text", "text_pair"), ())

@@ -1,5 +1,5 @@
-"""The command that runs a study: its jobs, its refusals and the study that it puts in place; what
-it runs is in tests/scheduling."""
+"""The command that runs a study: its jobs, its refusals and the study that it puts in place.
+tests/scheduling has the runs themselves."""
 
 import os
 import socket
@@ -24,12 +24,12 @@ LOCK = repro._lock
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with a study, where DVC has something to do and is never called."""
+    """A folder with a study that has stages to run; DVC is never called."""
     monkeypatch.chdir(tmp_path)
     with_values(tmp_path, {"compute.threads": 1})
     monkeypatch.setattr(repro, "pending", lambda params: {"resolve": []})
     monkeypatch.setattr(repro, "REPRO", [sys.executable, "-c", "pass"])
-    monkeypatch.setattr(repro, "_lock", lambda: None)  # it ends with the process
+    monkeypatch.setattr(repro, "_lock", lambda: None)  # a lock lasts as long as the process
     monkeypatch.delenv("MAKELEVEL", raising=False)
 
 
@@ -57,8 +57,8 @@ def refusal(run: Callable[..., Any]) -> Callable[..., str]:
 def test_repro_refuses_jobs(
     arguments: list[str], words: list[str], refusal: Callable[..., str]
 ) -> None:
-    said = refusal(*arguments)
-    assert all(word in said for word in words)
+    message = refusal(*arguments)
+    assert all(word in message for word in words)
 
 
 def test_repro_refuses_a_batch_system_that_is_missing_or_has_no_settings(
@@ -78,8 +78,8 @@ def test_repro_refuses_a_scheduler_that_is_not_running(
     monkeypatch.setattr(clusters, "PATIENCE_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-    said = refusal("--scheduler", address)
-    assert address in said and "dask scheduler" in said
+    message = refusal("--scheduler", address)
+    assert address in message and "dask scheduler" in message
 
 
 def test_repro_says_what_is_missing_without_dask(
@@ -88,8 +88,8 @@ def test_repro_says_what_is_missing_without_dask(
     monkeypatch.delitem(sys.modules, "stages.scheduling.clusters", raising=False)
     monkeypatch.delattr(stages.scheduling, "clusters", raising=False)
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
-    said = refusal("--jobs", "2")
-    assert "dask_jobqueue" in said and "make setup" in said
+    message = refusal("--jobs", "2")
+    assert "dask_jobqueue" in message and "make setup" in message
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_repro_notes_threads_that_share_cores(monkeypatch: pytest.MonkeyPatch, r
     monkeypatch.setattr(repro, "cores", lambda: 2)
     monkeypatch.setattr(repro, "visible_gpus", lambda: [])
     monkeypatch.setattr(clusters, "local", none)
-    said = run("repro", "--jobs", "2").err
-    assert "2 jobs of 2 threads" in said and "compute.threads: 1" in said
+    note = run("repro", "--jobs", "2").err
+    assert "2 jobs of 2 threads" in note and "compute.threads: 1" in note
 
 
-# Another call.
+# A second call.
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_resolve_says_what_dvc_is_silent_about(
 
 @pytest.mark.slow
 def test_repro_keeps_its_handler_of_ctrl_c() -> None:
-    """dask_jobqueue has one that exits with 0, as if all had been done."""
+    """dask_jobqueue sets a handler that exits with 0, as if all were done."""
     code = (
         "import argparse, signal; from stages.commands import repro; "
         "from stages.core.study_file import load; "
@@ -194,7 +194,7 @@ def test_repro_keeps_its_handler_of_ctrl_c() -> None:
 def study_with(folder: Path, **changes: object) -> Path:
     """Writes another study into a file of its own."""
     folder.mkdir()
-    (folder.parent / "requirements.lock").symlink_to(ROOT / "requirements.lock")  # it reads that
+    (folder.parent / "requirements.lock").symlink_to(ROOT / "requirements.lock")  # a source
     return with_values(folder, changes).rename(folder / "mine.yaml")
 
 
@@ -205,7 +205,7 @@ def test_take_replaces_a_study_that_is_kept_elsewhere(tmp_path: Path) -> None:
     (kept / "before.yaml").write_text(here.read_text())
     repro._take(mine)
     assert here.read_text() == mine.read_text() and load(here).study == "mine"
-    # This command wrote it and nobody has edited it: it may be replaced, whatever was its source.
+    # params.yaml as this command wrote it may be replaced, even after an edit of its source.
     mine.write_text(mine.read_text() + "# an edit\n")
     repro._take(mine)
     assert here.read_text() == mine.read_text()

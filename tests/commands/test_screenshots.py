@@ -1,4 +1,4 @@
-"""A screenshot shows the chart that Vega draws, not the picture that stands in its place."""
+"""A screenshot shows the chart that Vega draws, not the picture that it replaces."""
 
 import re
 import subprocess

@@ -31,7 +31,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shown(reported: Path) -> str:
-    """The text that a terminal shows of a study's report."""
+    """The report of a study as a terminal shows it."""
     screen = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(reported)
@@ -43,13 +43,13 @@ def shown(reported: Path) -> str:
 
 @pytest.mark.slow
 def test_summary_has_no_line_of_spaces(shown: str) -> None:
-    """A baseline has no price, and often no cheaper choice."""
+    """A baseline without a price or a cheaper choice leaves no gap."""
     assert "a classical baseline" in shown and not re.search(r"\n  +\n  Use it", shown)
 
 
 @pytest.mark.slow
 def test_summary_cuts_nothing_on_any_terminal(reported: Path) -> None:
-    """Each run is named beside its scores, once in each table."""
+    """The rows with a run's scores begin with its name."""
     (reported / "params.yaml").write_text("study: synthetic\n")
     scores = read_json(reported / "reports/metrics.json")
     answers = read_texts(reported / "reports/answer.csv")
@@ -88,7 +88,7 @@ def test_show_ends_with_where_the_page_and_mlflow_are(shown: str) -> None:
 
 @pytest.mark.slow
 def test_show_has_the_answer_for_each_task(shown: str) -> None:
-    """It names what to use, a run or a baseline, and the command that uses it."""
+    """The answer names a run or a baseline, and the command that uses it."""
     end = shown[shown.rindex("Believe it?") :]
     for task in METRICS:
         (line,) = re.findall(rf"^{task}, \d+ labels: use .*", end, re.MULTILINE)

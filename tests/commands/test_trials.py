@@ -15,8 +15,8 @@ from tests.terminals import check_fits, on_terminals
 
 DAY = 24 * 60 * 60
 A, B, C = (letter * 64 for letter in "abc")
-NOW = f"{store.UNFINISHED}now"  # a writer is at it
-OTHERS = {"thesis", "notes.txt"}  # which are no trials
+NOW = f"{store.UNFINISHED}now"  # still being written
+OTHERS = {"thesis", "notes.txt"}  # no trials
 
 
 @pytest.fixture

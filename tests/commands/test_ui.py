@@ -36,7 +36,7 @@ def test_ui_says_what_to_run_without_results(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen, str]]:
-    """The server of a study with one run, and the address of the study that it prints."""
+    """Yields the server of a study with one run, and the address that it prints."""
     folder = tmp_path_factory.mktemp("served")
     shutil.copy(PROJECT / "studies" / "smoke.yaml", folder / "params.yaml")
     run = folder / "data" / "pretrained" / "encoder_mlm" / "1"
@@ -64,7 +64,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subproces
         search_runs(int(port), patience_s=120)  # the links are printed before the server answers
         yield process, address
     finally:
-        process.terminate()  # SIGKILL would leave a child of MLflow's server behind
+        process.terminate()  # SIGKILL would leave a child of MLflow's server running
         process.wait(60)
 
 
@@ -110,7 +110,7 @@ def test_ui_ends_its_server_at_sigterm(server: tuple[subprocess.Popen, str]) -> 
     process, address = server
     port = int(address.split("/")[2].partition(":")[2])
     assert search_runs(port)
-    os.kill(process.pid, signal.SIGTERM)  # it alone
+    os.kill(process.pid, signal.SIGTERM)  # no other process
     assert process.wait(60) == 128 + signal.SIGTERM
     with socket.socket() as client:
         assert client.connect_ex(("127.0.0.1", port)) != 0
@@ -148,7 +148,7 @@ def test_serve_leaves_no_process_at_a_signal(number: signal.Signals, status: int
 
 
 def test_ui_ends_at_a_signal_before_it_serves(folder: Path) -> None:
-    """An error of MLflow is a warning; a signal is none."""
+    """Errors of MLflow become warnings; a signal ends the command."""
     slow = "import os, signal; from stages.tracking import store; "
     slow += "store.client = lambda: os.kill(os.getpid(), signal.SIGTERM); "
     slow += "from stages.commands import ui; ui.recorded = lambda params: [1]; ui.main()"
@@ -164,7 +164,7 @@ def free_port() -> str:
 
 
 def is_running(pid: int) -> bool:
-    """A process that has ended and waits for its parent is not."""
+    """Returns whether a process runs; a zombie does not."""
     status = Path(f"/proc/{pid}/stat")
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 

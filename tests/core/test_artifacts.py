@@ -89,7 +89,7 @@ def test_sha256_is_of_contents_in_their_order(tmp_path) -> None:
 
 @pytest.fixture
 def entry(tmp_path: Path) -> Path:
-    """A folder with the hashes of its files, and a file beside it."""
+    """A folder with the hashes of its files; a file is next to it."""
     (tmp_path / "beside").write_text("1")
     folder = tmp_path / "entry"
     (folder / "below").mkdir(parents=True)
@@ -102,8 +102,8 @@ def list_file(name: str) -> Callable[[Path], object]:
     """Lists a file under its true hash."""
 
     def change(entry: Path) -> None:
-        known = sha256(entry / name) if (entry / name).is_file() else "x"
-        write_json(entry / CONTENTS, {name: known})
+        digest = sha256(entry / name) if (entry / name).is_file() else "x"
+        write_json(entry / CONTENTS, {name: digest})
 
     return change
 

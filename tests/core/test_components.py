@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.core.components import Components
+from stages.core.components import BrokenContract, Components, below
 from stages.models._backbone import MODELS
 from stages.objectives._objective import OBJECTIVES
 from stages.objectives.mlm import MLM
@@ -11,7 +11,7 @@ from stages.tasks.classification import Classification
 from stages.text.tokenizer import Vocabulary
 from tests.small import DIMENSIONS, VOCAB_SIZE, small_tokenizer
 
-FOLDERS = ("baselines", "methods", "models", "objectives", "sources", "tasks")
+FOLDERS = ("baselines", "methods", "models", "objectives", "optimizers", "sources", "tasks")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -49,6 +49,16 @@ def test_build_names_wrong_settings_with_their_path(settings, message) -> None:
     with pytest.raises(ValueError) as error:
         objective(**settings)
     assert message in str(error.value)
+
+
+def test_below_puts_the_path_before_a_fault_but_not_before_a_broken_contract() -> None:
+    for fault, message in (
+        (ValueError("lr: too high"), "pretrain.bert.lr: too high"),
+        (BrokenContract("stages/objectives/own.py: no loss"), "stages/objectives/own.py: no loss"),
+    ):
+        with pytest.raises(ValueError) as error, below("pretrain.bert"):
+            raise fault
+        assert str(error.value) == message
 
 
 def test_build_lists_the_nearest_and_all_names_for_an_unknown_one() -> None:

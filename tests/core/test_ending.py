@@ -48,7 +48,7 @@ def started(code: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 
 def lives(pid: int) -> bool:
-    """A zombie, which nobody waits for, does not."""
+    """Returns whether a process lives; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -63,7 +63,7 @@ def seconds_until_dead(pid: int) -> float:
 
 
 def forked(child: str) -> str:
-    """Code of a parent whose child runs ``child``, and which then waits."""
+    """Returns code that runs ``child`` in a fork and then waits."""
     return f"if os.fork() == 0:\n    exec({child!r})\ntime.sleep(60)"
 
 
@@ -127,8 +127,8 @@ def test_die_with_parent_ends_the_child_of_a_dead_parent() -> None:
 def test_importing_stages_ends_a_stage_whose_dvc_is_dead(
     variables: dict[str, str], dies: bool
 ) -> None:
-    """A stage that is run by hand goes on without its shell, until it asks for more."""
-    # The parent's group is its own, as that of a DVC that a shell or a scheduler starts.
+    """A stage that is run by hand, without DVC_STAGE, outlives its parent."""
+    # The parent leads its own process group, as a DVC of a shell or a scheduler does.
     late = f"os.environ.update({variables}); print(os.getpid(), flush=True); time.sleep(0.3); "
     stage = [sys.executable, "-c", "import stages; print('goes on')"]
     child = f"{late}os.execv({sys.executable!r}, {stage})"
@@ -147,7 +147,7 @@ def test_every_command_of_dvc_replaces_its_shell() -> None:
 
 
 def test_interrupt_ends_a_stage_that_imports_without_a_traceback(tmp_path: Path) -> None:
-    """The import of torch takes seconds; this one says that it has begun."""
+    """The import of torch takes seconds; a fake torch prints that it began."""
     (tmp_path / "torch.py").write_text("import time; print('begun', flush=True); time.sleep(60)")
     process = subprocess.Popen(
         [sys.executable, "-m", "stages.finetune", "tag"],

@@ -30,8 +30,8 @@ def test_hold_names_the_process_that_it_waits_for(
     with pytest.raises(LockHeld) as refused, hold(file):
         pass
     assert f"`kill {other.pid}`" in str(refused.value) and str(file) in str(refused.value)
-    (said,) = capsys.readouterr().err.splitlines()
-    assert "waiting" in said and str(file) in said and str(other.pid) in said
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "waiting" in line and str(file) in line and str(other.pid) in line
     ours.send("end")
     other.join()
     with hold(file):

@@ -20,7 +20,7 @@ def processes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def square(number: int) -> tuple[int, int]:
-    time.sleep(0.01 if number % 5 == 0 else 0)  # the numbers after it are done first
+    time.sleep(0.01 if number % 5 == 0 else 0)  # later numbers are done first
     return number**2, os.getpid()
 
 

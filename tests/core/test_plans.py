@@ -10,6 +10,7 @@ from ruamel.yaml import YAML
 from stages.core.code import hashes
 from stages.core.components import Components
 from stages.core.plans import (
+    BaselinePlan,
     CorpusPlan,
     FinetunePlan,
     PretrainPlan,
@@ -145,6 +146,12 @@ def test_plans_change_only_of_the_stages_that_use_a_setting(name: str) -> None:
     for name in expected:
         of_stage = {"/".join(keys) for keys in before if "/".join(keys).startswith(name)}
         assert of_stage and of_stage <= changed, name
+
+
+def test_plans_of_a_task_hold_the_baselines_that_fit_its_rows() -> None:
+    for task, names in (("tag", ["majority", "window"]), ("section", ["majority", "tfidf"])):
+        plan = plans(load(SMOKE))["fit_baseline", task]
+        assert isinstance(plan, BaselinePlan) and [*plan.baselines] == names
 
 
 def test_plans_hold_the_runs_under_the_matched_budget() -> None:

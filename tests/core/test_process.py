@@ -83,7 +83,7 @@ def test_open_streams_keeps_output_out_of_files(closed: str, tmp_path: Path) -> 
 
 
 def buffered(arguments: str, redirected: str = "") -> tuple[int, str]:
-    """Returns the exit status and the errors of Python, which does not write each line at once."""
+    """Runs Python with buffered output; returns its exit status and errors."""
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = f'set -o pipefail; "{sys.executable}" {arguments} {redirected}'
     done = subprocess.run(

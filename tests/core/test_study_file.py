@@ -138,7 +138,7 @@ def test_continued_runs_take_over_from_the_reference_and_name_their_parent() -> 
         ({}, {"lr": 1}, {"lr": 1.0}),
         ({}, {"lr": [1e-3, 1]}, {"lr": [1e-3, 1.0]}),
         ({}, {"decay": "cosine", "num_steps": 7}, {"decay": "cosine", "num_steps": 7}),
-        # All rows of a step are in memory at once, however many these are in one run.
+        # By default all rows of a step are in memory at once, whatever their number.
         ({}, {"batch_rows": 8}, {"batch_rows": 8, "micro_batch_rows": 8}),
         ({"micro_batch_rows": 4}, {"batch_rows": 8}, {"batch_rows": 8, "micro_batch_rows": 4}),
         ({}, {"micro_batch_rows": 2}, {"micro_batch_rows": 2}),
@@ -269,7 +269,7 @@ def test_components_without_settings_are_their_names() -> None:
         ({f"{TRAINING}.num_step": 3}, f"{TRAINING}.num_step", "'num_steps'"),
         ({f"{MLM}.modle": "encoder"}, f"{MLM}.modle", "'model'"),
         ({f"{MLM}.seed": 2}, f"{MLM}.seed", "'seeds'"),
-        ({f"{MLM}.parent": "decoder_causal"}, f"{MLM}.parent", "unknown"),
+        ({f"{MLM}.parent": "decoder_causal"}, f"{MLM}.parent", "pretrain.continued"),
         ({f"{MLM}.training.num_step": 3}, f"{MLM}.training.num_step", "'num_steps'"),
         ({"pretrain.continued.a": {}}, "pretrain.continued.a.parent", "missing"),
         ({"finetune.keep_weights": "some"}, "finetune.keep_weights", "'first_seed'"),
@@ -334,7 +334,7 @@ def test_rates_that_are_none_are_refused_with_their_path(where: str, lr: object)
 
 
 def test_old_faults_have_the_lines_to_write_instead() -> None:
-    """The file of an earlier version: seeds were runs, and the budget and texts had sections."""
+    """In files of an earlier version each seed was a run, and budget and about were sections."""
     raw = short_smoke_with({})
     settings = {"corpus": "prose", "objective": {"name": "mlm"}, "training": {}}
     raw["pretrain"] = {"bert": settings | {"seed": 1}, "bert_2": settings | {"seed": 2}}
@@ -387,7 +387,7 @@ def test_load_says_what_to_do_without_a_file(tmp_path: Path) -> None:
 
 
 def expanding(kind: str) -> str:
-    """Ten anchors, each of which repeats the one before ten times."""
+    """Returns anchors, each of which repeats its predecessor ten times."""
     opening, item, closing = ("[", "*a{0}", "]") if kind == "list" else ("{", "k{1}: *a{0}", "}")
     lines = ["a0: &a0 [1]\n"]
     for i in range(1, 11):
@@ -482,7 +482,7 @@ def test_find_faults_names_the_setting_of_a_name_that_is_too_long(entry: dict[st
 
 
 def test_find_faults_names_a_file_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root may read every file, so the error is made here."""
+    """A mock raises the error, since root may read every file."""
 
     def refuse(*args: object) -> object:
         raise PermissionError(13, "Permission denied", "reviews.csv")

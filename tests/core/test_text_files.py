@@ -1,4 +1,4 @@
-"""What a file is that holds no text of UTF-8, and which lines are no rows."""
+"""Names of files that hold no UTF-8 text, and lines that are no rows."""
 
 import gzip
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_sep_line_gives_the_sign_and_the_other_lines() -> None:
 def test_repeats_header_ignores_case_blanks_and_marks() -> None:
     assert repeats_header(["\ufeffText", " LABEL "], ["text", "label"])
     assert not repeats_header(["text", "good"], ["text", "label"])
-    assert not repeats_header(["text"], ["text"])  # a text of a column of texts
+    assert not repeats_header(["text"], ["text"])  # "text" may be a row
 
 
 @pytest.mark.parametrize(

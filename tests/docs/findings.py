@@ -103,9 +103,9 @@ def mistakes(text: str) -> Iterator[str]:
                 sentence = " ".join(MARK.split(paragraph[at : claim.start()])[-1].split())
                 yield from _wrong(claim[1], claim[2], sentence)
                 at = claim.end()
-        said = re.sub(r"<!--.*?-->", "", section).lower()
+        visible = re.sub(r"<!--.*?-->", "", section).lower()
         for mark in set(MARK.findall(section)):
-            if mark not in " ".join(said.split()):
+            if mark not in " ".join(visible.split()):
                 yield f"a section is marked '{mark}' and does not say so: {section[:60]}"
 
 
@@ -133,10 +133,10 @@ def _wrong_cells(study: str, method: str, labels: str, table: str) -> Iterator[s
     highest."""
     cells = [[cell.strip() for cell in row.strip()[1:-1].split("|")] for row in table.splitlines()]
     heads = [head.split(", ") for head in cells[0][1:]]
-    for names, *given in cells[2:]:
+    for names, *means_of_row in cells[2:]:
         runs = re.findall(r"\w+", names.rpartition(":")[2])
         runs *= len(heads) if len(runs) == 1 else 1
-        for (task, *own), run, cell in zip(heads, runs, given, strict=True):
+        for (task, *own), run, cell in zip(heads, runs, means_of_row, strict=True):
             if not cell:
                 continue
             short = "," in labels or "(" not in cell
@@ -173,9 +173,9 @@ def _wrong(kind: str, about: str, sentence: str) -> Iterator[str]:
         yield from _wrong_words(row, sentence)
         if wrong := set(INTERVAL.findall(sentence.replace("\N{MINUS SIGN}", "-"))) - intervals:
             yield f"{about}: {wrong} is not its interval: {sentence}"
-    given = [n.replace("\N{MINUS SIGN}", "-").lstrip("+") for n in DECIMAL.findall(sentence)]
-    wrong_numbers = [number for number in given if number not in allowed]
-    if wrong_numbers or not given:
+    stated = [n.replace("\N{MINUS SIGN}", "-").lstrip("+") for n in DECIMAL.findall(sentence)]
+    wrong_numbers = [number for number in stated if number not in allowed]
+    if wrong_numbers or not stated:
         yield f"{about}: {wrong_numbers or 'no number'}, where the table has {allowed}: {sentence}"
 
 
@@ -183,13 +183,13 @@ def _wrong_values(about: str, sentence: str) -> Iterator[str]:
     """Yields numbers that are none of the values, aggregates that are missing, and verdicts that
     are not in the table."""
     value = Value.read(about)
-    given = numbers(sentence)
-    wrong = [n for n in given if not any(is_written(n, number) for number in value.numbers)]
-    if wrong or not (given or value.numbers == [0]):
+    stated = numbers(sentence)
+    wrong = [n for n in stated if not any(is_written(n, number) for number in value.numbers)]
+    if wrong or not (stated or value.numbers == [0]):
         yield f"{about}: {wrong or 'no number'}, where the table has {value.numbers}: {sentence}"
     for number in value.aggregated:
         in_words = not number and re.search(r"\bnone\b|\bno\b", sentence, re.I)
-        if not in_words and not any(is_written(n, number) for n in given):
+        if not in_words and not any(is_written(n, number) for n in stated):
             yield f"{about}: {number} is not given: {sentence}"
     if _verdicts(sentence) - _verdicts(" ".join([about, *value.cells])):
         yield f"{about}: the verdict is another: {sentence}"
@@ -218,8 +218,8 @@ def _shown(study: Study, row: dict[str, str]) -> tuple[list[str], set[tuple[str,
 
 def _verdicts(text: str) -> set[str]:
     """Returns the verdicts that a text names, without any that is part of a longer one."""
-    said = [verdict for verdict in VERDICTS if verdict in text]
-    return {verdict for verdict in said if not any(verdict in x != verdict for x in said)}
+    named = [verdict for verdict in VERDICTS if verdict in text]
+    return {verdict for verdict in named if not any(verdict in x != verdict for x in named)}
 
 
 def _wrong_words(row: dict[str, str], sentence: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The Markdown files that people read, and what stands in them."""
+"""The Markdown files that people read, their blocks and their prose."""
 
 import re
 from collections.abc import Iterator
@@ -39,5 +39,5 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def prose(page: Path) -> str:
-    """The text without fenced blocks."""
+    """Returns the text without fenced blocks."""
     return FENCE.sub("", text_of(page))

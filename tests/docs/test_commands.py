@@ -1,7 +1,7 @@
 """Blocks of the pages that run or that are settings.
 
 - ```console: its commands run here, in a clone whose params.yaml is the smoke study, and print what
-  the page shows. `...` on a line stands for any lines, within a line for any characters.
+  the page shows. `...` alone on a line matches any lines, within a line any characters.
 - ```yaml: it can be part of a params.yaml.
 
 Other blocks are not run.

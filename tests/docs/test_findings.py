@@ -1,4 +1,4 @@
-"""What README and docs say of a study is what its committed tables say."""
+"""README and docs say of a study what its committed tables say."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_readme_shows_the_answer_of_the_tables(monkeypatch) -> None:
     assert printed.strip() == f"$ make repro\n...\n{shown}\n..."
 
 
-# A claim that is wrong is seen: each kind of claim once, right and wrong
+# A wrong claim is reported: each kind of claim, right and wrong
 
 STUDY = Study.load("default")
 CONTRAST = "default pretrained tag full 200 encoder_mlm encoder_scratch"

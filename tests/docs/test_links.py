@@ -1,4 +1,4 @@
-"""Links between the project's pages lead somewhere; nothing is asked of a network."""
+"""Links between the project's pages lead to files and headings; no network is used."""
 
 import re
 import tomllib

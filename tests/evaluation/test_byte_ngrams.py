@@ -38,7 +38,7 @@ def test_bits_are_those_of_the_baseline(order: int) -> None:
 
 
 def test_bits_by_hand() -> None:
-    """The text "ab" after its mark has each of the three bytes once, and b once after a."""
+    """A mark and the text "ab" have each of their three bytes once, and b once after a."""
     one = (1 + 3 / 256) / (3 + 3)
     begins_with_a = (1 + 1 * one) / (1 + 1)
     b_after_a = (1 + 1 * one) / (1 + 1)
@@ -49,8 +49,8 @@ def test_bits_by_hand() -> None:
 
 @pytest.mark.parametrize("context", [b"", b"t", b"the num", b"\xff\x00", b"\n"])
 def test_bits_are_of_probabilities_that_add_up_to_one(context: bytes) -> None:
-    """Adds up the probabilities of all bytes after a context, whose own bits are equal in all
-    texts."""
+    """The probabilities of the 256 bytes after a context add up to 1. Bits of the context cancel
+    out."""
     model = ByteNgrams([context, *(context + bytes([byte]) for byte in range(256))])
     model.count(text.encode() for text in CORPUS)
     before, *with_one_more = model.bits()

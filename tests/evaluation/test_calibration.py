@@ -58,8 +58,7 @@ def test_calibration_error_is_the_planted_over_or_underconfidence(shift: float) 
 
 
 def test_calibration_errors_of_both_signs_do_not_cancel() -> None:
-    """One half has a probability of 0.9, the other of 0.1, and in both half of the predictions are
-    right."""
+    """Half of the rows have a probability of 0.9, the others 0.1. Half of each are right."""
     right, p = [True, False] * 100, [0.9, 0.9] * 50 + [0.1, 0.1] * 50
     assert error(right, p) == pytest.approx(0.4)
     assert np.mean(p) == pytest.approx(np.mean(right))
@@ -88,7 +87,7 @@ def test_fitted_temperature_is_the_planted_one(planted: float) -> None:
 def test_fitted_temperature_is_none_where_it_is_not_determined() -> None:
     unsure = {"a": 0.6, "b": 0.4}
     assert fitted_temperature([unsure] * 40, ["a", "b"] * 20) is None, "too few rows"
-    for likely in (0.6, 0.99, 0.9999):  # all right: the lower the better
+    for likely in (0.6, 0.99, 0.9999):  # all are right, so lower is always better
         assert fitted_temperature([{"a": likely, "b": 1 - likely}] * 100, ["a"] * 100) is None
 
 

@@ -37,7 +37,7 @@ def tasks_and_documents(draw) -> tuple[list[list[list[str]]], list[list[list[str
 
 def spans(text: list[str], n: int, document: list[list[str]]) -> Iterator[Span]:
     """Yields the places in a document of n consecutive words of the text. A text of fewer than 8
-    words must be complete sentences."""
+    words matches only whole sentences."""
     flat = [(word, i) for i, sentence in enumerate(document) for word in sentence]
     grams = [text[i : i + n] for i in range(len(text) - n + 1)] if n else []
     for start in range(len(flat) - n + 1):
@@ -140,7 +140,7 @@ def test_overlap_ends_with_a_document() -> None:
 
 
 def test_overlap_of_a_short_text_is_a_whole_sentence() -> None:
-    """Otherwise the text "No." would remove every sentence with this word from a corpus."""
+    """If parts of sentences matched, the text "No." would remove every sentence with this word."""
     searched = TaskTexts({"task": [["No."], ["Yes"], ["?!"]]})
     document = ["There is no yes.", "NO", "There is none."]
     assert searched.overlap([document])["task"].ngram == 1

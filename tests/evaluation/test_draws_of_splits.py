@@ -80,8 +80,8 @@ def test_mean_of_differences_counts_draws_of_a_task_as_one_task() -> None:
 
 
 def differences_of_accuracy(rng: np.random.Generator, *, rows: int, draws: int) -> list[np.ndarray]:
-    """Returns, for two classifiers, the accuracy of each draw of 80 % of the rows to learn from
-    and 10 % to test on. They predict the class with the nearer mean of 12 or of 6 columns."""
+    """Returns the accuracies of two classifiers on draws of 80 % of the rows for training and 10 %
+    for test. They predict the class with the nearer mean, in 12 columns and in 6."""
     labels = rng.integers(0, 2, rows)
     columns = rng.normal(size=(rows, len(COLUMNS))) + np.where(labels[:, None], COLUMNS, -COLUMNS)
     order = [rng.permutation(rows) for _ in range(draws)]

@@ -33,7 +33,7 @@ def test_entities_begin_with_a_continuation_of_nothing() -> None:
             ["B-X I-X O B-Y", "B-X I-X O O", "O O O I-Y"],
             6 / 9,
         ),
-        ("entity_f1", ["B-X", "B-X B-X B-X"], ["O", "B-X B-X B-X"], 6 / 7),  # no mean of rows
+        ("entity_f1", ["B-X", "B-X B-X B-X"], ["O", "B-X B-X B-X"], 6 / 7),  # not a mean over rows
         ("entity_f1", ["NOUN VERB"], ["VERB NOUN"], 0),
         *(
             ("entity_f1", ["O B-X I-X O"], [wrong], 0)  # kind and both ends count
@@ -132,7 +132,7 @@ def test_merit_is_larger_for_the_better_score() -> None:
     assert set(SCALES) <= set(METRICS)
 
 
-# Of text
+# Metrics of text
 
 TEXTS = ["The cat sat on the mat.", "There is no place like home!"]
 
@@ -147,8 +147,8 @@ def test_score_of_equal_texts_is_1_and_of_others_0(metric) -> None:
 
 
 def test_rouge_l_by_hand() -> None:
-    """Lin 2004, section 3.1: "police killed the gunman" against two texts with the same pairs of
-    words."""
+    """Two texts share equally many pairs of words with "police killed the gunman" (Lin 2004,
+    section 3.1)."""
     gold = ["police killed the gunman"]
     assert score("rouge_l", gold, ["police kill the gunman"]) == pytest.approx(3 / 4)
     assert score("rouge_l", gold, ["the gunman kill police"]) == pytest.approx(2 / 4)

@@ -53,8 +53,7 @@ def moderated(samples: dict[CellKey, Sample], baselines: tuple[str, ...] = ()) -
 
 
 def units(moderation: Moderation, a: CellKey, b: CellKey) -> tuple[float, float]:
-    """Returns the variance of the difference between seeds, and the degrees of freedom of its
-    prior."""
+    """Returns the between-seeds variance of a difference, and its prior's degrees of freedom."""
     variance = moderation.difference(a, b).variance
     assert variance is not None
     return variance.between.units, variance.between.prior_df
@@ -153,8 +152,7 @@ def test_difference_flips_its_sign_if_sides_are_swapped() -> None:
 
 
 def test_mean_difference_knows_what_tasks_share() -> None:
-    """If a checkpoint has the same effects on both tasks, their mean varies as much as each of
-    them."""
+    """If a checkpoint has the same effects on both tasks, the mean varies as much as one task."""
     rng = stream(1, "shared")
     apart, alike = {}, {}
     for run in RUNS:

@@ -1,4 +1,4 @@
-"""Near-duplicates are found as by comparing every pair, and unlike texts are none."""
+"""Near-duplicates, compared with a search of all pairs."""
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ TEXT = st.lists(st.sampled_from("abcdef"), max_size=SHORT + 8).map(" ".join)
 
 
 def similarity(one: str, other: str) -> float:
-    """Returns the larger of the similarities that count, by sets."""
+    """Returns the largest similarity that applies, computed from sets of n-grams."""
     a, b = words(one), words(other)
     lengths = len(a), len(b)
     counted = [GRAM, *([1] if max(lengths) < SHORT else [])]
@@ -41,7 +41,7 @@ def test_nearest_is_the_best_of_all_pairs(test: list[str], train: list[str], chu
 
 
 def test_similar_yields_one_candidate_for_each_text_and_chunk() -> None:
-    """Texts from one template are near-duplicates of one another, each pair of them."""
+    """Each text has one candidate, although all pairs of these texts are near-duplicates."""
     texts = [
         f"dear customer your order number {n} has been shipped today and will arrive soon".split()
         for n in range(60)

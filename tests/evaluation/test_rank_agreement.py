@@ -15,7 +15,7 @@ from stages.evaluation.rank_agreement import agreement, weighted_tau
     )
 )
 def test_weighted_tau_is_that_of_scipy(drawn: tuple[list[int], list[int], list[int]]) -> None:
-    """Compares each resample, written out with its copies of runs and with ties."""
+    """For scipy, a run is repeated as often as a resample has it. Values have ties."""
     estimate, score, counts = map(np.array, drawn)
     if counts.sum() < 2:
         return
@@ -66,8 +66,8 @@ def test_agreement_draws_the_seeds_of_a_run_together() -> None:
 
 
 def test_agreement_covers_the_truth_about_as_often_as_it_says() -> None:
-    """The truth is tau over very many runs from the same distribution. With 10 runs the interval
-    covers it in at least 80 % of draws, less than its nominal rate."""
+    """The interval of 10 runs covers the truth in at least 80 % of draws, below the nominal
+    95 %."""
     rng = np.random.default_rng(4)
 
     def drawn(n: int) -> tuple[np.ndarray, np.ndarray]:

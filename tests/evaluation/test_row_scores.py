@@ -88,8 +88,8 @@ def test_sums_give_the_metric_of_any_rows(metric: str, num: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
 def test_row_scores_have_the_standard_error_of_a_bootstrap(metric: str) -> None:
-    """Compares the standard error of the metric, and of a paired difference with a model that is
-    often wrong in the same rows, with rows drawn with replacement."""
+    """The standard errors of a score, and of its paired difference to the score of a worse model,
+    are those over rows drawn with replacement."""
     gold, predicted = drawn(metric)
     worse = [one if i % 3 else spoilt(metric, one) for i, one in enumerate(predicted)]
     rng, values = stream(1, "bootstrap", metric), []
@@ -153,4 +153,4 @@ def test_row_scores_of_f1_of_a_label() -> None:
     scores = row_scores("f1_of_b", gold, predicted).astype(float)
     assert scores.mean() == pytest.approx(score("f1_of_b", gold, predicted))
     elsewhere = [s for s, g, f in zip(scores, gold, predicted, strict=True) if "b" not in (g, f)]
-    assert len({*elsewhere}) == 1  # rows without the label in answer and prediction
+    assert len({*elsewhere}) == 1  # rows with the label in neither answer nor prediction

@@ -59,8 +59,7 @@ def ends(interval: Interval) -> tuple[float, float]:
 
 
 def test_mean_has_pretraining_seeds_or_the_trials_of_one_as_units() -> None:
-    """Pretraining seeds are units also from scratch, because a seed draws the labels of all
-    runs."""
+    """Runs from scratch also have pretraining seeds as units: a seed draws all runs' labels."""
     values, one_seed = [[0.1, 0.2], [0.3, 0.5]], [[0.1, 0.2, 0.4]]
     for of_case, units, basis in (
         (sample(values), [0.15, 0.4], PRETRAINING),
@@ -231,8 +230,8 @@ def test_mean_and_difference_of_equal_predictions_have_no_interval() -> None:
 
 
 def test_seeds_needed_are_those_of_the_tables() -> None:
-    """Tables give effects of 0.2, 0.5 and 0.8 standard deviations at 5 % and 80 % (Cohen 1988,
-    tables 2.4.1 for two samples and 2.3.5 for one, computed by G*Power)."""
+    """Effects are 0.2, 0.5 and 0.8 standard deviations, the level 5 % and the power 80 % (Cohen
+    1988, tables 2.4.1 for two samples and 2.3.5 for one, computed by G*Power)."""
 
     def needed(effect: float, sides: int, confidence: float = 0.95) -> int | None:
         of_one = np.array([[-1.0, 0.0, 1.0]])  # standard deviation 1
@@ -269,7 +268,7 @@ def test_seeds_needed_is_none_if_rows_are_too_few() -> None:
 def test_narrower_predicts_the_interval_of_twice_as_many(
     source: Any, more: Callable[[int, int, int], tuple[int, int, int]]
 ) -> None:
-    """The prediction is compared with the mean over studies that have twice as many."""
+    """The prediction is the mean over studies with twice the number of seeds or rows."""
 
     def width(rng: np.random.Generator, p: int, f: int, n: int) -> tuple[float, float]:
         effects = rng.normal(0, 0.03, (p, 1, 1)) + rng.normal(0, 0.04, (p, f, 1))
@@ -310,7 +309,7 @@ def test_share_is_none_of_what_does_not_vary() -> None:
 
 
 def test_holm_threshold_is_where_a_test_becomes_significant() -> None:
-    """Checked for every p-value that is not, while the others stay as they are."""
+    """Holds for every insignificant p-value while the others stay as they are."""
     rng, alpha, num_tested = stream(1, "p-values"), 0.05, 0
     for number in (1, 2, 7, 20):
         for _ in range(20):

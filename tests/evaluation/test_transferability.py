@@ -33,13 +33,13 @@ def elsewhere() -> dict[tuple[str, str], float]:
 
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
 def test_estimates_are_those_of_transformer_ranker(case: Case, elsewhere) -> None:
-    """The last three comments say where transformer-ranker differs from the papers."""
+    """The comments say where transformer-ranker differs from the papers."""
     states, classes = case.draw()
     theirs = {name: value for (of_case, name), value in elsewhere.items() if of_case == case.name}
     assert h_score(states, classes).value == pytest.approx(theirs["h_score"], rel=2e-7)
     evidence = logme(states, one_hot(classes))
     if case.number > case.width:
-        # It ends its search at a change of 1e-3.
+        # transformer-ranker ends its search at a change of 1e-3.
         assert evidence == pytest.approx(theirs["logme"], abs=1e-5)
         of_number = logme(states, case.number_of_each()[:, None])
         assert of_number == pytest.approx(theirs["logme of a number"], abs=1e-5)
@@ -123,7 +123,7 @@ def test_nearest_neighbours_of_equal_distance_are_the_first() -> None:
         assert nearest_neighbours(states, both) == pytest.approx(expected)
 
 
-# What they measure -------------------------------------------------------------------------------
+# What estimates measure ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [16, 300])

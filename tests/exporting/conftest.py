@@ -33,15 +33,15 @@ def train(algorithm: str, folder: Path) -> Path:
 
 @pytest.fixture
 def write_run(tmp_path, monkeypatch, unigram) -> Callable[..., Any]:
-    """Writes data/pretrained/run of a random model, as pretraining does; gives the model.
+    """Writes data/pretrained/run of a random model, as pretraining does; returns the model.
 
-    There is no network, here and in the test.
+    Neither this fixture nor its test has a network.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("socket.socket.connect", no_network)
 
     def write(architecture: str, options: dict[str, Any], *, tokenizer: Path = unigram) -> Any:
-        # Weights so large that what is generated does not repeat itself; norms bound a post-norm.
+        # Large weights: generated text does not repeat itself. Post-norm models have smaller ones.
         std = 0.1 if options.get("norm_position") == "post" else 0.3
         model = perturbed(small_model(architecture, **options), std=std)
         FOLDER.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A folder that is written for transformers computes there what the model computes here."""
+"""A model that is exported for transformers computes what the original computes."""
 
 import re
 import sys
@@ -193,7 +193,7 @@ def test_export_of_a_pretrained_run_gives_the_same_outputs(name, write_run) -> N
             input_ids=prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=10
         )
         assert generated.tolist() == greedy(ours, prompt, auto_class, num_tokens=10).tolist()
-        if not options.get("tied", True):  # tied ones tend to say again what they have read
+        if not options.get("tied", True):  # tied models tend to repeat what they have read
             assert len(set(generated[0, -10:].tolist())) > 2
 
 
@@ -209,7 +209,7 @@ def test_documentation_lists_the_families_and_classes_that_are_tested() -> None:
 def greedy(
     model: ModelWithHead, prompt: torch.Tensor, auto_class: str, *, num_tokens: int
 ) -> torch.Tensor:
-    """The likeliest token, again and again: after the prompt, or after <bos> in a decoder."""
+    """Appends likeliest tokens to the prompt, or to <bos> in an encoder-decoder."""
     written = torch.tensor([[BOS_ID]]) if auto_class == SEQ2SEQ_LM else prompt
     for _ in range(num_tokens):
         ones = torch.ones_like(written)
@@ -239,8 +239,8 @@ def finetuned(
     record: dict[str, Any] | None = None,
     **settings: Any,
 ) -> tuple[Task, ModelWithHead]:
-    """Writes data/finetuned of a random trial with this backbone; gives its task and model. Its
-    task.json has what ``record`` adds."""
+    """Writes data/finetuned of a random trial with this backbone; returns its task and
+    model. Its task.json also has ``record``."""
     entry: dict[str, Any] = {"name": task_name, **settings}
     entry |= {"pooling": pooling} if task_name == "classification" else {}
     examples = Path("data/tasks/task/examples")
@@ -274,7 +274,7 @@ def trial_of(method: str) -> TrialKey:
 
 
 def keep(model: nn.Module, method: str, *, threshold: float = 0.0, **settings: Any) -> Path:
-    """Stores a trial's weights as fine-tuning does; gives their file."""
+    """Stores a trial's weights as fine-tuning does; returns their file."""
     path = kept.path_of(trial_of(method))
     path.parent.mkdir(parents=True, exist_ok=True)
     records.write(path.parents[1] / "trials.csv", records.TrialRecord, [])
@@ -296,7 +296,7 @@ def keep(model: nn.Module, method: str, *, threshold: float = 0.0, **settings: A
 
 
 def write_public(family: str) -> Any:
-    """Writes data/pretrained/run of a public checkpoint as the run does; gives the model."""
+    """Writes data/pretrained/run of a public checkpoint as the run does; returns the model."""
     entry = {"name": "hub", "path": str(checkpoint(family))}
     entry["revision"] = revision_of(checkpoint(family))
     tokenizer = PublishedTokenizer(checkpoint(family))
@@ -335,7 +335,7 @@ def test_export_of_a_trial_gives_the_same_logits(
     assert ("The logits of a text" in message) == bool(pooling and not of_texts)
     assert ("at the end of each text" in message) == (
         name == "public_gpt2"
-    )  # it adds no end-of-text
+    )  # its tokenizer adds no end-of-text
 
     rows = rows_of_texts() if pooling else rows_of_words()
     examples = task.encode(rows)
@@ -368,12 +368,13 @@ def test_export_of_a_trial_gives_the_same_logits(
     assert expected.std() > 0.05
     torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
 
-    if not pooling and not is_public:  # words are labelled the same by what a user has
+    if not pooling and not is_public:  # the export labels words as the task does
         tags = [line.split() for line in task.predict(ours, batch, examples)]
         best = logits.argmax(dim=-1)
         for row, (encoding, expected_tags) in enumerate(zip(encoded, tags, strict=True)):
             of_words = encoding.word_ids()
-            places = {word: at for at, word in enumerate(of_words) if word is not None}  # the last
+            # The last subword of each word.
+            places = {word: at for at, word in enumerate(of_words) if word is not None}
             if not ours.backbone.is_causal:
                 places = {word: of_words.index(word) for word in places}
             labels = [theirs.config.id2label[int(best[row, at])] for at in places.values()]
@@ -396,7 +397,7 @@ def rows_of_words() -> list[dict[str, Any]]:
 
 
 def read_by(pooling: str, logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The logits of texts as the note of an export says that they are computed."""
+    """Returns the logits of texts, computed as the note of an export says."""
     if pooling == "mean":
         return (logits * mask).sum(1) / mask.sum(1)
     return logits[:, 0] if pooling == "first" else logits[range(len(mask)), mask.sum((1, 2)) - 1]
@@ -445,7 +446,7 @@ def test_export_of_a_tokenizer_gives_the_same_ids(sentencepiece_model, write_run
     write_run("encoder", {}, tokenizer=sentencepiece_model)
     path = FOLDER / TOKENIZER
     ours = Tokenizer(path)
-    if ours.vocab_size != VOCAB_SIZE:  # that of characters is as large as the text asks for
+    if ours.vocab_size != VOCAB_SIZE:  # the text sets the size of a character vocabulary
         fit_to(ours.vocab_size)
     export(CHECKPOINT, None, Path("out"))
     theirs = transformers.AutoTokenizer.from_pretrained("out")
@@ -456,14 +457,14 @@ def test_export_of_a_tokenizer_gives_the_same_ids(sentencepiece_model, write_run
     for text, expected in zip(texts, ours.encode(texts), strict=True):
         begin, *got, end = theirs(text).input_ids
         assert (begin, end) == (BOS_ID, EOS_ID)
-        if got != expected:  # of one character again and again, in another order as probable
+        if got != expected:  # a repeated character has several equally probable splits
             assert sorted(got) == sorted(expected) and re.search(r"(.)\1\1", text), text
         if UNK_ID not in expected:
             assert theirs.decode(expected) == ours.decode(expected)
 
 
 def fit_to(vocab_size: int) -> None:
-    """Another random run in place of the one that is there, of this vocabulary."""
+    """Replaces the run with a random run of this vocabulary size."""
     entry = {"name": "encoder", **DIMENSIONS}
     model = MODELS.build(entry, vocab_size, where="model")
     model.initialise(generator=torch_stream(1, "weights"))
@@ -550,7 +551,7 @@ def test_export_refuses_methods_that_add_weights(write_run) -> None:
 
 
 def test_export_refuses_weights_of_another_checkpoint_or_task(write_run) -> None:
-    """The error names what the weights belong to and what is there now."""
+    """The error names the state that the weights belong to and the current one."""
     finetuned(write_run("encoder", BERT), "tagging")
     trial = trial_of("full")
     record = FOLDER / "run.json"
@@ -592,7 +593,7 @@ def test_export_has_a_card_with_the_scores_of_the_tables(write_run) -> None:
 
 
 def command(monkeypatch, *arguments: str) -> int:
-    """The exit status of the command."""
+    """Runs the command; returns its exit status."""
     monkeypatch.setattr(sys, "argv", ["export", *arguments])
     try:
         main()
@@ -607,7 +608,7 @@ def test_command_ends_mistakes_with_2_and_one_line(write_run, monkeypatch, capsy
     Path("full/thesis.txt").write_text("mine")
     mistakes = {
         ("runn", "--out", "out"): "unknown 'runn'; did you mean 'run'",
-        ("run", "--out", "full", "--force"): "holds something else than an export",
+        ("run", "--out", "full", "--force"): "holds something other than an export",
         ("run", "--out", "out", "--finetune-seed", "1"): "add --task",
         ("run", "--out", "out", "--task", "t"): "no such folder",
         (
@@ -635,7 +636,7 @@ def test_command_says_how_to_load_and_replaces_only_when_told(
     message = capsys.readouterr().out
     assert "AutoModelForTokenClassification.from_pretrained" in message
     assert read_json(Path("out/export.json"))["trial"]["method"] == "full"
-    assert len({path.stat().st_mode for path in Path("out").iterdir()}) == 1  # read by the same
+    assert len({path.stat().st_mode for path in Path("out").iterdir()}) == 1  # the same readers
     line = next(line for line in message.splitlines() if "model =" in line)
     scope: dict[str, Any] = {"transformers": transformers}
     exec(line.strip(), scope)

@@ -1,4 +1,4 @@
-"""What MLflow loads predicts as the command does, with the files of the model alone."""
+"""A model that MLflow loads predicts as the command does, from its own files alone."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> Registered:
 
 
 def write_labels(task: str) -> None:
-    """What ``write_study`` leaves out, since nothing is scored."""
+    """Writes labels for scoring, which ``write_study`` leaves out."""
     examples = Path("data/tasks", task, "examples")
     rows = read_jsonl(examples / "test.jsonl")
     answers = [{"tags": ["O" for _ in row.get("words", [])], "label": "calm"} for row in rows]
@@ -75,7 +75,7 @@ def write_labels(task: str) -> None:
 
 
 def write_scores(task: str, run: str, best: str) -> None:
-    """As if one method were the best."""
+    """Writes scores that make one method best."""
     rows = records.read(Path("data/finetuned", task, run, "trials.csv"), records.TrialRecord)
     scores = {"metric": "accuracy", "other_metric": "accuracy", "other_value": 0.5}
     scored = [asdict(row) | scores | {"value": 0.5 + (row.method == best) / 4} for row in rows]
@@ -84,7 +84,7 @@ def write_scores(task: str, run: str, best: str) -> None:
 
 @pytest.fixture
 def elsewhere(registered: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Another folder, in which nothing of the study is."""
+    """Another folder, without any file of the study."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{registered.folder / 'mlflow.db'}")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -162,7 +162,7 @@ def answer_of(request: urllib.request.Request, *, patience_s: float) -> dict:
 def test_evaluate_of_mlflow_computes_the_metric_of_the_study(
     registered: Registered, elsewhere: Path
 ) -> None:
-    """In macro average, if there are three labels or more and the rows have every predicted one."""
+    """Macro averages agree for three labels or more, if the rows have every predicted label."""
     rows = read_jsonl(registered.folder / "data/tasks/section/examples/test.jsonl")
     frame = pd.DataFrame(rows)
     model = mlflow.pyfunc.load_model("models:/smoke-section@best")
@@ -196,7 +196,7 @@ def test_model_takes_arrays_and_leaves_out_missing_optional_inputs(elsewhere: Pa
     model = mlflow.pyfunc.load_model("models:/smoke-tag@best")
     words = ["The", "class", "Ωmega"]
     one, other = (
-        model.predict(pd.DataFrame({"words": [given]})) for given in (words, np.array(words))
+        model.predict(pd.DataFrame({"words": [value]})) for value in (words, np.array(words))
     )
     assert one.to_dict("records") == other.to_dict("records")
     section = mlflow.pyfunc.load_model("models:/smoke-section@best")
@@ -208,7 +208,7 @@ def test_model_takes_arrays_and_leaves_out_missing_optional_inputs(elsewhere: Pa
 def test_model_of_a_moved_project_is_its_own(
     registered: Registered, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which is not that of the original: there the weights are gone."""
+    """The model loads although the original project is gone."""
     moved = Path(shutil.copytree(registered.folder, elsewhere / "moved"))
     monkeypatch.chdir(moved)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "")

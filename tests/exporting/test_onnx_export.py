@@ -1,4 +1,4 @@
-"""An export for onnxruntime gives what the trial gives, and its measured scores are true."""
+"""An export for onnxruntime predicts as the trial does, and its measured scores are true."""
 
 import ast
 import re
@@ -74,7 +74,7 @@ def labelled(task: str) -> list[dict[str, Any]]:
 def write_task(
     backbone: Any, task: str, rows: list[dict[str, Any]], **settings: Any
 ) -> tuple[Task, Any]:
-    """Writes a random trial, and test rows with their labels; gives its task and model."""
+    """Writes a random trial, and test rows with their labels; returns its task and model."""
     record = {"kind": task, "metric": METRICS[task], "target_mean": 3.0, "target_std": 2.0}
     ours = finetuned(backbone, task, record=record, **settings)
     ours[0].take_facts(record)
@@ -88,7 +88,7 @@ def write_task(
 
 
 def run_card(model: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Runs the code of the card on these rows; gives its variables."""
+    """Runs the code of the card on these rows; returns its variables."""
     (code,) = re.findall(r"```python\n(.*?)```", Path("out/README.md").read_text(), re.DOTALL)
     imported = {
         name.name
@@ -100,13 +100,13 @@ def run_card(model: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     code = code.replace("FOLDER", "out").replace(INT8, model)
     exec(code, variables := {})
     assert len(variables["predictions"]) == 2
-    given = [
+    new_inputs = [
         row.get("words") or ((row["text"], row["text_pair"]) if "text_pair" in row else row["text"])
         for row in rows
     ]
-    code, replaced = re.subn(r"^(texts|words) = .*$", r"\1 = given", code, flags=re.MULTILINE)
+    code, replaced = re.subn(r"^(texts|words) = .*$", r"\1 = new_inputs", code, flags=re.MULTILINE)
     assert replaced == 1
-    exec(code, variables := {"given": given})
+    exec(code, variables := {"new_inputs": new_inputs})
     return variables
 
 
@@ -166,13 +166,13 @@ def test_export_onnx_gives_the_logits_and_scores_of_the_trial(
 
 
 def as_written(task_name: str, variables: dict[str, Any]) -> list[str]:
-    """The predictions of a card in the form that is scored."""
-    given = variables["predictions"]
+    """Returns a card's predictions in the form that is scored."""
+    predictions = variables["predictions"]
     if task_name == "tagging":
-        return [" ".join(tags) for tags in given]
+        return [" ".join(tags) for tags in predictions]
     if task_name == "multi_label":
-        return [written(labels) for labels in given]
-    return [str(value) for value in given]
+        return [written(labels) for labels in predictions]
+    return [str(value) for value in predictions]
 
 
 def test_export_onnx_reads_windows_and_uses_the_chosen_threshold(write_run) -> None:

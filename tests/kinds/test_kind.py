@@ -31,7 +31,7 @@ def test_split_key_of_a_question_is_its_context() -> None:
 
 @pytest.mark.parametrize("task", TASKS.names())
 def test_kind_of_a_task_named_after_it_is_that_kind(task: str) -> None:
-    """Preparing the rows of such a task imports no torch."""
+    """The kind is found by the task's name, so that its rows are prepared without torch."""
     assert kind_of(task, where="task").name == TASKS.find(task, where="task").kind.name
 
 

@@ -22,7 +22,7 @@ MICRO, MACRO = "micro_f1", "macro_f1_of_labels"
 
 
 @pytest.mark.slow
-# The value is 0 then.
+# Undefined scores are 0.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
 @given(PAIRS)
 def test_f1_is_that_of_scikit_learn(pairs: list[tuple[list[str], list[str]]]) -> None:

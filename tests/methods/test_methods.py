@@ -116,6 +116,7 @@ def method_of(name: str, **settings: Any) -> Any:
 
 def applied(architecture: str, method: Any, **settings: Any):
     backbone, tokenizer = backbone_of(architecture, **settings)
+    assert method.incompatibility(backbone) is None, "add the pair to REFUSED"
     task = Classification(["a", "b"], tokenizer, 32, Reading(dropout=0.0))
     head = task.head(backbone)
     initialise_head(head, generator=torch_stream(1, "head"))

@@ -57,7 +57,7 @@ def test_made_estimates_everything_that_is_pending(fresh: Params) -> None:
 
 
 def test_headline_counts_what_runs_and_says_how_long_it_takes(fresh: Params) -> None:
-    """Runs without an objective are no pretrainings, and stored trials do not run."""
+    """Neither runs without an objective nor stored trials are counted."""
     estimate = made(fresh, every_stage(fresh))
     (first, *_) = screen_text(estimate)
     trained = [cost for cost in estimate.pretrain if cost.objective != "none"]
@@ -80,8 +80,8 @@ def test_made_estimates_nothing_for_what_is_done(fresh: Params) -> None:
 
 
 def test_totals_count_what_is_unknown(fresh: Params) -> None:
-    """The time of a stage that has not run here yet, and every training of a checkpoint that is not
-    downloaded."""
+    """The time of a stage that never ran here is unknown, and so is every training of a checkpoint
+    that is not downloaded."""
     params = with_gpt2(fresh)
     total = totals(made(params, [*every_stage(params), "pretrain@gpt2"]))
     others = [stage for stage in every_stage(params) if "pretrain" not in stage]
@@ -96,8 +96,8 @@ SCRATCH = {"encoder_scratch", "decoder_scratch"}
 
 
 def screening(keep: int, seeds: int = 1) -> tuple[Params, list[Finetuning]]:
-    """Returns a study with a screen and its costs: the later a run in params.yaml, the more
-    expensive, and on ``type`` the other way round."""
+    """Returns a study with a screen and its costs, which rise in the order of the runs and, on
+    ``type``, fall."""
     params = Params(**raw_params(repeated(RUNS, seeds)))
     params = with_finetune(params, screen=Screen(by="knn", keep=keep))
     costs = [
@@ -167,7 +167,7 @@ def test_show_is_as_wide_as_the_readme_and_says_what_it_rests_on(fresh: Params) 
 
 
 def test_show_says_at_least_where_something_is_unknown(fresh: Params) -> None:
-    """Only the sums that leave something out: the time, or sizes as well."""
+    """Only sums that leave something out have a ≥: the time alone, or the sizes too."""
     corpus = "encode_corpus@prose-unigram"
     rows = first_words(screen_text(made(fresh, [corpus, "pretrain@encoder_mlm"])))
     assert "≥" not in rows["pretraining"] and rows["in"].count("≥") == 1

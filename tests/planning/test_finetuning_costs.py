@@ -26,8 +26,9 @@ def costs(params: Params, **options: object) -> dict[tuple[str, str, str], Finet
 
 
 def test_finetunings_count_steps_and_tokens(fresh: Params) -> None:
-    """Fifty labels in batches of 16 for 3 epochs, 2 seeds, and each text of the 64 tokens that it
-    may have. A probe goes forward once, full fine-tuning forward and backward in each epoch."""
+    """Two trials learn 50 labels for 3 epochs in batches of 16, and every text is taken to have 64
+    tokens, the maximum. A probe goes forward once, full fine-tuning forward and backward in each
+    epoch."""
     of_study = costs(fresh)
     full, probe = (of_study["encoder_mlm", "tag", m] for m in ("full", "linear_probe"))
     assert (full.num_trials, full.num_steps, full.tokens) == (2, 2 * 3 * 4, 2 * 3 * 50 * 64)
@@ -63,7 +64,7 @@ def test_finetunings_have_the_runs_that_a_method_does_not_leave_out(fresh: Param
 
 def test_finetunings_share_their_work_by_groups_of_trials(fresh: Params) -> None:
     """A trial that trains is a group. The probes of a checkpoint are one group, because they share
-    its states; from scratch those of each seed are, which has a backbone of its own."""
+    its states; from scratch each seed has its own backbone, so its probes are a group."""
     of_study = costs(with_finetune(fresh, seeds=[1, 2, 3]))
     thirds = pytest.approx([1 / 3] * 3)
     assert of_study["encoder_mlm", "tag", "full"].shares == thirds
@@ -129,7 +130,7 @@ def test_finetunings_have_the_disk_of_the_weights_that_are_kept(fresh: Params) -
 
 
 def test_finetunings_have_no_numbers_where_rows_are_not_counted(fresh: Params) -> None:
-    """Rows to predict that are not counted are left out; with rows to train on nothing is known."""
+    """Test rows that are not counted are left out; if training rows are not, nothing is known."""
     tag = fresh.tasks["tag"].model_copy(update={"num_train": "all", "num_test": "all"})
     params = fresh.model_copy(update={"tasks": {"tag": tag}})
     assert all(c.leaves_out_rows and c.flops for c in finetunings(params))
@@ -153,7 +154,7 @@ def test_finetunings_measure_the_texts_of_prepared_tasks(prepared: Params) -> No
     for cost in finetunings(prepared):
         assert not cost.assumes_lengths
         assert cost.text_tokens is not None
-        # A probe reads them in larger batches, padded to the longest.
+        # A probe reads the texts in larger batches, padded to the longest.
         assert 3 < cost.text_tokens < (64 if cost.method == "full" else 65)
     long, short = (
         costs(with_finetune(prepared, max_tokens=number))[SCRATCH, "tag", "full"]
@@ -164,7 +165,7 @@ def test_finetunings_measure_the_texts_of_prepared_tasks(prepared: Params) -> No
 
 
 def test_finetunings_count_more_labels_than_were_prepared(prepared: Params) -> None:
-    """This is so after another study was copied over params.yaml."""
+    """A study copied over params.yaml may ask for more labels than its tasks were prepared with."""
     key = SCRATCH, "tag", "full"
     few = costs(prepared)[key]
     tasks = {
@@ -180,7 +181,7 @@ def test_finetunings_count_more_labels_than_were_prepared(prepared: Params) -> N
 
 
 def test_finetunings_count_the_tokens_of_all_windows_that_an_epoch_reads(prepared: Params) -> None:
-    """With padding: all rows of train are in one bucket, so their order does not matter."""
+    """Padding counts. All rows of train are in one bucket, so their order does not matter."""
     record = paths.examples("section") / "task.json"
     settings = {"name": "classification", "long_texts": "windows"}
     write_json(record, read_json(record) | {"task": settings})

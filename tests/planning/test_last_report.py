@@ -20,7 +20,7 @@ DECIDED = [("yes", 0.01, 0.9, 0.9, 0.9), ("no", "", "", 0.9, 0.9)]
 
 
 def write_report(contrasts: Sequence[tuple[object, ...]]) -> None:
-    """Writes the report of a study ``mine`` of a run with two seeds of two trials each."""
+    """Writes the report of the study ``mine``: one run with two seeds, each with two trials."""
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in contrasts]
     write_table(paths.REPORTS / "contrasts.csv", COLUMNS, rows)
     costs = [

@@ -1,4 +1,4 @@
-"""Which stages DVC would run, of a project for which DVC itself says that all is up to date."""
+"""The stages that an edit makes pending in a project that is up to date according to DVC."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def make_up_outputs(project: Project) -> None:
-    """Writes a file for every output of a stage, and for what other stages read of it."""
+    """Writes every missing dependency and output of the stages."""
     from dvc.repo import Repo
 
     with Repo(str(project.folder)) as repository:

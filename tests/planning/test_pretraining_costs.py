@@ -12,7 +12,7 @@ from tests.planning.studies import with_gpt2, with_run
 
 
 def costs(params: Params, **missing: list[int]) -> dict[str, Pretraining]:
-    """Returns the costs if the seeds ``missing`` have to be trained, all of a run by default."""
+    """Returns the costs of training the seeds ``missing``, by default all seeds of a run."""
     study = matched(params)
     seeds = {name: missing.get(name, run.seeds) for name, run in study.runs.items()}
     return {cost.run: cost for cost in pretrainings(study, seeds)}

@@ -38,7 +38,7 @@ HELD = 10**10  # bytes
 
 
 def timed(params: Params) -> tuple[dict[str, Pretraining], dict[tuple[str, ...], Finetuning]]:
-    """Returns all costs of a study, which are pending, with their times."""
+    """Returns all costs of a study, taken as pending, with their times."""
     study = matched(params)
     runs = pretrainings(study, {name: run.seeds for name, run in study.runs.items()})
     trials = finetunings(study)
@@ -71,7 +71,7 @@ def test_add_times_divides_operations_by_the_speed_of_earlier_pretrainings(fresh
     mlm = runs["encoder_mlm"]
     assert mlm.flops is not None and mlm.seconds == pytest.approx(mlm.flops / 500)
     assert mlm.speed_from == EARLIER
-    # Another architecture is calibrated, with the operations of validation.
+    # The time of another architecture is calibrated and includes validation.
     causal = runs["decoder_causal"]
     assert causal.speed_from == CALIBRATION
     assert causal.seconds == pytest.approx(operations(causal) / SPEED)
@@ -115,7 +115,7 @@ def test_add_times_adds_the_memory_that_the_same_training_had(fresh: Params) -> 
 
 
 def write_trials(cost: Finetuning, *, seconds: float, flops: int) -> None:
-    """Writes two trials with the columns that earlier versions had, too."""
+    """Writes two trials with only the columns that earlier versions also wrote."""
     trials = [
         {"method": cost.method, "finetune_seed": seed, "finetune_flops": flops // 2}
         for seed in (1, 2)
@@ -128,8 +128,8 @@ def write_trials(cost: Finetuning, *, seconds: float, flops: int) -> None:
 
 
 def test_add_times_of_trials_that_ran_before(fresh: Params) -> None:
-    """Two trials of the same work took 3 s each, and two run side by side. Trials of the same
-    method and architecture are as fast, whatever their task."""
+    """Two earlier trials with equal work took 3 s each, and two run side by side. Trials of one
+    method and architecture have one speed, whatever their task."""
     fresh = with_finetune(fresh, methods={"full": fresh.finetune.methods["full"]})
     before = timed(fresh)[1]["encoder_mlm", "tag", "full"]
     assert before.flops is not None and before.speed_from == CALIBRATION
@@ -237,7 +237,7 @@ def test_calibration_measures_every_kind_of_training(tried: tuple[Params, Calibr
 
 @pytest.mark.slow
 def test_in_processes_have_the_environment_of_trainings() -> None:
-    """The one that dvc.yaml gives to trainings, which a process reads when it begins."""
+    """Processes start with the environment variables that dvc.yaml gives to trainings."""
     settings = subprocess.run(
         [sys.executable, "-c", PRINT_ENVIRONMENT],
         cwd=ROOT,

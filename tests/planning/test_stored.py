@@ -1,4 +1,4 @@
-"""The checkpoints and trials of pending stages that their stores have."""
+"""The checkpoints and trials of pending stages that are stored already."""
 
 from collections.abc import Iterator
 
@@ -65,7 +65,7 @@ def test_missing_seeds_are_all_while_the_parent_is_trained_again(fresh: Params) 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Params]:
-    """A study of one run with two seeds, whose probes with the first fine-tuning seed were made."""
+    """A study of one run with two seeds; its probes with the first fine-tuning seed are stored."""
     folder = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -101,8 +101,7 @@ def test_trials_are_those_of_pending_stages_that_the_store_has(study: Params) ->
 
 
 def test_made_estimates_no_work_for_what_is_stored(study: Params) -> None:
-    """A fine-tuning stage takes as long as the trials that the store lacks; the speed is that of
-    all trials that were made."""
+    """Only trials that the store lacks take time; their speed comes from all earlier trials."""
     estimate = made(study, [PRETRAIN, FINETUNE])
     costs = {(cost.task, cost.method): cost for cost in estimate.finetune}
     probe, full = costs["section", "linear_probe"], costs["section", "full"]

@@ -1,4 +1,4 @@
-"""Columns are guessed where they are clear; elsewhere they are listed with the flags."""
+"""Clear columns are guessed; for others the error lists columns and flags."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ MOODS = (["sad"], ["sad", "angry"], [], ["glad"], ["glad", "calm", "sad"])
 
 
 def put(*columns: str, **more) -> str:
-    """A file of texts, their labels, and what ``more`` makes of a row's number."""
+    """Writes texts, labels and ``more``, columns made from a row's number."""
     names = [*columns, *more]
     rows = [(*row, *(make(i) for make in more.values())) for i, row in enumerate(texts())]
     Path("a.csv").write_text(table([names, *rows]))
@@ -27,7 +27,7 @@ def put(*columns: str, **more) -> str:
         (lambda i: i % 5, "classification"),
         (lambda i: "abc"[i % 3], "classification"),
         (lambda i: i % 25, None),  # many whole numbers
-        (lambda i: ("Rome; Italy", "Bern; Swiss")[i % 2], None),  # perhaps several in a cell
+        (lambda i: ("Rome; Italy", "Bern; Swiss")[i % 2], None),  # perhaps several labels in a cell
     ],
 )
 def test_guess_takes_the_kind_from_the_values_or_asks_for_it(value, kind: str | None) -> None:
@@ -46,8 +46,9 @@ def test_guess_lists_columns_with_an_example_where_several_may_be_predicted() ->
     path = put("review", "stars", author=lambda i: "abc"[i % 3])
     with pytest.raises(ValueError, match=re.escape("(stars, author)")) as refused:
         proposed(path)
-    said = str(refused.value)
-    assert "--label NAME" in said and "author: 3 different in 60 rows, such as 'a'" in said
+    message = str(refused.value)
+    assert "--label NAME" in message
+    assert "author: 3 different in 60 rows, such as 'a'" in message
     proposal = proposed(path, columns={"label": "author"})
     assert proposal.study.source["label"] == "author"
     assert any("Not read: stars" in note for note in proposal.notes)
@@ -109,7 +110,7 @@ def test_guess_takes_a_list_for_tags_only_if_it_is_as_long_as_the_words() -> Non
     with pytest.raises(ValueError, match="--text NAME"):
         proposed("a.jsonl")
     with pytest.raises(ValueError, match="classification needs text"):
-        proposed("a.jsonl", columns={"label": "tokens"})  # a flag goes before what is seen
+        proposed("a.jsonl", columns={"label": "tokens"})  # a flag overrides a guess
 
 
 def test_guess_asks_which_text_is_written() -> None:

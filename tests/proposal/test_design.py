@@ -1,4 +1,4 @@
-"""More minutes never make a smaller study, and a study takes the time that there is."""
+"""A study fits into the time allowed, and more time makes a larger study."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from stages.proposal.design import PROBE, STEP_TOKENS, Budget, Pace, fitted, lab
 
 ARCHITECTURES = ("encoder", "decoder")
 BUDGETS: list[Budget] = [1000, 100, "all"]
-PUBLISHED_COSTS = 17  # times a small model's trial
+PUBLISHED_COSTS = 17  # in trials of a small model
 
 
 def pace(step_s: float, trial_s: float) -> Pace:
@@ -71,7 +71,7 @@ def test_fitted_adds_seeds_labels_and_steps_with_more_time() -> None:
 
 
 def test_fitted_adds_a_published_checkpoint_first_and_counts_its_time() -> None:
-    """The checkpoint has the seeds of the runs."""
+    """The checkpoint has as many trials as a run has seeds."""
     small, large = design(600, published=True), design(6000, published=True)
     assert not small.published and large.published
     assert large.pretraining_seeds > 1 and large.finetuning_seeds == [1]
@@ -93,7 +93,7 @@ def test_fitted_probes_the_published_checkpoint_and_counts_its_time() -> None:
 
 
 def test_fitted_keeps_the_checkpoint_where_there_is_no_time_to_pretrain_as_well() -> None:
-    """Unless the user gave text to pretrain on."""
+    """Text from the user to pretrain on excludes the checkpoint."""
     takes = pace(0.4, 12.0).seconds
     both = replace(design(0), published=True, probed="published")
     short = takes(both) - 1

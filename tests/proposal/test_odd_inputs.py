@@ -1,4 +1,4 @@
-"""Files as people meet them: what each is read as, or what the refusal says.
+"""Odd files of real users: what each is read as, or what its refusal says.
 
 Each kind of fault has several inputs. `make new` proposes a study, and ``prepare_task`` reads the
 same rows.
@@ -31,18 +31,18 @@ NUM = 60
 TEXTS = [text for text, _ in texts(NUM)]
 SIDES = [label for _, label in texts(NUM)]
 MOODS = (["joy", "fear"], ["joy"], [], ["anger"], ["fear", "anger"])
-# A cell by the number of its row, the cells of rows in turn, or the same cell in all rows.
+# A function of a row's number, cells that rows have in turn, or one cell for all rows.
 Make = Callable[[int], object] | tuple[object, ...] | str
 
 
 class Read(NamedTuple):
-    """A proposal: its kind, some of the source's settings, and the rows of all splits."""
+    """The expected proposal: its kind, settings of its source, rows of all splits."""
 
     kind: str
     labels: set[str]  # of train; empty: any
     settings: Json
     num: int
-    says: str  # in the notes
+    says: str  # words of the notes
     flags: Json
 
 
@@ -54,7 +54,7 @@ class Refused(NamedTuple):
 
 
 class Odd(NamedTuple):
-    """A file, its content, and what becomes of it."""
+    """A file, its content, and the expected result."""
 
     path: str
     content: str | bytes
@@ -96,7 +96,7 @@ def conll(expected: Read | Refused, tags: str, sign: str = " ", more: str = "") 
 
 
 def beside_texts(expected: Read | Refused, sign: str = ",", **columns: Any) -> Odd:
-    """A csv file with these columns beside the texts."""
+    """Describes a csv file of texts and these columns."""
     return csv(expected, sign, text=text, **columns)
 
 
@@ -113,7 +113,7 @@ def listed(expected: Read | Refused, make: Callable[[int], object]) -> Odd:
 
 
 def mostly(usual: Make, rare: object) -> Make:
-    """Another cell in each tenth row, from the first on."""
+    """Puts ``rare`` into every tenth row, from the first."""
     return lambda i: cell(usual, i) if i % 10 else rare
 
 
@@ -1085,7 +1085,7 @@ ODD = {
 }
 
 TOWN = spans("O", "B-LOC", "I-LOC")
-# Lines that a command of the message turns into a file that is read.
+# Refused lines, and what is read after the command in their refusal.
 CONVERTED = {
     "fastText": (lambda i: f"__label__{side(i)} {text(i)}", CLASSIFIED),
     "TREC": (

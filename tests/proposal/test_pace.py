@@ -16,15 +16,15 @@ from tests.labelled_files import classified, paced
 @pytest.mark.slow
 def test_measured_has_a_time_for_every_architecture_and_budget() -> None:
     Path("a.csv").write_text(classified())
-    asked: list[tuple[Json, Sequence[Budget], int]] = []
+    calls: list[tuple[Json, Sequence[Budget], int]] = []
 
     def measure(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
-        asked.append((raw, budgets, text_tokens))
+        calls.append((raw, budgets, text_tokens))
         return paced(raw, budgets, text_tokens)
 
     propose(Path("a.csv"), Flags(), corpus=None, seconds=600, measure=measure)
-    ((raw, _, length),) = asked
-    task = raw["tasks"]["a"] | {"num_train": 4000}  # 500 steps at least: more rows, more steps
+    ((raw, _, length),) = calls
+    task = raw["tasks"]["a"] | {"num_train": 4000}  # enough rows for more than 500 steps
     pace = measured(raw | {"tasks": {"a": task}}, [100, 4000], length)
     assert pace.step_s.keys() == {"encoder", "decoder"} and min(pace.step_s.values()) > 0
     for architecture in pace.step_s:

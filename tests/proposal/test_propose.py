@@ -1,4 +1,4 @@
-"""The study of files of every format, which has no fault."""
+"""The study proposed for files of every format has no fault."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ def test_propose_draws_splits_by_a_seed() -> None:
     put("reviews.csv", classified())
     params = study_of(proposed("reviews.csv", split_seed=3))
     assert params.tasks["reviews"].source["split_seed"] == 3
-    assert params.tasks["reviews"].split_seeds is None  # as 60 rows have otherwise
+    assert params.tasks["reviews"].split_seeds is None  # unlike without split_seed
     prepare(params, "reviews")
     assert not list(find_faults(params))
     put("folder/train.csv", classified())
@@ -110,7 +110,7 @@ def translations() -> None:
         put(f"data/{split}.de", "\n".join(row.upper() for row in rows) + "\n")
 
 
-# (path, its content or what writes it, kind, what its source says, flags that the files need)
+# (path, content or a function that writes it, kind, settings of the source, necessary flags)
 FILES: dict[str, tuple] = {
     "csv": ("a.csv", classified(), "classification", {"text": "review", "label": "stars"}),
     "no header": (
@@ -184,7 +184,7 @@ def test_propose_writes_a_study_of_each_format_without_a_fault(name: str) -> Non
 
 @pytest.mark.parametrize(("num_tags", "has_probe"), [(2, True), (5, True), (6, False)])
 def test_propose_adds_no_probe_for_words_with_many_tags(num_tags: int, has_probe: bool) -> None:
-    """It is solved for each word and tag."""
+    """A probe is solved for each word and tag."""
     sentence = [f"word{i}\tTAG{i % num_tags}" for i in range(8)]
     put("a.conll", "".join("\n".join([*sentence, f"He{i}\tTAG0"]) + "\n\n" for i in range(60)))
     proposal = proposed("a.conll")
@@ -243,15 +243,15 @@ def test_propose_counts_and_leaves_out_rows_with_empty_cells() -> None:
 
 @pytest.mark.parametrize(("num_rare", "is_weighted"), [(12, True), (60, False)])
 def test_propose_weights_classes_of_which_one_is_rare(num_rare: int, is_weighted: bool) -> None:
-    """Of 300 rows 4 % or 20 % are of the rarest class."""
+    """The rare class has 4 % or 20 % of 300 rows."""
     rows = [(text, "rare" if i < num_rare else "usual") for i, (text, _) in enumerate(texts(300))]
     put("mails.csv", table([("mail", "folder"), *rows]))
     proposal = proposed(Path("mails.csv"))
     task = study_of(proposal).tasks["mails"].task
     assert task.get("class_weights") == ("balanced" if is_weighted else None)
-    told = [note for note in proposal.notes if "class_weights" in note]
-    assert len(told) == is_weighted
-    assert all("The class 'rare' has " in note and " % of the rows" in note for note in told)
+    notes = [note for note in proposal.notes if "class_weights" in note]
+    assert len(notes) == is_weighted
+    assert all("The class 'rare' has " in note and " % of the rows" in note for note in notes)
 
 
 @pytest.mark.parametrize(("num_long", "reads_ends"), [(9, False), (40, True)])
@@ -283,7 +283,7 @@ def test_propose_says_that_an_open_quotation_mark_swallows_rows() -> None:
 
 
 def test_propose_counts_as_prepare_task_does() -> None:
-    """Duplicates, also between splits, by what ``prepare_task`` writes."""
+    """Notes count rows, labels and duplicates as ``prepare_task`` does."""
     rows = texts(90)
     put("data/train.csv", table([("text", "label"), *rows[:60], rows[0], rows[70], rows[80]]))
     put("data/dev.csv", table([("text", "label"), *rows[60:75]]))
@@ -292,12 +292,12 @@ def test_propose_counts_as_prepare_task_does() -> None:
     prepare(study_of(proposal), "data")
     record = json.loads((paths.examples("data") / "task.json").read_text())
     counted = record["num_examples"]
-    said = " ".join(proposal.notes)
-    assert f"{counted['train']} train, {counted['validation']} validation" in said
+    notes = " ".join(proposal.notes)
+    assert f"{counted['train']} train, {counted['validation']} validation" in notes
     assert counted["train"] == 61 and record["duplicates_removed"]["train"] == 2
-    assert "2 rows of train" in said and "1 rows of train repeat an input" in said
+    assert "2 rows of train" in notes and "1 rows of train repeat an input" in notes
     for label, number in record["num_labels"]["train"].items():
-        assert f"{label}: {number}" in said
+        assert f"{label}: {number}" in notes
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_vocabulary_of_few_sentences_can_be_trained(
 ) -> None:
     sentences = [sentence(i) for i in range(num)]
     algorithm, size = vocabulary_of(sentences, has_blanks=" " in sentences[0])
-    fewer = sentences[: num - num // 50]  # those of test rows are removed
+    fewer = sentences[: num - num // 50]  # sentences of test rows are removed
     tokenizer.train(
         fewer, tmp_path / tokenizer.FILE, algorithm=algorithm, vocab_size=size, threads=1
     )
@@ -339,8 +339,8 @@ def test_propose_holds_out_the_test_rows_of_labelled_texts_as_a_corpus(
 
 
 def test_propose_draws_the_splits_of_few_rows_with_each_seed() -> None:
-    """But not of 1,000 rows, nor where splits are drawn by groups or by time, nor where a seed
-    draws no row of a label to learn from."""
+    """Splits stay fixed for 1,000 rows, with a group or a time, and where a seed leaves train
+    without a label."""
 
     def drawn(
         rows: Sequence[Sequence[object]], group: str | None = None, time: str | None = None
@@ -352,8 +352,8 @@ def test_propose_draws_the_splits_of_few_rows_with_each_seed() -> None:
         return params.tasks["a"], params.finetune.seeds, " ".join(proposal.notes)
 
     def rows(num: int) -> list[tuple[str, ...]]:
-        each = enumerate(texts(num))
-        return [(*row, f"author {i % 40}", f"2020-01-{1 + i % 28:02}") for i, row in each]
+        numbered = enumerate(texts(num))
+        return [(*row, f"author {i % 40}", f"2020-01-{1 + i % 28:02}") for i, row in numbered]
 
     task, seeds, notes = drawn(rows(NUM))
     assert task.split_seeds == seeds == [1, 2, 3, 4, 5]
@@ -367,7 +367,7 @@ def test_propose_draws_the_splits_of_few_rows_with_each_seed() -> None:
 
 
 def test_propose_looks_at_few_of_long_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of many megabytes would fill the memory. Here the first one decides the delimiter."""
+    """Rows of many megabytes would fill the memory. Here the first line decides the delimiter."""
     monkeypatch.setattr("stages.proposal.files.MOST_CHARACTERS", 1)
     lines = classified().splitlines(keepends=True)
     put("a.csv", "".join([lines[0].replace(",", ";"), *lines[1:]]))

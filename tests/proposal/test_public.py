@@ -1,4 +1,4 @@
-"""The published checkpoint in a proposed study: fetched where it can be, and its cost counted."""
+"""A proposed study has a published checkpoint if it can be fetched and time allows."""
 
 import shutil
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Candidate:
-    """A small checkpoint that can be fetched; a labelled file."""
+    """Offers a small checkpoint to fetch; writes a labelled file."""
     Path("a.csv").write_text(classified())
     revision = revision_of(checkpoint("bert"))
     candidate = replace(ALL_MINILM, revision=revision, max_positions=MAX_POSITIONS)
@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Candidate:
 
 
 def runs_of(proposal: Proposal) -> dict[str, Run]:
-    """Returns the runs of the written file, in which nothing is wrong."""
+    """Returns the runs of the proposed study, which has no fault."""
     params = study_of(proposal)
     assert [*find_faults(params)] == []
     return params.runs

@@ -1,4 +1,4 @@
-"""Data that no study can be made of: one clear error each."""
+"""Data that cannot make a study is refused with one clear error."""
 
 import os
 from pathlib import Path
@@ -36,9 +36,9 @@ BAD: dict[str, tuple[str, bytes, str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_propose_refuses_bad_files_and_says_why_in_the_first_line(name: str) -> None:
-    path, content, said = BAD[name]
+    path, content, message = BAD[name]
     Path(path).write_bytes(content)
-    with pytest.raises(ValueError, match=said) as refused:
+    with pytest.raises(ValueError, match=message) as refused:
         proposed(path)
     assert path in str(refused.value).splitlines()[0]
 

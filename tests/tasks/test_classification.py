@@ -138,8 +138,8 @@ def test_collate_tells_the_texts_of_a_pair_apart_by_segments() -> None:
 
 
 def test_weighted_loss_is_that_of_rare_rows_repeated() -> None:
-    """With 6 rows of one class and 2 of another, balanced weights give the mean loss of rows in
-    which those of the second class stand three times. The class that has no row has no part."""
+    """With 6 rows of one class and 2 of another, balanced weights give the mean loss of rows that
+    have the second class three times. A class without rows counts for nothing."""
     texts = ["a class", "a function", "of its own", "objects", "returns a class", "of", "a", "if"]
     rows = [
         {"id": str(i), "text": text, "label": "bad" if i < 6 else "good"}

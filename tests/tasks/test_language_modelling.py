@@ -78,8 +78,8 @@ def test_encode_windows_predict_each_token_once_from_those_before_it(max_tokens)
 
 @pytest.mark.parametrize("max_tokens", [16, 2000])
 def test_bits_of_a_text_are_a_sum_over_its_windows(max_tokens) -> None:
-    """Computed by hand: after the first window, each further half window is predicted from the half
-    window before it."""
+    """The sum is computed by hand: after the first window, each half window is predicted from the
+    half window before it."""
     model = headless(small_model("decoder"))
     for row, total in zip(ROWS[:3], bits(task(max_tokens), model, ROWS[:3]), strict=True):
         ids = [BOS_ID, *small_tokenizer().encode([row["text"]])[0]]

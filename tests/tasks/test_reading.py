@@ -138,7 +138,7 @@ def each_word(by: str, example: Example) -> Iterator[Unit]:
 
 
 def each_span(by: str, example: Example) -> Iterator[Unit]:
-    """Yields spans with their question, and no answer with all texts."""
+    """Yields units of spans, each with the question, and one of no answer, with all texts."""
     assert example.pair_start is not None and example.offsets is not None
     question = [at for at in texts_of(by, example) if at < example.pair_start]
 

@@ -50,7 +50,7 @@ def test_encode_puts_a_prefix_before_every_text() -> None:
 
 
 def test_encode_cuts_long_texts_and_targets_and_counts_what_is_cut() -> None:
-    """A target that is cut has no end."""
+    """A target that is cut has no end mark."""
     of = task(10, max_target_tokens=6)
     texts = {"text": "a class " * 30, "target": "a function " * 30}
     lengths = [len(ids) for ids in small_tokenizer().encode([*texts.values()])]

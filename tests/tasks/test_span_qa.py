@@ -44,7 +44,7 @@ def row(
 
 
 def predicted(of: SpanQA, model: ModelWithHead, rows: list[dict]) -> list[str]:
-    """Predicts as the stage does, with the condition that a span is no worse than no answer."""
+    """Predicts as the stage does; a span is the answer if it scores no worse than no answer."""
     device = Device("cpu", "float32", compile=False, threads=1)
     return [each.at(0.0) for each in predict(of, model, rows, of.encode(rows), device)]
 

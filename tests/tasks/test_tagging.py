@@ -33,7 +33,7 @@ def task(max_tokens: int = 64, *, by: str = "encoder", **settings) -> Tagging:
     ],
 )
 def test_encode_puts_labels_at_one_subword_of_each_word_or_all(by, settings, subword) -> None:
-    """The last one is right for a causal model, which has read no more at the first one."""
+    """A causal model needs the last subword: at the first, it has not read the others."""
     (words,) = small_tokenizer().encode_words([WORDS])
     ends = np.cumsum([len(ids) for ids in words])  # <bos> comes before them
     begins = np.array([1, *(1 + ends[:-1])])

@@ -41,7 +41,7 @@ WORDS = ["cat", "dog", "sun", "sea", "ice", "oak", "elm", "ash"]
 
 
 def asked(i: int) -> dict[str, Any]:
-    """A question about the word after another one; every fourth has no answer."""
+    """A question whose answer is a word of its context; every fourth has no answer."""
     context = " ".join(WORDS[5 * i % 8 :] + WORDS[: 5 * i % 8])
     word = WORDS[3 * i % 8]
     answers = [{"text": word, "answer_start": context.index(word)}] if i % 4 else []

@@ -1,4 +1,4 @@
-"""Tasks of reading as tasks of writing: what is read and what is written."""
+"""Tasks as text-to-text tasks: the text that is read and the text that is written."""
 
 from typing import Any
 

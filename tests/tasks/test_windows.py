@@ -181,7 +181,7 @@ def test_predictions_do_not_depend_on_the_other_texts_of_a_batch(name: str) -> N
 
 
 def test_batches_have_no_more_windows_than_a_batch_has_texts_that_are_cut() -> None:
-    """So a long text needs little more memory; a step has as many texts, and the same gradients."""
+    """A long text needs little more memory, but a step has as many texts as without windows."""
     of, rows = task(), rows_of(*range(4, 100, 4))
     examples = of.encode(rows)
     for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
@@ -199,7 +199,7 @@ def test_batches_have_no_more_windows_than_a_batch_has_texts_that_are_cut() -> N
 
 
 def middling(number: int, max_tokens: int) -> list[Row]:
-    """Texts of three windows whose label is that of one word, in the middle."""
+    """Texts of three windows, whose labels are those of one word in the middle."""
     rows, filler = list[Row](), ["a", "of", "the", "in"]
     rng = stream(1, "middling")
     for i in range(number):
@@ -278,7 +278,7 @@ def test_operations_of_windows_are_interpolated_exactly(name: str) -> None:
     of, _ = of_kind(name)
     rows = [row | {"labels": ["bad"], "target": 1.0} for row in map(dict, rows_of(*range(4, 60)))]
     data = FinetuningData(of.encode(rows), of, batch_examples=4, seed=1)
-    model, known = with_head(of, small_model("encoder")), StepFlops()
+    model, step_flops = with_head(of, small_model("encoder")), StepFlops()
     weights = [*model.parameters()]
     for step in range(2 * data.steps_per_epoch):
         batches, counter = data.micro_batches(step), Counter()
@@ -287,5 +287,5 @@ def test_operations_of_windows_are_interpolated_exactly(name: str) -> None:
             with counter:
                 add_gradients(model, of, batches, CPU)
 
-        _, flops = known.of(gradients, weights, batches)
+        _, flops = step_flops.of(gradients, weights, batches)
         assert flops == counter.total > 0

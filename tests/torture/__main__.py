@@ -4,16 +4,16 @@
     python -m tests.torture --kills 20 --structural 4000 --textual 2000
     python -m tests.torture --seed 7 --case kills:17
 
-structural  edits of keys and values of the committed studies, by the checks of stages.resolve
-textual     edits of their text
+structural  edits of keys and values of the committed studies, checked as in stages.resolve
+textual     edits of the text of these studies
 hostile     folders of checkpoints: the named ones, then some that are changed at random
 faults      stages on a full disk, with closed outputs, and with inputs that cannot be read
 kills       `dvc repro` of a small study, killed, and run to its end
 
 A fault is a traceback; an exit status other than 0 or 2; a refusal without a path; more than 5 s of
-CPU time in stages.resolve (1 s in this process); a file of data/ or reports/ that differs, but for
+CPU time in stages.resolve (1 s in this process); a file of data/ or reports/ that differs, except
 measurements; a process that outlives its DVC; code of a checkpoint that runs. Exits with 1 if there
-is one. The same seed makes the same attempts; kills also depend on the machine's speed.
+is a fault. Equal seeds make equal attempts, but kills also depend on the machine's speed.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # before it is imported: no attempt may download
+os.environ["HF_HUB_OFFLINE"] = "1"  # before the hub is imported: no attempt may download
 
 from tests.torture.edits import edit_structures, edit_texts
 from tests.torture.hostile import open_folders

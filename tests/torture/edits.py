@@ -24,7 +24,7 @@ from tests.smoke import STUDIES, plans
 from tests.torture.tally import KEPT, Tally
 
 SLOWEST_S = 1.0  # CPU time of one check in this process
-STOPPED_S = 60  # a check that waits rather than computes
+STOPPED_S = 60  # for a check that waits instead of computing
 
 Place = tuple[Any, ...]
 
@@ -80,7 +80,7 @@ def edit_structures(numbers: range, seed: int, seconds: float) -> Tally:
 
 
 def edit_texts(numbers: range, seed: int, seconds: float) -> Tally:
-    """Checks studies of whose text pieces were inserted, removed, replaced or repeated."""
+    """Checks studies in whose text pieces were inserted, removed, replaced or repeated."""
     texts = [path.read_text() for path in STUDIES]
     tally = Tally("textual", seed)
     with _checks() as file:
@@ -160,8 +160,8 @@ class _Stopped(BaseException):
 
 
 class _checks:
-    """A context with an alarm for checks that wait, and with what they read on their first call
-    already read; its value is the file to write studies to."""
+    """A context with an alarm for checks that hang. It runs all checks once, since they read files
+    on their first call; its value is the file to write studies to."""
 
     def __enter__(self) -> Path:
         def stop(number: int, frame: object) -> None:

@@ -28,7 +28,7 @@ from tests.torture.tally import Tally, message_fault
 SLOWEST_S = 35.0  # a check of a small checkpoint is stopped after 30 s
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZER, ITS_CONFIG = "tokenizer.json", "tokenizer_config.json"
-RAN = "RAN"  # the file that code of a checkpoint would write beside its folder
+RAN = "RAN"  # the file that code of a checkpoint would write next to its folder
 
 Change = Callable[[Path], object]
 
@@ -78,7 +78,7 @@ def with_token_id(number: int) -> Change:
 
 
 def header(settings: object, num_bytes: int = 64) -> bytes:
-    """Returns a file of safetensors with this header and zeros."""
+    """Returns the bytes of a safetensors file: this header, then zeros."""
     text = settings if isinstance(settings, bytes) else json.dumps(settings).encode()
     return len(text).to_bytes(8, "little") + text + bytes(num_bytes)
 

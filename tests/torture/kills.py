@@ -1,5 +1,5 @@
-"""Real ``dvc repro`` of a small study, killed at random moments and while DVC writes; it goes on to
-the files of a run in one go."""
+"""Kills ``dvc repro`` of a small study at random moments and while DVC writes. A last, complete run
+must end with the files of an uninterrupted run."""
 
 import os
 import random
@@ -20,10 +20,10 @@ from tests.torture.results import difference, hashes_of
 from tests.torture.tally import KEPT, TRACEBACK, Tally
 
 PER_ROUND = 6  # kills of one clone, before its results are compared
-ENDS_S = 5.0  # a process that is left after so long outlives its DVC
+ENDS_S = 5.0  # a process that is left after this time outlives its DVC
 HUNG_S = 900.0
 WRITTEN = (".dvc/tmp/rwlock", "dvc.lock")  # files of DVC that a kill can cut off
-# What DVC then says, and docs/mlflow_and_dvc.md says how to mend.
+# What DVC then prints; docs/mlflow_and_dvc.md explains how to recover.
 DOCUMENTED = ("Unable to read RWLock-file", "'./dvc.lock' validation failed", "rwlock")
 DOCUMENTED += ("join() argument must be str",)
 
@@ -36,8 +36,8 @@ def kill_runs(
     targets: tuple[str, ...] = (),
     cold: bool = True,
 ) -> Tally:
-    """Kills runs of the stages ``targets``, all by default. The processes are a user's if ``cold``,
-    else forks, which start sooner and have no group of their own."""
+    """Kills runs of the stages ``targets``, all by default. If ``cold``, processes start as a user
+    starts them; else they are forks, which start sooner and have no group of their own."""
     tally = Tally("kills", seed)
     with tempfile.TemporaryDirectory() as name:
         study = _study(Path(name, "study"))
@@ -62,7 +62,7 @@ def kill_runs(
 
 
 def _study(folder: Path) -> Project:
-    """Returns the study of ``tests.project`` with trainings of seconds, and two seeds of each."""
+    """Returns the tiny study with trainings that take seconds, and two seeds of both kinds."""
     project = tiny_study(folder)
     project.edit("pretrain", "training", "num_steps", value=300)
     project.edit("pretrain", "training", "num_validations", value=4)
@@ -89,8 +89,7 @@ class Round:
     cold: bool
 
     def kill(self, number: int, rng: random.Random, took: float) -> bool:
-        """Starts a run and kills it; returns whether it was killed, rather than ended by
-        itself."""
+        """Starts a run and kills it. Returns False if the run succeeded first, and else True."""
         ways = ("group", "dvc", "stage", "terminate", "interrupt") if self.cold else ("dvc",)
         way = rng.choice(ways)
         moment = rng.choice(("time", "time", *WRITTEN, "partial"))
@@ -129,7 +128,7 @@ class Round:
         return True
 
     def _moment(self, moment: str, rng: random.Random, took: float) -> Callable[[], bool]:
-        """Returns a function that is true when the run is to be killed."""
+        """Returns a function that returns True when the run is to be killed."""
         begin = time.monotonic()
         after = rng.uniform(0.3, 0.4 * took)
         if moment == "time":
@@ -137,7 +136,7 @@ class Round:
         folder, remaining, seen = self.project.folder, rng.choice((0, 1, 3, 6)), set[object]()
 
         def changed() -> bool:
-            """The ``remaining``-th change of the file, or a new file that is half-written."""
+            """Whether enough changes, or new half-written files, were seen, or the time is over."""
             nonlocal remaining
             if moment == "partial":
                 state: object = tuple((folder / "data").glob("*/.*.partial"))
@@ -160,7 +159,7 @@ class Round:
         return changed
 
     def end(self, number: int, expected: dict[str, str]) -> None:
-        """Runs to the end, and compares the results."""
+        """Runs the study to its end, and compares the results."""
         for _ in range(2):
             code, printed = self._command("dvc", "repro", *self.targets)
             if code == 0:
@@ -175,16 +174,16 @@ class Round:
         shutil.rmtree(self.project.folder)
 
     def _judge(self, number: int, code: int, printed: str, what: str) -> None:
-        """Notes a run that failed by itself as a fault, unless it is documented and the documented
-        command mends it."""
+        """Notes a run that failed by itself as a fault, unless the failure is documented and the
+        documented command mends it."""
         if code == 0:
             return
         if any(words in printed for words in DOCUMENTED) and TRACEBACK not in printed:
-            code, said = self._command("python", "-m", "stages.commands.heal")
+            code, output = self._command("python", "-m", "stages.commands.heal")
             if code == 0:
                 self.tally.count("mended by heal")
                 return
-            printed += said
+            printed += output
         self.tally.fault(number, f"{what}: exit status {code}: {printed.strip()[-250:]}")
 
     def _command(self, *command: str) -> tuple[int, str]:
@@ -207,7 +206,7 @@ class Round:
 
 
 def _send(way: str, run: subprocess.Popen[bytes], rng: random.Random) -> None:
-    """Kills a run in one of the ways."""
+    """Kills a run, or one of its processes, as ``way`` says."""
     with suppress(ProcessLookupError, psutil.Error):
         if way == "group":
             os.killpg(run.pid, signal.SIGKILL)
@@ -220,7 +219,7 @@ def _send(way: str, run: subprocess.Popen[bytes], rng: random.Random) -> None:
 
 
 def _left(session: int) -> list[psutil.Process]:
-    """Returns the processes of a session that do not end in ``ENDS_S``."""
+    """Returns the processes of a session that do not end within ``ENDS_S``."""
     until = time.monotonic() + ENDS_S
     while living := [process for process in psutil.process_iter() if _is_in(process, session)]:
         if time.monotonic() > until:

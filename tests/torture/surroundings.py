@@ -16,7 +16,7 @@ from tests.torture.tally import Tally, message_fault
 
 SLOWEST_S = 5.0  # CPU time of stages.resolve
 STOPPED_S = 60.0
-STORES = ("checkpoints", "trials", "pretrain")  # so that a stage computes what it writes
+STORES = ("checkpoints", "trials", "pretrain")  # emptied, so that stages compute their outputs
 FULL_AFTER = (0, 4_000, 100_000)  # bytes of one file
 OUTPUTS = {
     "stdout is closed": ">&-",
@@ -74,7 +74,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "is no UTF-8": lambda file: file.write_bytes(b"\xff\xfe\x00" + file.read_bytes()),
     "is cut": lambda file: file.write_bytes(file.read_bytes()[:-40]),
 }
-# Root reads any file unless it gives these up.
+# Root reads any file unless it gives up these capabilities.
 AS_A_USER = "setpriv --bounding-set=-dac_override,-dac_read_search "
 
 
@@ -104,8 +104,8 @@ def disturb_stages(
     targets: tuple[str, ...] = (),
     cold: bool = True,
 ) -> Tally:
-    """Disturbs the stages ``targets`` and those before them, all by default, in a random order that
-    is always the same. The processes are a user's if ``cold``, else forks."""
+    """Disturbs the stages ``targets`` and the stages before them, all by default, in a fixed random
+    order. If ``cold``, processes start as a user starts them; else they are forks."""
     tally = Tally("faults", seed)
     with tempfile.TemporaryDirectory() as name:
         project = tiny_study(Path(name, "study"))
@@ -152,7 +152,7 @@ def run(project: Project, attempt: Attempt) -> tuple[int, str, float]:
             resource.setrlimit(resource.RLIMIT_FSIZE, (attempt.file_bytes, hard))
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # A pipe takes the output, since a file would have the limit, too.
+    # A pipe takes the output, since the limit would hold for a file, too.
     process = subprocess.Popen(
         ["bash", "-c", attempt.command],
         cwd=project.folder,

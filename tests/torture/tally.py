@@ -39,8 +39,8 @@ class Tally:
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
     def fault(self, number: int, what: str, *, kept: str = "") -> None:
-        """Notes a fault of attempt ``number``, which its seed and number repeat. ``kept`` is a
-        command that shows the fault alone."""
+        """Notes a fault of attempt ``number`` and the command that repeats it: ``kept``, or one
+        with the seed and the number of the attempt."""
         self.count("fault")
         again = f"python -m tests.torture --seed {self.seed} --case {self.kind}:{number}"
         fault = Fault(" ".join(what.split())[:400], kept or again)

@@ -1,4 +1,4 @@
-"""`make torture` in short, and proof that it sees the faults that it looks for."""
+"""A short `make torture`, and tests that it sees the faults that it looks for."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ EDITS = (edits.edit_structures, edits.edit_texts)
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Leaves room for checks of types, and for tests beside this one; keeps no input."""
+    """Allows time for checks of types and parallel tests; keeps inputs in a folder per test."""
     monkeypatch.setattr(edits, "SLOWEST_S", 20.0)
     monkeypatch.setattr(edits, "KEPT", edits.KEPT / tmp_path.name)
 
@@ -88,7 +88,7 @@ def test_edits_see_checks_that_fail(
     monkeypatch.setattr(edits, "load", broken)
     monkeypatch.setattr(edits, "STOPPED_S", 1)
     tally = edits.edit_texts(range(1), SEED, 60.0)
-    assert [found.what.startswith(fault) for found in tally.faults] == [True]
+    assert [noted.what.startswith(fault) for noted in tally.faults] == [True]
     assert "params.yaml; python -m stages.resolve" in "".join(table([tally]))
 
 

@@ -1,4 +1,4 @@
-"""The epoch that is kept, the end of training, and whether that was too early."""
+"""The epoch that is kept, when training ends, and whether it ended too early."""
 
 import math
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def kept(metric: str, epochs: Sequence[EpochRecord]) -> tuple[int, float]:
 
 
 def test_best_epoch_has_the_best_metric_and_of_equal_ones_the_lowest_loss() -> None:
-    """Either direction of the metric; the first of epochs that are equal in both."""
+    """Metrics have both directions. Of epochs with equal metric and loss, the first is best."""
     assert kept("entity_f1", curve([0.1, 0.5, 0.5, 0.4], [0.2, 0.9, 0.8, 0.1])) == (3, 3.0)
     assert kept("entity_f1", curve([0.5, 0.5, 0.5], [0.8, 0.8, 0.9])) == (1, 1.0)
     assert kept("bits_per_byte", curve([3.0, 2.0, 2.0], [0.1, 0.8, 0.7])) == (3, 3.0)
@@ -95,7 +95,7 @@ def test_patience_does_not_count_epochs_of_the_warm_up() -> None:
     assert stops(2, flat, warmup_fraction=0.5) == 5
 
 
-# Curves of 200 labels from scratch: 4 epochs of a schedule of 4, and 13 of one of 20.
+# From scratch with 200 labels: all epochs of a schedule of 4, and 13 of a schedule of 20.
 SHORT = curve([0.10, 0.20, 0.23, 0.26], [2.03, 1.88, 1.79, 1.74], [2.11, 1.76, 1.45, 1.25])
 LONG = curve(
     [0.12, 0.22, 0.29, 0.35, 0.32, 0.36, 0.35, 0.43, 0.34, 0.34, 0.34, 0.33, 0.32],
@@ -108,19 +108,19 @@ def test_still_improving_holds_for_training_that_ended_too_early() -> None:
     assert still_improving(SHORT, "macro_f1")
     assert not still_improving(LONG, "macro_f1")
     late = [*LONG[:-1], replace(LONG[-1], validation_metric=0.5)]
-    assert not still_improving(late, "macro_f1")  # on a plateau any may be best, the last too
-    assert still_improving(curve([0.5], [1.0]), "macro_f1")  # a single epoch shows no end
+    assert not still_improving(late, "macro_f1")  # on a plateau, any epoch may be the best
+    assert still_improving(curve([0.5], [1.0]), "macro_f1")  # a single epoch shows no plateau
 
 
 def test_still_improving_is_false_for_what_grows_worse_on_validation() -> None:
-    """1,000 labels in 4 epochs, measured: the training loss falls to the end, the loss of
-    validation has risen since the second epoch and the metric falls."""
+    """In a measured curve of 1,000 labels, the training loss falls to the end, but the validation
+    loss rises after the second epoch and the metric falls after the third."""
     overfitted = curve([0.62, 0.67, 0.68, 0.66], [0.66, 0.65, 1.24, 1.33], [0.72, 0.48, 0.17, 0.05])
     assert best_on_validation(overfitted, "accuracy") == 3
     assert not still_improving(overfitted, "accuracy")
     better = [*overfitted[:-1], replace(overfitted[-1], validation_metric=0.70)]
     assert still_improving(better, "accuracy")
-    # Where lower is better the last epoch of these is the best.
+    # Lower bits per byte are better, so the second epoch is the best.
     assert best_on_validation(curve([3.0, 2.0, 2.5], [1, 1, 1]), "bits_per_byte") == 2
 
 

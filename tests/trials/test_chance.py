@@ -29,7 +29,6 @@ from tests.smoke import alone, plans
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 BUDGET = 16
 TRAIN = Path("data/tasks/section/examples/train.jsonl")
 
@@ -102,8 +101,8 @@ def rows_of(finetune_seed: int, budget: int) -> set[str]:
 
 
 def test_trials_and_baselines_learn_from_the_labelled_rows_of_their_seeds_alone(params) -> None:
-    """Moving texts among the other rows changes nothing; moving those of labelled rows changes what
-    is learnt."""
+    """Texts that change places among unlabelled rows change nothing; among labelled rows they
+    change what is learnt."""
     methods = {"full": params.finetune.methods["full"]}
     settings = {"methods": methods, "label_budgets": [BUDGET], "seeds": [2]}
     params = tuned(params, **settings).model_copy(
@@ -137,7 +136,7 @@ def weights_of(params: Params, run: str) -> list[Any]:
 
 
 def test_trials_of_one_group_learn_from_their_own_rows(params) -> None:
-    """Probes share states, but not labels: a trial that runs alone is the same."""
+    """Probes share states but no labels, so a trial learns the same if it runs alone."""
     methods = {"linear_probe": params.finetune.methods["linear_probe"]}
     together = predictions(
         tuned(params, methods=methods, label_budgets=[BUDGET, 32], seeds=[1, 2]), "public"
@@ -205,7 +204,7 @@ def in_another_process(call: str) -> str:
 
 
 def test_kept_probe_is_refused_where_its_seed_draws_other_weights(params) -> None:
-    """Another version of torch may draw others. Weights that are stored whole need no draw."""
+    """Another version of torch may draw other weights. Weights that are stored need no draw."""
     predictions(tuned(params, seeds=[1]), SCRATCH)
     probe, full = (file_of(SCRATCH, name, 64, 1) for name in ("linear_probe", "full"))
     for path in (probe, full):

@@ -57,7 +57,7 @@ def values(estimates: Estimated) -> Values:
 
 
 def write_rows(rows: list[dict[str, Any]], **record: object) -> None:
-    """Writes the rows of train of "section", and what its record says of another task."""
+    """Writes the training rows of "section", and replaces entries of its record."""
     write_jsonl(EXAMPLES / "train.jsonl", rows)
     write_json(EXAMPLES / "task.json", read_json(EXAMPLES / "task.json") | record)
 
@@ -117,7 +117,7 @@ def test_estimated_measures_the_states_that_the_head_reads(
 
 
 def test_estimated_is_higher_for_labels_that_follow_the_text(params: Params) -> None:
-    """A random encoder tells capitals from others, but not labels without meaning."""
+    """States of a random encoder differ between labels, but not between shuffled labels."""
     real, rows = values(estimated(params)), read_jsonl(EXAMPLES / "train.jsonl")
     order = np.random.default_rng(1).permutation(len(rows))
     write_rows([row | {"label": rows[i]["label"]} for row, i in zip(rows, order, strict=True)])
@@ -212,7 +212,7 @@ def test_estimated_draws_a_part_of_many_words(
 
 
 def test_code_of_estimates_is_no_code_of_trials() -> None:
-    """An edit of it trains no trial again."""
+    """An edit of an estimate's code trains no trial again."""
     files = {"trials/estimates.py", "evaluation/estimates.py", "evaluation/transferability.py"}
     assert not files & hashes("trials/runner", "methods/full", "methods/linear_probe").keys()
     assert files <= hashes("trials/estimates").keys() & hashes("finetune").keys()
@@ -223,7 +223,7 @@ def test_code_of_estimates_is_no_code_of_trials() -> None:
 def test_estimated_has_values_for_the_layers_of_every_architecture(
     params: Params, model: str
 ) -> None:
-    """Layers of a model with a decoder are those of its encoder."""
+    """The layers of an encoder-decoder are those of its encoder."""
     run = params.runs[SCRATCH]
     if model in FAMILIES:
         folder = checkpoint(model)

@@ -85,7 +85,7 @@ def test_speed_is_of_texts_alone_and_in_batches() -> None:
 
 @pytest.mark.parametrize("num_rows", [1, 2, 5, 50])
 def test_speed_predicts_no_text_twice_and_none_by_a_known_id(num_rows: int) -> None:
-    """Otherwise a predictor that remembers would look fast. A single text is predicted again."""
+    """A predictor that remembers texts looks no faster. Only a single text is predicted again."""
     sleeper = Sleeper(0.0, windows=2)
     measured = speed(sleeper, num_rows)
     assert measured.latency_s > 0 and measured.texts_per_s > 0
@@ -114,7 +114,7 @@ def test_speed_of_a_probe_includes_its_states(
     probe = LinearProbe()
     probe.apply(model, generator=torch_stream(1, "method"))
     probe.remember(model, [task.collate(examples, rngs=[])])
-    known = set(probe._states)
+    remembered = set(probe._states)
     computed: list[int] = []
     forward = type(backbone).forward
 
@@ -125,4 +125,4 @@ def test_speed_of_a_probe_includes_its_states(
     monkeypatch.setattr(type(backbone), "forward", counted)
     measure_speed(task, model, rows, examples, CPU)
     assert computed == [1] * (WARM_UP + TIMED) + [60 - WARM_UP - TIMED]
-    assert set(probe._states) == known
+    assert set(probe._states) == remembered

@@ -48,7 +48,7 @@ def test_input_records_count_what_is_cut_of_every_split(params: Params) -> None:
 
 
 def test_input_records_count_each_form_in_which_texts_are_read(params: Params) -> None:
-    """Methods that read the same form share its rows; each method that prompts has its own row."""
+    """Methods that read the same form share its records; a method that prompts has its own."""
     full = params.finetune.methods["full"]
     methods = {
         **params.finetune.methods,

@@ -1,4 +1,4 @@
-"""A trial that is interrupted goes on inside its training."""
+"""An interrupted trial goes on in the middle of its training."""
 
 from collections.abc import Callable
 from itertools import count
@@ -23,8 +23,8 @@ STORE, RESULT = Path(".scratch/trials"), Path("data/finetuned/section") / SCRATC
 
 @pytest.fixture
 def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
-    """Full fine-tuning at two rates with patience, gradual unfreezing and a probe, each reading two
-    states and starting from two initial weights; a model with dropout."""
+    """Full fine-tuning at two rates with patience, gradual unfreezing and a probe. Each tries two
+    states to read and two initial weights. The model has dropout."""
     monkeypatch.chdir(tmp_path)
     section = {"name": "classification", "pooling": ["mean", "first"]}
     params = write_study(tmp_path, lr=[1e-3, 1e-2], section=section)
@@ -62,7 +62,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def interrupt(patch: pytest.MonkeyPatch, name: str, *, every: int) -> None:
-    """Interrupts the process after every so many calls of a method that saves a state."""
+    """Interrupts the process at each ``every``-th call of a method that saves a state."""
     save: Callable[..., None] = getattr(Resumable, name)
     calls = count(1)
 

@@ -1,4 +1,4 @@
-"""The store of trials: what it has is not computed again, and nothing damaged is trusted."""
+"""The store of trials: stored trials are not computed again, but damaged entries are."""
 
 import csv
 import errno
@@ -112,7 +112,7 @@ def test_run_trials_computes_what_is_new_and_nothing_else(
     assert computed(more) == keys((FULL, 16, 3), (PROBE, 16, 3))
     budgets = tuned(more, label_budgets=[16, 32], seeds=[1])
     assert computed(budgets) == keys((FULL, 32, 1), (PROBE, 32, 1))
-    assert computed(tuned(params, methods={FULL: methods[FULL]})) == []  # fewer
+    assert computed(tuned(params, methods={FULL: methods[FULL]})) == []  # fewer methods
     assert {row["method"] for row in csv.DictReader((RESULT / "trials.csv").open())} == {FULL}
     training = methods[FULL].training
     assert training
@@ -142,7 +142,7 @@ def test_a_pretraining_seed_that_is_added_computes_its_own_trials_alone(
 def test_a_study_from_the_store_has_the_bytes_of_one_that_was_computed_at_once(
     params: Params, computed: Computed
 ) -> None:
-    """Also for probes, which share the states of a frozen backbone within one study."""
+    """Holds for probes too, which share states of a frozen backbone within one study."""
     budgets = [16, 32]
     computed(tuned(params, label_budgets=budgets))
     at_once = files_of(RESULT)
@@ -211,7 +211,7 @@ def address(params: Params) -> str:
 def test_addresses_cover_the_code_of_method_model_and_task(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They do not cover the code of stages, which compute no trial."""
+    """Code that does not compute this trial, such as a stage's, is not covered."""
     modules: list[tuple[str, ...]] = []
     monkeypatch.setattr(store, "code_hash", lambda *names: modules.append(names) or "hash")
     address(params)

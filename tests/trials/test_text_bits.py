@@ -30,7 +30,7 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
 
 
 def bits_of(params: Params, run: str, objective: dict[str, Any], **training: int) -> Any:
-    """Returns the bits of a run as if it was pretrained with this objective."""
+    """Returns the bits of a run as if it were pretrained with this objective."""
     path = paths.pretrained(RunKey(run, 1)) / "run.json"
     write_json(path, read_json(path) | {"objective": objective["name"]})
     setup = TrialSetup(RunKey(run, 1), "section", max_tokens=64)
@@ -40,7 +40,7 @@ def bits_of(params: Params, run: str, objective: dict[str, Any], **training: int
 
 
 def test_text_bits_of_a_causal_model_are_the_likelihood_of_each_text(params: Params) -> None:
-    """The probabilities of a text alone in its row are multiplied one by one, in float64."""
+    """Each text is alone in its row; the probabilities of its tokens are multiplied in float64."""
     tokenizer = small_tokenizer()
     texts = [row["text"] for row in read_jsonl(TEXTS)]
     ids = [[*tokenizer.before, *i, *tokenizer.after] for i in tokenizer.encode(texts)]
@@ -58,7 +58,7 @@ def test_text_bits_of_a_causal_model_are_the_likelihood_of_each_text(params: Par
     assert bits.num_targets == number
     assert bits.loss == pytest.approx(nats / number, rel=1e-5)
     num_bytes = sum(len(text.encode()) for text in texts)
-    # As if the first token of a text, which has no context, took as much as the others.
+    # The first token of a text has no context; it counts as much as the mean of the others.
     all_tokens = sum(map(len, ids)) / number
     assert bits.bits_per_byte == pytest.approx(
         nats / math.log(2) / num_bytes * all_tokens, rel=1e-5
@@ -76,8 +76,7 @@ def test_text_bits_without_preference_are_those_of_the_vocabulary(
 
 
 def test_text_bits_of_objectives_that_are_validated_as_mlm_are_those_of_mlm(params: Params) -> None:
-    """No checkpoint holds their heads and teachers; the masked tokens are the same, and so is the
-    loss."""
+    """Checkpoints hold no heads or teachers of these objectives, which mask tokens as MLM does."""
     as_mlm = bits_of(params, SCRATCH, {"name": "mlm"})
     for other in ({"name": "mlm", "next_sentence": "nsp"}, {"name": "distillation"}):
         bits = bits_of(params, SCRATCH, other)

@@ -25,7 +25,7 @@ def right(text: str) -> str:
 
 
 def test_best_threshold_is_below_0_for_margins_that_are_too_low() -> None:
-    """All margins are below 0; answers are right from a margin between -3 and -1 on."""
+    """All margins are below 0. Answers are right from -1 upwards and wrong from -3 downwards."""
     gold = [right("sea"), right("oak tree"), NOTHING, NOTHING]
     predicted = [
         Predicted("sea", margin=-1.0),
@@ -62,13 +62,13 @@ def test_best_threshold_is_0_if_every_question_has_an_answer() -> None:
     gold = [right("sea"), right("oak")]
     assert best_threshold("squad_f1", gold, [Predicted("sea"), Predicted("elm")]) == 0.0
     assert Predicted("sea").at(math.inf) == "sea"
-    given = [Predicted("sea", margin=1.0), Predicted("elm", margin=2.0)]
-    assert best_threshold("squad_f1", gold, given) == 0.0
+    positive = [Predicted("sea", margin=1.0), Predicted("elm", margin=2.0)]
+    assert best_threshold("squad_f1", gold, positive) == 0.0
 
 
 @pytest.mark.parametrize("metric", ["macro_f1", "accuracy", "matthews", "f1_of_rare"])
 def test_best_threshold_of_two_labels_is_the_best_of_all(metric: str) -> None:
-    """Of rows of a rare label, whose margins are higher by 2 but mostly below 0."""
+    """Rows of a rare label have margins that are higher by 2, but mostly below 0."""
     rng = stream(1, "margins")
     for number in (20, 150, 400):
         gold = ["rare" if draw < 0.1 else "usual" for draw in rng.random(number)]
@@ -76,7 +76,7 @@ def test_best_threshold_of_two_labels_is_the_best_of_all(metric: str) -> None:
         predicted = [Predicted("rare", margin=m, otherwise="usual") for m in margins.tolist()]
         chosen = mean(metric, gold, predicted, best_threshold(metric, gold, predicted))
         best = max(mean(metric, gold, predicted, t) for t in [0.0, *margins, math.inf])
-        # Of 400 margins every second one is compared.
+        # Only half of the 400 margins are compared.
         assert best - (0.02 if number == 400 else 1e-9) <= chosen <= best + 1e-9
         assert chosen >= mean(metric, gold, predicted, 0.0)
 

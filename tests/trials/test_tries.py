@@ -1,6 +1,6 @@
 """A trial tries every variant, keeps the one that is best on validation, and records all of them.
 
-A decoder from scratch, whose variants are two states that are read and two initial weights.
+The model is a decoder from scratch; its variants are two states to read and two initial weights.
 """
 
 from collections import defaultdict
@@ -32,8 +32,8 @@ BOTH: list[InitialWeights] = ["as_pretrained", "usual"]
 
 @pytest.fixture
 def run(tmp_path, monkeypatch) -> Callable[..., dict[str, bytes]]:
-    """Fine-tunes in full at two rates, and by a probe, with these settings of the task and these
-    initial weights; returns the content of every file."""
+    """A function that fine-tunes in full at two rates and by a probe, with settings of the task and
+    initial weights, and returns the content of every file."""
     monkeypatch.chdir(tmp_path)
     params = write_study(tmp_path, lr=[1e-2, 3e-3])
     entry = params.runs[SCRATCH]
@@ -93,7 +93,7 @@ def weights_file(trial: records.TrialRecord) -> Path:
 
 
 def test_trial_with_a_list_of_one_value_is_that_with_the_value(run) -> None:
-    """Only the record in the files of weights differs: it has the task as it was prepared."""
+    """Only the record in the files of weights differs: it has the hash of the prepared task."""
 
     def without_weights(files: dict[str, bytes]) -> dict[str, bytes]:
         return {name: data for name, data in files.items() if not name.startswith("weights/")}
@@ -107,11 +107,11 @@ def test_trial_with_a_list_of_one_value_is_that_with_the_value(run) -> None:
 
 
 def test_variant_of_a_trial_is_the_trial_with_its_values_alone(run) -> None:
-    """Its predictions and its validation are equal bit for bit. The kept variant is the best on
+    """Predictions and validation scores are equal bit for bit. The kept variant is the best on
     validation. FLOPs and tries are those of all variants."""
     run(["mean", "last"], BOTH)
     chosen = {(trial.method, trial.label_budget): trial for trial in trials()}
-    listed, given = tries(), predictions()
+    listed, by_variant = tries(), predictions()
     together = {place: weights_of(trial) for place, trial in chosen.items()}
     curves = records.read(FOLDER / "history.csv", records.EpochRecord)
     assert {(e.read_out, e.initial_weights, e.lr) for e in curves} == {
@@ -127,7 +127,7 @@ def test_variant_of_a_trial_is_the_trial_with_its_values_alone(run) -> None:
         alone, own = predictions(), tries()
         for trial in trials():
             place = trial.method, trial.label_budget
-            assert given[(*place, read_out, weights)] == alone[(*place, "", weights)]
+            assert by_variant[(*place, read_out, weights)] == alone[(*place, "", weights)]
             (of_alone,) = own[place]
             (variant,) = [
                 tried
@@ -163,7 +163,7 @@ def test_kept_trial_predicts_new_rows_as_the_test_rows(run) -> None:
     rows, places = read_jsonl(TASK.with_name("test.jsonl")), set[int]()
     for order in (["mean", "last"], ["last", "mean"]):
         run(order, ["usual", "as_pretrained"])
-        given, listed = predictions(), tries()
+        by_variant, listed = predictions(), tries()
         for trial in trials():
             place, path = (trial.method, trial.label_budget), weights_file(trial)
             about = kept.read(path)
@@ -174,14 +174,14 @@ def test_kept_trial_predicts_new_rows_as_the_test_rows(run) -> None:
             new = [new_rows.NewRow({"id": row["id"]}, row) for row in rows]
             every = new_rows.Abstention()
             predicted = [*new_rows.predictions(about, setup, model, new, device, every)]
-            expected = given[(*place, trial.read_out, trial.initial_weights)]
+            expected = by_variant[(*place, trial.read_out, trial.initial_weights)]
             assert [(row["id"], row["label"]) for row in predicted] == [e[:2] for e in expected]
             places.add([tried.kept for tried in listed[place]].index(1))
     assert 0 in places and len(places) > 1, "the test needs both cases"
 
 
 def test_variant_that_diverges_is_not_chosen(run, monkeypatch) -> None:
-    """It has no predictions. A trial fails if all of its variants diverge."""
+    """A diverged variant has no predictions. A trial fails if all of its variants diverge."""
     adapted = TrialSetup.adapted
 
     def broken(self: TrialSetup, method: Any, *, seed: int) -> Any:

@@ -53,7 +53,7 @@ def test_variants_are_the_product_of_the_lists_in_their_order() -> None:
         for pooling in ("first", "mean")
         for dropout in (0.0, 0.1)
     ]
-    probe = {"name": "linear_probe", "layers": ["mix", "last"]}  # has no use for a dropout
+    probe = {"name": "linear_probe", "layers": ["mix", "last"]}  # uses no dropout
     assert read_outs(encoder, listed, probe) == [
         f"pooling={pooling}, layers={layers}"
         for layers in ("mix", "last")

@@ -50,7 +50,7 @@ def is_imported(module: str) -> bool:
 
 
 def test_each_imports_late_imports_before_it_forks(monkeypatch) -> None:
-    """Only forks have them."""
+    """Only forked processes have the imports."""
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     assert dict(workers.each(is_imported, ["colorsys"], at_once=2)) == {"colorsys": False}
     imported = workers.each(is_imported, ["colorsys"], at_once=2, late_imports=("colorsys",))
@@ -74,7 +74,7 @@ def meets(name_and_awaited: tuple[Path, Path | None]) -> str:
 
 
 def test_each_runs_jobs_in_parallel_and_in_their_order(tmp_path: Path) -> None:
-    # The first two wait for each other. The first then waits until all others have ended.
+    # The second waits until the first has begun, and the first until the last has ended.
     first, second, third, last, go = (tmp_path / name for name in ["1", "2", "3", "4", "go"])
     jobs = [(first, go), (second, first), (third, None), (last, None)]
     ended = []
