@@ -44,16 +44,20 @@ SAMPLED_S = 0.2  # between measurements of memory
 ALONE_MB = 20  # of sentences that sentencepiece encodes by itself
 PROGRAM = """
 import importlib, sys
-from stages.core.params import Corpus, Params, Tokenizer
+from stages.core.params import Corpus, Tokenizer
+from stages.core.plans import CorpusPlan, EncodingPlan, TextsPlan, TokenizerPlan
 
 source = {"name": "files", "path": "text.txt"}
 corpus = Corpus(source=source, max_tokens="all", decontaminate_against="none")
 tokenizer = Tokenizer(corpus="all", algorithm="unigram", vocab_size=8000, max_sentences=60000)
-params = Params.model_construct(
-    corpora={"all": corpus}, tokenizers={"own": tokenizer}, tasks={"own": ...}
-)
+texts = TextsPlan.model_construct(tasks={"own": ...}, code={})
+plans = {
+    "prepare_corpus": CorpusPlan(corpus=corpus, packages="", decontaminated_against={}, code={}),
+    "train_tokenizer": TokenizerPlan(tokenizer=tokenizer, code={}),
+    "encode_corpus": EncodingPlan(corpus=corpus, tokenizer=tokenizer, code={}),
+}
 stage, *keys = sys.argv[1:]
-importlib.import_module(f"stages.{stage}").main(params, *keys)
+importlib.import_module(f"stages.{stage}").main(plans.get(stage, texts), *keys)
 """
 
 

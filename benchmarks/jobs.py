@@ -61,19 +61,20 @@ def main() -> None:
 
 
 def one_seed(study: dict[str, Any]) -> dict[str, Any]:
-    runs = {name: run for name, run in study["pretrain"].items() if run["seed"] == 1}
-    return study | {"pretrain": runs}
+    return study | {"pretrain": study["pretrain"] | {"seeds": [1]}}
 
 
 def fine_tunings(study: dict[str, Any]) -> dict[str, Any]:
     """Returns a study of two runs, two tasks and ten seeds."""
-    names, tasks = ("encoder_scratch", "decoder_scratch"), ("type", "section")
-    tuned = study["finetune"]
+    tuned, runs = study["finetune"], study["pretrain"]["runs"]
+    scratch = {
+        "encoder_scratch": {"model": runs["encoder_mlm"]["model"], "objective": "none"},
+        "decoder_scratch": runs["decoder_scratch"],
+    }
     return study | {
-        "pretrain": {name: study["pretrain"][name] for name in names},
-        "tasks": {name: study["tasks"][name] for name in tasks},
-        "budget": {"matched": "none", "reference": names[0]},
-        "baselines": {"majority": study["baselines"]["majority"]},
+        "pretrain": {"seeds": [1], "matched": "none", "runs": scratch},
+        "tasks": {name: study["tasks"][name] for name in ("type", "section")},
+        "baselines": ["majority"],
         "finetune": tuned
         | {"methods": {"full": tuned["methods"]["full"]}, "seeds": list(range(1, 11))},
     }
@@ -89,7 +90,7 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         project = clone_of_working_tree(Path(folder, "project"))
         threads = study["compute"] | {"threads": THREADS // jobs}
-        write(project, study | {"compute": threads, "about": {}})
+        write(project, study | {"compute": threads})
         printed = project.run(sys.executable, "-c", NEEDS) if jobs > 1 else ""
         needs = {name: others for name, *others in map(str.split, printed.splitlines())}
         began, ended = time.perf_counter(), dict[str, tuple[float, float]]()

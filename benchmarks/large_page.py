@@ -19,12 +19,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from stages.commands.screenshots import browser_command
 from stages.core.params import Params
 from stages.findings.results import load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
 from tests import synthetic_study
+from tests.browser import browser_command
 from tests.synthetic_study import raw_params, repeated, run, write_study
 
 PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'

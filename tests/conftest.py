@@ -25,7 +25,7 @@ from tests import checker  # noqa: E402
 
 checker.install()
 
-from stages.commands.screenshots import browser_command  # noqa: E402
+from tests.browser import browser_command  # noqa: E402
 
 # How long an example takes depends on the machine.
 hypothesis.settings.register_profile("untimed", deadline=None)

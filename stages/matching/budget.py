@@ -178,8 +178,8 @@ def _counted(run: Run, runs: Mapping[str, Run], tokenizers: Mapping[str, AnyEntr
     known, batch = FlopsByBatch(), batch_of(training.max_tokens)
     if not backbone.is_transformer:  # counting long rows is slow, and short rows suffice
         for length in range(SHORTEST, training.max_tokens, SHORTEST):
-            if (found := known.known([batch], extrapolates=True)) is not None:
-                return found
+            if (extrapolated := known.known([batch], extrapolates=True)) is not None:
+                return extrapolated
             short = batch_of(length)
             known.add([short], flops(short))
     return flops(batch)

@@ -243,9 +243,9 @@ def _flops(shape: _Shape, model: ModelWithHead, counted: "_KnownFlops") -> tuple
 
     def flops(of: str, loss: Callable[[], Tensor]) -> int:
         function = counted[of, shape.uses_logits]
-        if (found := function.known(batch)) is None:
-            function.add(batch, found := of_outline(loss))
-        return round(found * shape.texts.num_windows)
+        if (number := function.known(batch)) is None:
+            function.add(batch, number := of_outline(loss))
+        return round(number * shape.texts.num_windows)
 
     with torch.no_grad():
         forward = flops("forward", lambda: shape.outputs(model.backbone.uncached))

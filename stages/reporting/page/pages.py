@@ -167,8 +167,8 @@ def _confusions(results: Results) -> Iterator[Confusion]:
     for task in results.scores.tasks:
         best = results.best_runs[None][task, most]
         for cell in filter(None, (best.run, best.strongest)):
-            if found := confusion(cell, results.confusion[task]):
-                yield found
+            if confused := confusion(cell, results.confusion[task]):
+                yield confused
 
 
 def _environment(*, escaped: bool) -> Environment:

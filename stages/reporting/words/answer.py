@@ -379,9 +379,9 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
     others = [budget for budget in scores.label_budgets if budget != best.label_budget]
     elsewhere = results.best_runs[methods[0] if len(methods) == 1 else None]
     for budget in others:
-        if there := elsewhere.get((best.task, budget)):
-            named = run_or_baseline(there.best, scores.baselines)
-            yield f"With {budget} labels: {named}, {shown_mean(there.best)}."
+        if other := elsewhere.get((best.task, budget)):
+            named = run_or_baseline(other.best, scores.baselines)
+            yield f"With {budget} labels: {named}, {shown_mean(other.best)}."
     run = first.run
     if needed := results.labels_needed.get((run.task, run.group, run.method)):
         yield more_labels(needed)

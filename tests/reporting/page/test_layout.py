@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from stages.commands.screenshots import SEEN, framed
 from stages.core.study_file import load as read_params
 from stages.findings.results import Results
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
+from tests.browser import SEEN, framed
 from tests.project import ROOT
 from tests.reporting.page.conftest import probed, with_script
 from tests.synthetic_study import RUNS, raw_params
