@@ -79,7 +79,7 @@ def write_parquet(path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"text": [*read], "label": [*labels]}), path)
 
 
-def paced(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
+def paced(raw: Json, budgets: Sequence[Budget]) -> Pace:
     """Returns a made-up pace in place of a measurement."""
     names = {run["model"]["name"] for run in raw["pretrain"]["runs"].values()}
     return Pace(

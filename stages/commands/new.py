@@ -19,6 +19,7 @@ from textwrap import fill
 from typing import get_args
 
 from stages.checking.entries import file_errors
+from stages.commands._console import console
 from stages.commands._parser import parser_of
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.core.artifacts import Json
@@ -35,6 +36,7 @@ from stages.proposal.propose import Proposal, minutes, propose
 from stages.sources._formats import DELIMITERS, FORMATS
 
 WIDTH = 100
+WITHOUT_LABELS = {"seq2seq": "pairs", "span_qa": "questions"}  # what a row is called, by kind
 
 
 def main() -> None:
@@ -154,7 +156,7 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
         seeds = f"{pretraining} and {SPLITS_DRAWN} draws of the splits"
     what = (
         f"{' and '.join(design.architectures)}, {pretrained}, with {seeds}, on "
-        f"{_labels(design.budgets, proposal.num_train)}, and classical baselines"
+        f"{_labels(design.budgets, proposal.num_train, study.kind)}, and classical baselines"
     )
     if design.published and study.published is not None:
         what += f"; also {study.published.hub_name} as published"
@@ -174,16 +176,18 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
     return "\n".join(lines)
 
 
-def _labels(budgets: Sequence[Budget], num_train: int) -> str:
+def _labels(budgets: Sequence[Budget], num_train: int, kind: str) -> str:
     """Returns label budgets in words: ``all 800 labels`` or ``1,000 of 3,617 labels``."""
+    what = WITHOUT_LABELS.get(kind, "labels")
     if budgets == ("all",):
-        return f"all {num_train:,} labels"
+        return f"all {num_train:,} {what}"
     numbers = [each if each == "all" else f"{each:,}" for each in budgets]
-    return f"{' and '.join(numbers)} of {num_train:,} labels"
+    return f"{' and '.join(numbers)} of {num_train:,} {what}"
 
 
 def _item(line: str) -> str:
-    return fill(line, WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+    width = min(WIDTH, console(piped_width=WIDTH).width)
+    return fill(line, width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from stages.core.artifacts import Json, read_json, replacing
 from stages.core.components import Settings
 from stages.core.keys import TrialKey
 from stages.core.process import exit_on_mistake
+from stages.core.study_file import PATH, read_yaml
 from stages.evaluation.records import CLASSICAL
 from stages.kinds._inputs import WORDS, Columns, input_of
 from stages.kinds._kind import KINDS, Kind
@@ -104,6 +105,7 @@ def run(options: argparse.Namespace) -> None:
     if not 0 <= options.min_confidence <= 1:
         raise ValueError(f"--min-confidence: must be from 0 to 1, not {options.min_confidence:g}")
     trial, abstention = chosen_trial(options), Abstention(options.min_confidence)
+    _refuse_missing_files(trial)
     predicted = _by_baseline if trial.method == CLASSICAL else _by_model
     rows = predicted(trial, options, abstention)
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -120,6 +122,22 @@ def run(options: argparse.Namespace) -> None:
             f"probability is below {abstention.min_confidence:g}",
             file=sys.stderr,
         )
+
+
+def _refuse_missing_files(trial: TrialKey) -> None:
+    """Raises ValueError if files that the trial was trained with are missing, which is so after
+    `dvc repro` of a study without its task."""
+    needed = [paths.examples(trial.task) / "task.json"]
+    if trial.method != CLASSICAL:
+        needed.append(paths.pretrained(trial.checkpoint) / "run.json")
+    missing = next((file for file in needed if not file.is_file()), None)
+    if missing is None:
+        return
+    study = read_yaml(PATH).get("study")
+    raise ValueError(
+        f"{missing}: no such file, and {PATH} has the study {study}; put the study of "
+        f"{trial.task} into {PATH} if it is another, and run `make repro`"
+    )
 
 
 def _by_model(
@@ -188,9 +206,16 @@ def _read(
     from the column of its own name or, without one, from its column in the study's data."""
     inputs, optional, kind = columns.inputs, columns.optional, KINDS[columns.kind]
     first, *others = inputs
+    if file is not None and not file.exists():
+        raise ValueError(f"{file}: no such file")
+    if file is not None and file.is_dir():
+        raise ValueError(f"{file}: is a folder; name a file in it")
     format = format or ("txt" if file is None else format_of(file))
     if format not in FORMATS:
-        raise ValueError(f"--format: name it, since {file} ends in none of {', '.join(FORMATS)}")
+        raise ValueError(
+            f"--format: name it, since {file} ends in none of {', '.join(FORMATS)}, with or "
+            "without .gz; `--format txt` reads a text per line"
+        )
     if format in ("txt", *WORD_COLUMNS) and others:
         raise ValueError(
             f"--format: {format} has one input per row, but {columns.kind} needs "

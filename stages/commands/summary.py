@@ -1,8 +1,9 @@
 """Print the study's comparison as tables in the terminal."""
 
+import re
 from collections.abc import Mapping
 from statistics import fmean
-from textwrap import TextWrapper
+from textwrap import TextWrapper, fill
 
 from rich.console import Console
 from rich.markdown import Markdown
@@ -19,7 +20,7 @@ from stages.core.terminal_table import TableRow, print_table
 from stages.evaluation.metrics import cut, merit
 from stages.evaluation.records import CLASSICAL, read_texts
 from stages.planning.last_report import reported_study
-from stages.reporting.formats import DASH, shown
+from stages.reporting.formats import DASH, shown, thousands
 from stages.reporting.words.answer import predict_command, price
 from stages.reporting.words.audit import OBJECTIONS
 
@@ -47,10 +48,13 @@ def show(console: Console) -> None:
     metrics = {row["task"]: row["metric"] for row in answers}
     for task, runs in read_json(paths.REPORTS / "metrics.json").items():
         show_scores(console, task, runs, metrics[task])
-    console.print(mattered())
+    with console.capture() as captured:
+        console.print(mattered())
+    unpadded = re.sub(" +$", "", captured.get(), flags=re.MULTILINE)  # a log is read and copied
+    console.out(unpadded, end="", highlight=False)
     for row in answers:
         if row["label_budget"] == answers[0]["label_budget"]:  # the largest, which comes first
-            console.print(answer(row, width=console.width))
+            console.print(answer(row, width=console.width), soft_wrap=True)
     console.print(
         f"\nThe page: {paths.REPORTS / 'index.html'}"
         f"\nThe same in Markdown: {paths.REPORTS / 'comparison.md'}"
@@ -68,10 +72,9 @@ def mattered() -> Markdown:
 
 
 def answer(row: Mapping[str, str], *, width: int) -> Text:
-    """Returns a task's answer in indented lines: what to use, what it is better than, what it costs
-    and how to use it."""
-    text = Text(f"\n{row['task']}, {row['label_budget']} labels: use ", style="bold")
-    text.append(f"{row['use']} {row['sure'].capitalize()}.", style="bold")
+    """Returns a task's answer in lines of at most ``width`` characters: what to use, what it is
+    better than, what it costs and how to use it. The command is one line of any length, which can
+    be copied."""
     costs = [
         cost
         for cost in read_texts(paths.REPORTS / "costs.csv")
@@ -87,10 +90,6 @@ def answer(row: Mapping[str, str], *, width: int) -> Text:
                 hardware=costs[0]["hardware"],
             )
         )
-    if not _is_external(row["run"]):
-        method, seed = (row["method"], costs[0]["finetune_seed"]) if costs else (None, "")
-        command = predict_command(row["run"], row["task"], row["label_budget"], method, seed)
-        lines.append(f"Use it: {command}")
     indented = TextWrapper(
         width,
         initial_indent="  ",
@@ -98,8 +97,15 @@ def answer(row: Mapping[str, str], *, width: int) -> Text:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    for line in filter(None, lines):
-        text.append(f"\n{indented.fill(line)}", style="not bold")
+    parts = [*map(indented.fill, filter(None, lines))]
+    if not _is_external(row["run"]):
+        method, seed = (row["method"], costs[0]["finetune_seed"]) if costs else (None, "")
+        command = predict_command(row["run"], row["task"], row["label_budget"], method, seed)
+        parts.append(f"  Use it: {command}")
+    use = f"use {row['use']} {row['sure'].capitalize()}."
+    first = f"{row['task']}, {thousands(row['label_budget'])} labels: {use}"
+    text = Text(f"\n{fill(first, width, break_long_words=False)}", style="bold")
+    text.append("\n".join(["", *parts]), style="not bold")
     return text
 
 
@@ -125,7 +131,7 @@ def show_scores(console: Console, task: str, runs: Settings, metric: str) -> Non
         max((merit(metric, cell["mean"]) for cell in column if cell), default=None)
         for column in zip(*cells_of.values(), strict=True)
     ]
-    numbers = [f"{method}\n{budget} labels" for method, budget in columns]
+    numbers = [f"{method}\n{thousands(budget)} labels" for method, budget in columns]
     rows = list[TableRow]()
     for name, cells in cells_of.items():
         texts = [_score(cell, best, metric) for cell, best in zip(cells, top, strict=True)]

@@ -9,7 +9,15 @@ from stages.findings.results import Results
 
 FAR = 5  # at most this many times the study's labels are proposed at once
 FEW_SEEDS = 3  # fewer say little about the variance between seeds
-ON_THE_HUB = "{name: hub, path: google-bert/bert-base-uncased}"
+# Runs of checkpoints on the hub, as they stand below ``pretrain.runs``.
+ENCODER = (
+    "bert.model: {name: hub, path: google-bert/bert-base-uncased, "
+    "revision: 86b5e0934494bd15c9632b12f734a8a67f723594}"
+)
+TEXT_TO_TEXT = (
+    "t5.model: {name: hub, path: google-t5/t5-small, "
+    "revision: df1b051c49625cf57a3d0d8d3863ed4d13564fe4}"
+)
 WRITTEN = {"language_modelling", "seq2seq"}  # kinds of tasks without a head, so without a probe
 
 
@@ -37,13 +45,27 @@ def not_tried(results: Results) -> list[NotTried]:
     # Trials that ran side by side share their time, and new trials may run side by side, too.
     costs = results.finetuning_costs.values()
     finetuning = sum(cost.wall_time_s / cost.side_by_side for cost in costs)
-    public = [name for name, run in results.params.runs.items() if run.is_public]
     return [
-        *([NotTried(Untried.PUBLISHED, tuple(public), (ON_THE_HUB,))] if len(public) < 2 else []),
+        *_published(results),
         *_label_budgets(results, finetuning),
         *_seeds(results, finetuning),
         *_methods(results),
     ]
+
+
+def _published(results: Results) -> Iterator[NotTried]:
+    """Yields the proposal of a published checkpoint: an encoder if trials read answers from a head,
+    an encoder-decoder if all write them, and none if text is only scored."""
+    public = [name for name, run in results.params.runs.items() if run.is_public]
+    kinds, methods = _kinds(results), results.params.finetune.methods.values()
+    all_write = all(method.text_to_text for method in methods) or kinds <= WRITTEN
+    if len(public) < 2 and kinds != {"language_modelling"}:
+        fitting = TEXT_TO_TEXT if all_write else ENCODER
+        yield NotTried(Untried.PUBLISHED, tuple(public), (fitting,))
+
+
+def _kinds(results: Results) -> set[str]:
+    return {about["kind"] for about in results.tasks.values()}
 
 
 def _label_budgets(results: Results, finetuning_s: float) -> Iterator[NotTried]:
@@ -95,8 +117,7 @@ def _methods(results: Results) -> Iterator[NotTried]:
     if len(methods) != 1:
         return
     ((name, method),) = methods.items()
-    probed = WRITTEN.isdisjoint(about["kind"] for about in results.tasks.values())
-    cheap = "linear_probe" if probed else "lora"
+    cheap = "linear_probe" if WRITTEN.isdisjoint(_kinds(results)) else "lora"
     yield NotTried(
         Untried.METHODS, (name,), (cheap if method.method["name"] == "full" else "full",)
     )

@@ -6,12 +6,20 @@ from dataclasses import asdict, dataclass
 from math import inf
 
 from stages.core.artifacts import Json
+from stages.core.parallel import most_jobs
 from stages.core.params import NONE, Params, Run, Screen
 from stages.evaluation.screening import candidates
 from stages.matching.budget import matched
 from stages.planning.finetuning_costs import Finetuning, finetunings
 from stages.planning.pretraining_costs import Pretraining, pretrainings
-from stages.planning.speed import Calibration, Other, add_times, operations, other_stages
+from stages.planning.speed import (
+    Calibration,
+    Other,
+    add_times,
+    makespan,
+    operations,
+    other_stages,
+)
 from stages.planning.stored import Stores
 from stages.training.device import resolve, side_by_side
 from stages.training.meter import peak_memory_bytes
@@ -37,8 +45,10 @@ class Estimate:
     pretrain: list[Pretraining]
     finetune: list[Finetuning]
     others: list[Other]  # pending stages that train nothing
-    side_by_side: int  # trials that run at once
+    side_by_side: int  # trials that run at once in one job
     at_least: list[Finetuning] | None = None  # fine-tuning of the cheapest runs a screen may keep
+    jobs: int = 1  # that `make repro` runs at once
+    may_reuse: bool = False  # whether the stores may have results that are not subtracted
 
     @property
     def pending(self) -> list[Pretraining | Finetuning]:
@@ -63,11 +73,14 @@ def made(params: Params, stages: list[str]) -> Estimate:
         # A stage whose trials are all stored still runs, but takes almost no time.
         waits = f"finetune@{cost.task}" in stages
         cost.pending = waits and cost.num_stored < cost.num_trials
-    add_times(study.runs, study.compute, Calibration(study, trials), runs, trials)
+    jobs = most_jobs(study.compute, study.distributed)
+    add_times(study.runs, study.compute, Calibration(study, trials, jobs=jobs), runs, trials)
     screen = study.finetune.screen
     most, least = screened(study.runs, screen, trials) if screen else (trials, None)
     others = other_stages(study.corpora, study.tasks, stages)
-    return Estimate(study, stages, runs, most, others, side_by_side(study.compute), least)
+    at_once = side_by_side(study.compute)
+    may_reuse = stores.may_have_more()
+    return Estimate(study, stages, runs, most, others, at_once, least, jobs, may_reuse)
 
 
 def _kept_for_lengths(cost: Finetuning, memory_bytes: int) -> int:
@@ -152,6 +165,26 @@ def duration_range(estimate: Estimate) -> tuple[float, float, float] | None:
         )
         least -= most - fewest
     return seconds, least / SPREAD, seconds * SPREAD
+
+
+def of_all_jobs(estimate: Estimate) -> float:
+    """Returns the seconds of all pending stages with as many jobs as `make repro` runs: first the
+    stages that train nothing, one after the other, then the pretrainings, then the trials."""
+    pretrained, trials = list[float](), list[float]()
+    for cost in estimate.pretrain:
+        if cost.pending and cost.seconds:
+            number = cost.num_seeds - cost.num_stored
+            pretrained += [cost.seconds / number] * number
+    waiting = [cost for cost in estimate.finetune if cost.pending]
+    if estimate.params.finetune.screen:  # a stage that screens runs its trials itself
+        trials = [
+            sum(cost.seconds or 0.0 for cost in waiting if cost.task == task)
+            for task in estimate.params.tasks
+        ]
+    else:
+        trials = [share * (cost.alone_s or 0.0) for cost in waiting for share in cost.shares]
+    trained = makespan(pretrained, estimate.jobs) + makespan(trials, estimate.jobs)
+    return sum(other.seconds or 0.0 for other in estimate.others) + trained
 
 
 def num_trainings(estimate: Estimate) -> tuple[int, int]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +25,7 @@ from stages.planning.pretraining_costs import (
     kept_activation_bytes,
     num_weights,
 )
-from stages.planning.task_texts import Texts, counts_of, texts_of
+from stages.planning.task_texts import Rows, Texts, counts_of, rows_of, texts_of
 from stages.tasks._task import TASKS
 from stages.tasks._task import Task as TaskComponent
 from stages.text.batch import Batch
@@ -69,6 +68,7 @@ class Finetuning:
     leaves_out_rows: bool = False  # whether some rows to predict are not counted yet
     pending: bool = False
     seconds: float | None = None
+    alone_s: float | None = None  # seconds of its groups of trials, one after the other
     speed_from: str | None = None
 
 
@@ -86,11 +86,18 @@ def finetunings(
     flops = defaultdict[str, _KnownFlops](lambda: defaultdict(FlopsByBatch))
 
     @cache
+    def rows(task: str) -> Rows | None:
+        known = rows_of(task, study.tasks[task], study.finetune.seeds[0])
+        if known and known.are_prepared and task in changed:
+            return replace(known, counts=counts_of(study.tasks[task]))
+        return known
+
+    @cache
     def texts(run: str, task: str, text_to_text: bool) -> Texts:
         entry, settings = study.tasks[task], study.finetune
-        prepared = texts_of(run, study.runs[run], task, entry, settings, text_to_text=text_to_text)
-        counts: dict[str, Any] = {**counts_of(entry)}
-        return replace(prepared, **counts) if task in changed else prepared
+        return texts_of(
+            run, study.runs[run], task, entry, settings, rows(task), text_to_text=text_to_text
+        )
 
     costs = list[Finetuning]()
     for (key, run), (task, entry) in product(study.runs.items(), study.tasks.items()):

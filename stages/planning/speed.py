@@ -109,11 +109,13 @@ def operations(cost: Pretraining | Finetuning) -> int:
 
 def put_side_by_side(costs: Sequence[Finetuning], at_once: int) -> None:
     """Scales the times of the trials of one stage so that their sum is the time of the stage with
-    ``at_once`` trials side by side. The given times are for one trial after the other."""
+    ``at_once`` trials side by side. The given times are for one trial after the other, and are kept
+    as ``alone_s``."""
     groups = [share * (cost.seconds or 0.0) for cost in costs for share in cost.shares]
     together = makespan(groups, at_once)
     alone = sum(cost.seconds or 0.0 for cost in costs)
     for cost in costs:
+        cost.alone_s = cost.seconds
         cost.seconds = (cost.seconds or 0.0) * together / alone if alone else 0.0
 
 

@@ -7,9 +7,11 @@ from stages.core.artifacts import read_json
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import NONE, Params, Run
 from stages.core.plans import PretrainPlan
+from stages.matching.budget import trains
 from stages.planning.stage_plans import finetune_plan, pretrain_plan
 from stages.training import checkpoint_store
 from stages.training.device import resolve
+from stages.trials import store
 from stages.trials.groups import addresses_of, stored, trial_groups
 from stages.trials.setup import TrialSetup
 
@@ -52,6 +54,20 @@ class Stores:
             for checkpoint in checkpoints
             for key in self._of(checkpoint, task)
         }
+
+    def may_have_more(self) -> bool:
+        """Returns whether pending stages may take something from the stores that is not known yet,
+        because another stage has yet to make the inputs of a run or the rows of a task."""
+        runs = [
+            run
+            for name, run in self._study.runs.items()
+            if pretraining_stage(name, run) in self._stages and not self._has_inputs(run)
+        ]
+        if any(map(trains, runs)) and any(checkpoint_store.ROOT.glob("*")):
+            return True
+        tasks = [task for task in self._study.tasks if f"finetune@{task}" in self._stages]
+        unknown = bool(runs) or any(f"prepare_task@{task}" in self._stages for task in tasks)
+        return bool(tasks) and unknown and any(store.root().glob("*"))
 
     def _of(self, checkpoint: RunKey, task: str) -> set[TrialKey]:
         study, name = self._study, checkpoint.run

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from stages.core.parallel import most_jobs
 from stages.core.terminal_table import TableRow, print_table
 from stages.planning.estimate import (
     Estimate,
@@ -16,10 +15,12 @@ from stages.planning.estimate import (
     has_unknown_time,
     known_sum,
     num_trainings,
+    of_all_jobs,
     totals,
 )
 from stages.planning.finetuning_costs import Finetuning
 from stages.planning.speed import CALIBRATION
+from stages.planning.task_texts import TOKENS_PER_WORD
 
 T = TypeVar("T")
 
@@ -47,19 +48,30 @@ def show(estimate: Estimate, console: Console) -> None:
 
 
 def headline(estimate: Estimate) -> str:
-    """Returns a sentence on what would run and how long it takes, with the range of the time."""
+    """Returns a sentence on what would run and how long it takes, with the range of the time; and
+    one on trainings that may be reused."""
     pretrainings, trials = num_trainings(estimate)
     parts = [_counted(len(estimate.stages), "stage")]
     if pretrainings or trials:
         parts += [_counted(pretrainings, "pretraining"), _counted(trials, "trial")]
     text = f"To run: {parts[0]}{f' with {parts[1]} and {parts[2]}' if parts[1:] else ''}"
-    if (seconds := duration_range(estimate)) is None:
-        return f"{text}; nothing like it has run here yet, so its time is unknown."
-    about, low, high = map(duration, seconds)
+    reused = " Finished trainings may be reused and are not subtracted."
+    return f"{text}{_how_long(estimate)}.{reused if estimate.may_reuse else ''}"
+
+
+def _how_long(estimate: Estimate) -> str:
+    """Returns the time with the jobs of `make repro`, its range, and the time of one job."""
+    if (of_one := duration_range(estimate)) is None:
+        return "; nothing like it has run here yet, so its time is unknown"
+    one, jobs = duration(of_one[0]), estimate.jobs
+    # The range is as wide, in proportion, as that of one job.
+    faster = of_all_jobs(estimate) / of_one[0] if jobs > 1 and of_one[0] else 1.0
+    about, low, high = (duration(faster * seconds) for seconds in of_one)
     at_least = "at least " if totals(estimate)["all"]["unknown"] else ""
-    jobs = most_jobs(estimate.params.compute, estimate.params.distributed)
-    side_by_side = f" `make repro` runs {jobs} jobs side by side, in less time." if jobs > 1 else ""
-    return f"{text}, in {at_least}about {about} of one job ({low} to {high}).{side_by_side}"
+    if jobs == 1:
+        return f", in {at_least}about {one} of one job ({low} to {high})"
+    together = f"about {about} with the {jobs} jobs of `make repro` ({low} to {high})"
+    return f", in {at_least}{together}, or {one} with one"
 
 
 def _counted(number: int, name: str) -> str:
@@ -168,8 +180,9 @@ def notes(estimate: Estimate) -> Iterator[str]:
     if sources:
         listed = ", ".join(f"{source} ({n})" for source, n in sources.most_common())
         yield (
-            f"Time: of one job, without the start of processes, from the speed of {listed}. The "
-            "range is the error of earlier plans on a machine with nothing else to do, 30 %."
+            "Time: in the tables of one job; without the start of processes, from the speed of "
+            f"{listed}. The range is the error of earlier plans on a machine with nothing else to "
+            "do, 30 %."
         )
     if sources[CALIBRATION]:
         yield (
@@ -234,8 +247,9 @@ def _left_out(estimate: Estimate) -> Iterator[str]:
     if any(cost.assumes_lengths for cost in finetune):
         longest = estimate.params.finetune.max_tokens
         yield (
-            f"Tokens: texts of {longest} (finetune.max_tokens, the maximum) where a task or its "
-            "tokenizer is not prepared yet."
+            f"Tokens: where a task or its tokenizer is not prepared yet, {TOKENS_PER_WORD} a word "
+            "of the first rows, with all their windows, if they are in files; else one text of "
+            f"{longest} (finetune.max_tokens) a row."
         )
     if any(cost.leaves_out_rows for cost in finetune):
         yield "Left out: the prediction of all rows of a file, which are counted when it is read."

@@ -1,24 +1,39 @@
 """The number and the lengths of a task's texts; assumptions if the task is not prepared yet."""
 
+import re
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from stages.core import paths
-from stages.core.artifacts import read_json, read_jsonl
+from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.keys import RunKey
 from stages.core.params import Finetune, Run, Task
+from stages.kinds._cells import Row
 from stages.kinds._kind import SPLITS, of_draw
+from stages.matching.budget import AnyWords
 from stages.models._backbone import MODELS
+from stages.sources._source import SOURCES
 from stages.tasks._task import TASKS, Example
 from stages.tasks._task import Task as TaskComponent
 from stages.tasks._text_to_text import TextToText
+from stages.text.tokenizer import TaskTokenizer
 from stages.training.finetuning import BUCKET_BATCHES, in_parts
 from stages.trials.inputs import input_record
 
 SAMPLED_ROWS = 300  # rows of train whose lengths are measured
+MOST_COUNTED = 50_000  # rows of a file that are counted before the task is prepared
+# Assumed of a tokenizer that is not trained yet. English captions have as many with a tokenizer of
+# the documentation; a vocabulary of the same kind of text has fewer.
+TOKENS_PER_WORD = 2.2
+ASSUMED_VOCABULARY = 1000  # its size; no length depends on it
+# A word, or a letter of a script whose words have no blanks between them: Thai and most later ones.
+WORD = re.compile(r"[\u0e00-\U0010ffff]|[^\s\u0e00-\U0010ffff]+")
 
 
 class Size(NamedTuple):
@@ -45,7 +60,7 @@ class Texts:
     sizes: tuple[Size, ...]  # of a sample of the examples
     written: float  # mean tokens of the text to write; 0 if none
     per_row: float  # examples per row; more than 1 if each window is an example
-    assumed: bool  # whether the task is not prepared; then all texts get the maximum length
+    assumed: bool  # whether the task or its tokenizer is not prepared
     rows_cut: float  # share of the sampled rows that are cut
     tokens_cut: float  # share of the sampled tokens that are cut
 
@@ -69,67 +84,146 @@ def _padded(part: Sequence[Size]) -> int:
     return sum(size.num_windows for size in part) * max(size.longest for size in part)
 
 
-def texts_of(
-    run_key: str, run: Run, task_key: str, task: Task, finetune: Finetune, *, text_to_text: bool
-) -> Texts:
-    """Returns the texts of the prepared task or, if the task or the tokenizer is not prepared, as
-    many texts as params.yaml sets, all of the maximum length."""
-    longest = finetune.max_tokens
-    try:
-        checkpoint = RunKey(run_key, run.seeds[0])
-        return _prepared(checkpoint, run, task_key, task, finetune, text_to_text=text_to_text)
-    except (ValueError, OSError):
-        writes = TASKS.find(task.task["name"], where="task").generates or text_to_text
-        return Texts(
-            **counts_of(task),
-            sizes=(Size(longest, longest, num_windows=1),),
-            written=int(task.task.get("max_target_tokens", longest)) if writes else 0,
-            per_row=1,
-            assumed=True,
-            rows_cut=0.0,
-            tokens_cut=0.0,
-        )
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a task, as far as they are known."""
+
+    counts: dict[str, int | None]  # by split; None means all rows
+    train: Sequence[Row]  # a sample
+    record: Json  # the settings of the task, and its labels
+    are_prepared: bool
 
 
-def _prepared(
-    checkpoint: RunKey,
-    run: Run,
-    task_key: str,
-    entry: Task,
-    finetune: Finetune,
-    *,
-    text_to_text: bool,
-) -> Texts:
-    """Returns the texts of the prepared task. Raises ValueError or OSError if the task or the
-    tokenizer is not prepared."""
-    examples = paths.examples(task_key)
-    folder = paths.pretrained(checkpoint) if run.is_public else paths.TOKENIZERS / run.tokenizer
-    if not folder.is_dir():
-        raise FileNotFoundError(folder)
+def rows_of(key: str, entry: Task, seed: int) -> Rows | None:
+    """Returns the rows of the prepared task or, if it is not prepared, those of a source that is
+    quick to read. Returns None if there is neither."""
+    with suppress(ValueError, OSError, KeyError):  # KeyError: a record of another version
+        return _prepared(key, entry, seed)
+    with suppress(ValueError, OSError):
+        return _first_rows(entry)
+    return None
+
+
+def _prepared(key: str, entry: Task, seed: int) -> Rows:
+    examples = paths.examples(key)
     record = read_json(examples / "task.json")
     if record["task"]["name"] != entry.task["name"]:
         raise ValueError(f"{examples}: prepared as another task")
-    rows = {
-        split: of_draw(read_jsonl(examples / f"{split}.jsonl"), finetune.seeds[0])
-        for split in SPLITS
-    }
-    tokenizer = MODELS.find(run.model["name"], where="model").tokenizer_of(run.model, folder)
+    rows = {split: of_draw(read_jsonl(examples / f"{split}.jsonl"), seed) for split in SPLITS}
+    counts: dict[str, int | None] = {split: len(rows[split]) for split in SPLITS}
+    return Rows(counts, rows["train"][:SAMPLED_ROWS], record, are_prepared=True)
+
+
+def _first_rows(entry: Task) -> Rows | None:
+    kind = TASKS.find(entry.task["name"], where="task").kind
+    source = SOURCES.build(entry.source, where="source")
+    if not source.is_local:
+        return None
+    numbers, rows = Counter[str](), list[Json]()
+    for example in islice(source.examples(kind), MOST_COUNTED):
+        numbers[example.split] += 1
+        if example.split == "train" and len(rows) < SAMPLED_ROWS:
+            rows.append({"id": example.id, **kind.prepared(example.row)})
+    counts = counts_of(entry)
+    if numbers.total() < MOST_COUNTED:  # rows that are removed as duplicates are counted, too
+        counts |= {split: numbers[split] for split, number in counts.items() if number is None}
+    labels = sorted({label for row in rows for label in kind.labels_of(row)})
+    record = {"task": entry.task, "labels": labels}
+    return Rows(counts, rows, record, are_prepared=False) if rows else None
+
+
+class _AssumedTokenizer(AnyWords):
+    """Stands in for a tokenizer that is not trained yet: each word has TOKENS_PER_WORD tokens or,
+    as that is no whole number, a few words one more than others."""
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        return [ids for ids, _ in self.encode_with_offsets(texts)]
+
+    def encode_with_offsets(
+        self, texts: list[str]
+    ) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        return [self._encoded(text) for text in texts]
+
+    @property
+    def _id(self) -> int:
+        return int(self.regular_ids[0])
+
+    def _encoded(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        words = [word.span() for word in WORD.finditer(text)]
+        number = round(TOKENS_PER_WORD * len(words))
+        spans = [words[int(i / TOKENS_PER_WORD)] for i in range(number)]
+        return [self._id] * number, spans
+
+    def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        ends = (np.rint(TOKENS_PER_WORD * np.arange(len(row) + 1)).astype(int) for row in rows)
+        return [[[self._id] * number for number in np.diff(of_row).tolist()] for of_row in ends]
+
+    def decode(self, ids: object) -> str:
+        raise ValueError("the tokenizer is not trained yet")
+
+
+def _tokenizer(checkpoint: RunKey, run: Run) -> TaskTokenizer:
+    folder = paths.pretrained(checkpoint) if run.is_public else paths.TOKENIZERS / run.tokenizer
+    if not folder.is_dir():
+        return _AssumedTokenizer(ASSUMED_VOCABULARY)
+    return MODELS.find(run.model["name"], where="model").tokenizer_of(run.model, folder)
+
+
+def texts_of(
+    run_key: str,
+    run: Run,
+    task_key: str,
+    task: Task,
+    finetune: Finetune,
+    rows: Rows | None,
+    *,
+    text_to_text: bool,
+) -> Texts:
+    """Returns the texts of the ``rows``, cut or read in windows as the task does it. Without rows,
+    or if they cannot be encoded yet, all texts have the maximum length and one window."""
+    checkpoint = RunKey(run_key, run.seeds[0])
+    if rows is not None:
+        with suppress(ValueError, OSError):
+            return _encoded(checkpoint, run, task_key, finetune, rows, text_to_text=text_to_text)
+    longest = finetune.max_tokens
+    writes = TASKS.find(task.task["name"], where="task").generates or text_to_text
+    return Texts(
+        **(counts_of(task) if rows is None else rows.counts),
+        sizes=(Size(longest, longest, num_windows=1),),
+        written=int(task.task.get("max_target_tokens", longest)) if writes else 0,
+        per_row=1,
+        assumed=True,
+        rows_cut=0.0,
+        tokens_cut=0.0,
+    )
+
+
+def _encoded(
+    checkpoint: RunKey,
+    run: Run,
+    task_key: str,
+    finetune: Finetune,
+    rows: Rows,
+    *,
+    text_to_text: bool,
+) -> Texts:
+    tokenizer, record = _tokenizer(checkpoint, run), rows.record
     task: TaskComponent = TASKS.build(
         record["task"], record["labels"], tokenizer, finetune.max_tokens, where="task"
     )
     if text_to_text:
         task = TextToText(task_key, record, task)
-    sampled = rows["train"][:SAMPLED_ROWS]
-    encoded = task.encode(sampled)
-    read = input_record(checkpoint, "train", "", encoded)
+    examples = task.encode(rows.train)
+    read = input_record(checkpoint, "train", "", examples)
+    assumed = not rows.are_prepared or isinstance(tokenizer, _AssumedTokenizer)
     return Texts(
-        *(len(rows[split]) for split in SPLITS),
-        sizes=tuple(map(Size.of, encoded)),
-        written=float(np.mean([len(e.labels) if task.generates else 0 for e in encoded])),
-        per_row=len(encoded) / len(sampled),
-        assumed=False,
-        rows_cut=read.rows_cut / len(sampled),
-        tokens_cut=read.tokens_cut / read.tokens,
+        **rows.counts,
+        sizes=tuple(map(Size.of, examples)),
+        written=float(np.mean([len(e.labels) if task.generates else 0 for e in examples])),
+        per_row=len(examples) / len(rows.train),
+        assumed=assumed,
+        rows_cut=0.0 if assumed else read.rows_cut / len(rows.train),
+        tokens_cut=0.0 if assumed else read.tokens_cut / read.tokens,
     )
 
 

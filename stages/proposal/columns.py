@@ -211,7 +211,7 @@ def note_times(columns: Columns, settings: Json, notes: list[str]) -> None:
     """Adds a note that names a column with times, if splits could be drawn in its order."""
     if settings.keys().isdisjoint({"split", GROUP, TIME}):
         notes += [
-            f"{name} has days or times: --time {name} draws the splits in their order, so that "
+            f"{name} has days or times: `--time {name}` draws the splits in their order, so that "
             "test rows are later than train rows."
             for name in [name for name, column in columns.items() if column.are_times][:1]
         ]
@@ -337,8 +337,11 @@ def _unclear(question: str, columns: Columns) -> ValueError:
 def _note(kind: str, names: Names, target: Column, columns: Columns, notes: list[str]) -> None:
     predicted = as_list(names[KINDS[kind].target])
     read = [name for name in names_read(names) if name not in predicted]
-    are_hot = len(predicted) > 1 and kind == "multi_label"
-    how = "columns of 0 and 1" if are_hot else f"{target.distinct:,} different values"
+    how = f"{target.distinct:,} different values"
+    if len(predicted) > 1 and kind == "multi_label":
+        how = "columns of 0 and 1"
+    if kind == "span_qa":
+        how = f"spans of {columns[str(names['context'])].distinct:,} contexts"
     notes.append(
         f"{kind}: {', '.join(read)} {'are' if len(read) > 1 else 'is'} read, "
         f"{', '.join(predicted)} {'are' if len(predicted) > 1 else 'is'} predicted ({how})."

@@ -1,16 +1,21 @@
 """Chooses the text that small models are pretrained on."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
 from stages.core.artifacts import Json
-from stages.kinds._kind import KINDS, settings_of
-from stages.proposal.examples import SPACELESS, TOKENS_PER_WORD, Examples
+from stages.findings.drawn_once import FEW_ROWS
+from stages.kinds._kind import KINDS, SPLITS, settings_of
+from stages.proposal.examples import SPACELESS, Examples, count_words
+from stages.sources._formats import sides
 from stages.sources._source import SOURCES, Source
+from stages.sources.files import PARALLEL
 from stages.text import tokenizer
+from stages.text.tokenizer import Tokenizer
 
 ENOUGH_WORDS = 400_000  # fewest words of labelled texts to pretrain on
 MOST_WORDS = 3_000_000  # words of a folder after which counting stops
@@ -25,6 +30,9 @@ OF_ANSWERS = {"text_pair", "label", "labels", "tags"} | {
 VOCABULARIES = (4096, 2048, 1024, 512)
 SPARE = 1.1  # a text must fill a vocabulary this much larger: test rows' sentences are removed
 FILLING_WORDS = 200_000  # any text with this many words fills the largest vocabulary
+FEW_LEFT = 3  # one in so many rows is in train in each of five draws of the splits
+COUNTED_WORDS = 50_000  # of a sample on which a tokenizer is trained in seconds
+TOKENS_PER_WORD = 1.5  # of a text whose words the tokenizer learnt from
 Algorithm = Literal["unigram", "char"]
 
 
@@ -40,6 +48,8 @@ class Corpus:
     algorithm: Algorithm
     vocab_size: int
     why: str  # description of the corpus for params.yaml
+    # Texts with which tokens are counted; none of the documentation, whose parsing takes long.
+    sample: list[str] = field(default_factory=list, repr=False)
 
     @property
     def tokens(self) -> int:
@@ -50,56 +60,90 @@ def choose_corpus(
     examples: Examples, kind: str, text: Path | None, task: str, notes: list[str]
 ) -> Corpus:
     """Returns the user's own text, or the labelled texts if they are enough, else documentation in
-    English. Labelled texts in a script other than Latin are used for the tokenizer alone if they
-    are too few to pretrain on.
+    English. Labelled texts that are too few to pretrain on are used for the tokenizer alone if they
+    have targets to write or are in a script other than Latin.
 
     Raises ValueError for a folder without text.
     """
     has_blanks = examples.script not in SPACELESS
     if text is not None:
         return _own_text(text, task, notes, has_blanks=has_blanks)
-    own = _labelled_texts(examples, kind)
     total = sum(examples.scripts.values())
     latin = examples.scripts["LATIN"] / total if total else 1.0
-    if own is not None and (examples.words >= ENOUGH_WORDS or latin < LATIN):
-        enough = examples.words >= ENOUGH_WORDS
-        read = (" ".join(examples.kind.texts(e.row)) for e in examples.by_split["train"])
-        algorithm, vocab_size = vocabulary_of(read, has_blanks=has_blanks)
+    words = examples.words + sum(count_words(examples.targets, examples.script))
+    enough = words >= ENOUGH_WORDS
+    own = _labelled_texts(examples, kind, task, enough=enough)
+    if own is None or not (enough or latin < LATIN or examples.targets):
         notes.append(
-            f"The training texts ({examples.words:,} words) are enough to pretrain on, without "
-            "their labels; --corpus FOLDER gives more of their kind."
-            if enough
-            else f"{examples.script.title()} script, and only {examples.words:,} words: nothing "
-            "here to pretrain on, so models start from scratch; --corpus FOLDER gives text."
+            f"{_too_few(examples, kind)}; models read the documentation that is installed here, "
+            "which may be of little use: it is technical English. --corpus FOLDER gives text of "
+            "your own."
         )
         return Corpus(
-            key="labelled_texts",
-            source=own,
-            words=examples.words,
-            decontaminate_against="tasks",
-            pretrains=enough,
-            algorithm=algorithm,
-            vocab_size=vocab_size,
-            why="the task's own training texts, without their labels"
-            if enough
-            else "the task's own training texts, for the tokenizer alone: too few to pretrain on",
+            key="documentation",
+            source={"name": "installed_docs", "path": "requirements.lock", "packages": DOCS},
+            words=DOCS_WORDS,
+            decontaminate_against="none",
+            pretrains=latin >= LATIN,
+            algorithm="unigram",
+            vocab_size=VOCABULARIES[0],
+            why="the documentation installed with the project, as there is no other text",
         )
-    few = f"The training texts ({examples.words:,} words) are too few to pretrain on"
-    notes.append(
-        f"{few if own is not None else 'There is no running text to pretrain on'}; models read "
-        "the documentation that is installed here, which may be of little use: it is technical "
-        "English. --corpus FOLDER gives text of your own."
-    )
+    source, texts = own
+    has_both = len(texts) > examples.num["train"]
+    what = "texts and their targets" if has_both else "texts"
+    words = sum(count_words(texts, examples.script))
+    how = "for the tokenizer alone: too few to pretrain on"
+    if enough:
+        how = f"without their {'targets' if examples.targets else 'labels'}"
+        how = "each by itself" if has_both else how
+        notes.append(
+            f"The training {what} ({words:,} words) are enough to pretrain on, {how}; --corpus "
+            "FOLDER gives more of their kind."
+        )
+    elif has_both:
+        notes.append(
+            f"The training {what} ({words:,} words) are too few to pretrain on, so models start "
+            "from scratch, with a tokenizer of these texts; --corpus FOLDER gives text."
+        )
+    else:
+        notes.append(
+            f"{examples.script.title()} script, and only {words:,} words: nothing here to pretrain "
+            "on, so models start from scratch; --corpus FOLDER gives text."
+        )
+    # Of few rows the other draws of the splits test on most (split_per_seed).
+    learnt = texts if sum(examples.num.values()) >= FEW_ROWS else texts[::FEW_LEFT]
+    algorithm, vocab_size = vocabulary_of(learnt, has_blanks=has_blanks)
     return Corpus(
-        key="documentation",
-        source={"name": "installed_docs", "path": "requirements.lock", "packages": DOCS},
-        words=DOCS_WORDS,
-        decontaminate_against="none",
-        pretrains=latin >= LATIN,
-        algorithm="unigram",
-        vocab_size=VOCABULARIES[0],
-        why="the documentation installed with the project, as there is no other text",
+        key="labelled_texts",
+        source=source,
+        words=words,
+        decontaminate_against="none" if source["name"] == "tasks" else "tasks",
+        pretrains=enough,
+        algorithm=algorithm,
+        vocab_size=vocab_size,
+        why=f"the task's own training {what}, {how}",
+        sample=_spread(learnt),
     )
+
+
+def _too_few(examples: Examples, kind: str) -> str:
+    """Returns a clause that says why models are not pretrained on the labelled texts."""
+    if kind != "span_qa":
+        if kind in TEXT_OF or kind == "tagging":
+            return f"The training texts ({examples.words:,} words) are too few to pretrain on"
+        return "There is no running text to pretrain on"
+    contexts = [*{example.row["context"] for example in examples.by_split["train"]}]
+    words = sum(count_words(contexts, examples.script))
+    why = "are too few to pretrain on"
+    if words >= ENOUGH_WORDS:
+        why = "are no corpus as they are, since each recurs with its questions"
+    return f"The {len(contexts):,} contexts of train ({words:,} words) {why}"
+
+
+def _spread(texts: Sequence[str]) -> list[str]:
+    """Returns texts from all parts of ``texts``, with about COUNTED_WORDS words."""
+    return [*texts[:: ceil(sum(len(text.split()) for text in texts) / COUNTED_WORDS) or 1]]
 
 
 def vocabulary_of(sentences: Iterable[str], *, has_blanks: bool) -> tuple[Algorithm, int]:
@@ -114,35 +158,52 @@ def vocabulary_of(sentences: Iterable[str], *, has_blanks: bool) -> tuple[Algori
             if words >= FILLING_WORDS:
                 return "unigram", VOCABULARIES[0]
         for size in VOCABULARIES:
-            if _fills(some, round(SPARE * size)):
+            if trained(some, "unigram", round(SPARE * size)) is not None:
                 return "unigram", size
     return "char", VOCABULARIES[0]
 
 
-def _fills(sentences: list[str], vocab_size: int) -> bool:
+def trained(sentences: list[str], algorithm: Algorithm, vocab_size: int) -> Tokenizer | None:
+    """Returns a tokenizer of the sentences, or None if they do not fill the vocabulary."""
     with TemporaryDirectory() as folder:
+        file = Path(folder, tokenizer.FILE)
         try:
-            tokenizer.train(
-                sentences,
-                Path(folder, tokenizer.FILE),
-                algorithm="unigram",
-                vocab_size=vocab_size,
-                threads=1,
-            )
+            tokenizer.train(sentences, file, algorithm=algorithm, vocab_size=vocab_size, threads=2)
         except ValueError:
-            return False
-    return True
+            return None
+        return Tokenizer(file)
 
 
-def _labelled_texts(examples: Examples, kind: str) -> Json | None:
-    """Returns the task's source as a source of text, or None if its texts cannot be a corpus. The
-    texts of test rows are in this source's test split, too."""
+def _labelled_texts(
+    examples: Examples, kind: str, task: str, *, enough: bool
+) -> tuple[Json, list[str]] | None:
+    """Returns the task's source as a source of text, and the texts of train that it has, or None if
+    they cannot be a corpus. The texts of test rows are in this source's test split, too.
+
+    Texts and targets that are ``enough`` to pretrain on are not read in pairs, which would show a
+    model the answers beyond its label budget: lines of parallel files are documents by themselves,
+    and of a table only the texts are read.
+    """
     settings = {key: value for key, value in examples.source.items() if key not in OF_ANSWERS}
+    texts = [" ".join(examples.kind.texts(e.row)) for e in examples.by_split["train"]]
+    if examples.targets and not enough:
+        return {"name": "tasks", "path": "data/tasks", "tasks": [task]}, texts + examples.targets
     if kind == "tagging":
-        return settings if settings.get("format") == "conll" or "words" not in settings else None
-    if settings.get("format") != "parallel":
+        is_read = settings.get("format") == "conll" or "words" not in settings
+        return (settings, texts) if is_read else None
+    if settings.get("format") != PARALLEL:
         settings.pop("target", None)
-    return settings if kind in TEXT_OF else None
+    elif {*SPLITS} <= settings.keys():
+        return _lines(settings), texts + examples.targets
+    return (settings, texts) if kind in TEXT_OF else None
+
+
+def _lines(parallel: Json) -> Json:
+    """Returns the files of parallel text as text of which each line is a document."""
+    folder, languages = Path(parallel["path"]), [parallel["text"], parallel["target"]]
+    files = {split: sides(folder / parallel[split], languages) for split in SPLITS}
+    names = {split: [str(file.relative_to(folder)) for file in files[split]] for split in SPLITS}
+    return {"name": "files", "path": parallel["path"], "format": "txt", "unit": "line"} | names
 
 
 def _own_text(path: Path, task: str, notes: list[str], *, has_blanks: bool) -> Corpus:
@@ -171,6 +232,7 @@ def _own_text(path: Path, task: str, notes: list[str], *, has_blanks: bool) -> C
         algorithm=algorithm,
         vocab_size=vocab_size,
         why="your unlabelled text",
+        sample=_spread(some),
     )
 
 

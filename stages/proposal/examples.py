@@ -25,11 +25,8 @@ from stages.proposal.files import files_of
 from stages.proposal.flags import WORDS, Flags
 from stages.sources._source import SOURCES, Labelled
 
-TOKENS_PER_WORD = 1.5  # for a vocabulary of some thousand pieces
 SPACELESS = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}  # scripts
 LETTERS = 20_000  # number of letters of the texts that are read to find the script
-LENGTHS = (32, 64, 128, 256)  # choices for max_tokens; longer texts cost minutes
-MOST_CUT = 0.05  # largest share of texts that are longer than max_tokens
 SPAN_TAG = r"[BI][-_:./\u2013].+|.+[-_:./\u2013][BI]"
 WRITTEN_OUT = r"(?i)(begin|start|inside|outside)([-_:.].+)?$"
 SEVERAL_TAGS = r"[BIES][-_:].+[|,;+/][BIELSU][-_:]|\([A-Za-z]\w+(\*|\))"  # nested spans; CoNLL-2012
@@ -47,8 +44,7 @@ class Examples:
     removed: dict[str, int]  # rows of a split whose input a later split has
     repeated: int  # rows of train that repeat the input of an earlier one
     contradicting: int  # repeated rows with another answer
-    tokens: np.ndarray  # approximate length of each input of train
-    words: int  # total of all inputs of train
+    num_words: np.ndarray  # of each input of train
     scripts: Counter[str]  # number of letters of each script
 
     @property
@@ -63,17 +59,27 @@ class Examples:
     def script(self) -> str:
         return _most(self.scripts)
 
-    def share_cut(self, max_tokens: int) -> float:
-        return float((self.tokens > max_tokens).mean())
+    @property
+    def words(self) -> int:
+        return int(self.num_words.sum())
 
-    def fitting_tokens(self) -> int:
-        """Returns the smallest of LENGTHS that cuts at most MOST_CUT of the texts, or the
-        largest if none does."""
-        return next((n for n in LENGTHS if self.share_cut(n) <= MOST_CUT), LENGTHS[-1])
+    @property
+    def targets(self) -> list[str]:
+        """The texts of train that are to be written, if the task is to write a text."""
+        rows = [example.row for example in self.by_split["train"]]
+        return [row["target"] for row in rows] if self.kind.name == "seq2seq" else []
 
 
 def _most(scripts: Counter[str]) -> str:
     return scripts.most_common(1)[0][0] if scripts else "LATIN"
+
+
+def count_words(texts: list[str], script: str) -> list[int]:
+    """Returns the number of words of each text, or of its letters if the script has no blanks
+    between words."""
+    if script in SPACELESS:
+        return [len(text.replace(" ", "")) for text in texts]
+    return [len(text.split()) for text in texts]
 
 
 def with_columns(source: Json, guess: Guess) -> Json:
@@ -116,10 +122,6 @@ def read_examples(source: Json, kind: Kind, notes: list[str], min_rows: int) -> 
     texts = [" ".join(kind.texts(example.row)) for example in by_split["train"]]
     letters = islice((c for text in texts for c in text if c.isalpha()), LETTERS)
     scripts = Counter(unicodedata.name(c, "OTHER").replace("-", " ").split()[0] for c in letters)
-    if _most(scripts) in SPACELESS:  # counts letters, since there are no blanks between words
-        num_words = [len(text.replace(" ", "")) for text in texts]
-    else:
-        num_words = [len(text.split()) for text in texts]
     return Examples(
         kind=kind,
         source=source,
@@ -128,8 +130,7 @@ def read_examples(source: Json, kind: Kind, notes: list[str], min_rows: int) -> 
         removed=removed,
         repeated=repeated,
         contradicting=contradicting,
-        tokens=np.array([round(TOKENS_PER_WORD * n) + 2 for n in num_words] or [0]),
-        words=sum(num_words),
+        num_words=np.array(count_words(texts, _most(scripts)) or [0]),
         scripts=scripts,
     )
 

@@ -1,14 +1,16 @@
 """Facts about the labelled rows that are known before anything is trained."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from stages.evaluation.near_duplicates import near_duplicates
 from stages.kinds._kind import SPLITS
 from stages.prepare_task import times_of
-from stages.proposal.examples import TOKENS_PER_WORD, Examples
+from stages.proposal.examples import Examples, count_words
+from stages.proposal.files import files_of
+from stages.proposal.lengths import Lengths, share_cut
 from stages.sources._columns import GROUP, TIME
 
 SHOWN_LABELS = 8
@@ -21,9 +23,11 @@ NORMAL_95 = 1.96
 MOST_COMPARED = {"train": 20_000, "test": 2_000}  # rows that are searched for near-duplicates
 
 
-def facts(examples: Examples, max_tokens: int, *, given: set[str]) -> Iterator[str]:
-    """Yields sentences about the rows; ``given`` are the splits that have files, or "split" if a
-    column names the splits."""
+def facts(
+    examples: Examples, lengths: Lengths, most: Mapping[str, int], *, given: set[str]
+) -> Iterator[str]:
+    """Yields sentences about the rows; ``most`` are max_tokens and max_target_tokens, and ``given``
+    are the splits that have files, or "split" if a column names the splits."""
     counted = ", ".join(f"{examples.num[split]:,} {split}" for split in SPLITS)
     group = examples.source.get(GROUP)
     how = f"drawn by a hash of {group or 'the input'}, 80/10/10"
@@ -37,7 +41,7 @@ def facts(examples: Examples, max_tokens: int, *, given: set[str]) -> Iterator[s
         how = f"{' and '.join(drawn)} drawn from train" if drawn else "as the files have them"
     yield f"Rows: {counted} ({how})."
     yield from _labels(examples)
-    yield from _lengths(examples, max_tokens)
+    yield from _lengths(examples, lengths, most)
     yield from _swallowed(examples)
     yield from _duplicates(examples)
     yield from _near_duplicates(examples)
@@ -82,23 +86,34 @@ def _labels(examples: Examples) -> Iterator[str]:
         )
 
 
-def _lengths(examples: Examples, max_tokens: int) -> Iterator[str]:
-    words = (examples.tokens - 2) / TOKENS_PER_WORD
-    half, most, longest = np.quantile(words, [0.5, 0.95, 1.0])
-    cut = examples.share_cut(max_tokens)
-    said = f"about {cut:.0%} of the texts are cut" if cut >= MANY_CUT else "hardly any text is cut"
+def _lengths(examples: Examples, lengths: Lengths, most: Mapping[str, int]) -> Iterator[str]:
+    cut = _cut(lengths.inputs, most["max_tokens"], "text")
     if examples.kind.name == "span_qa":
-        said = "longer contexts are read in windows"
-    yield (
-        f"Length in words: {half:.0f} in the middle, 95 % up to {most:.0f}, {longest:.0f} the "
-        f"longest. Of max_tokens {max_tokens} {said} (--max-tokens)."
-    )
+        cut = "longer contexts are read in windows"
+    inputs = _quantiles(examples.num_words)
+    yield f"Length in words: {inputs}. With max_tokens {most['max_tokens']} {cut} (--max-tokens N)."
+    if examples.targets:
+        targets = _quantiles(count_words(examples.targets, examples.script))
+        longest = most["max_target_tokens"]
+        cut = _cut(lengths.targets, longest, "target")
+        yield f"Targets in words: {targets}. With max_target_tokens {longest} {cut}."
+
+
+def _quantiles(words: Sequence[int] | np.ndarray) -> str:
+    half, most, longest = np.quantile(words, [0.5, 0.95, 1.0])
+    return f"{half:.0f} in the middle, 95 % up to {most:.0f}, {longest:.0f} the longest"
+
+
+def _cut(lengths: np.ndarray, most: int, what: str) -> str:
+    cut = share_cut(lengths, most)
+    many = f"about {cut:.0%} of the {what}s are cut"
+    return many if cut >= MANY_CUT else f"hardly any {what} is cut"
 
 
 def _swallowed(examples: Examples) -> Iterator[str]:
-    """Yields a sentence about texts of many lines if most texts have one line. An unclosed
-    quotation mark makes all rows up to the next mark part of one text."""
-    if examples.kind.lists:
+    """Yields a sentence about texts of many lines if most texts of csv or tsv files have one line.
+    An unclosed quotation mark makes all rows up to the next mark part of one text."""
+    if examples.kind.lists or files_of(examples.source)[0].format not in ("csv", "tsv"):
         return
     rows = [example for split in SPLITS for example in examples.by_split[split]]
     lines = np.array([" ".join(examples.kind.texts(e.row)).strip().count("\n") + 1 for e in rows])

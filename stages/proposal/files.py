@@ -4,7 +4,7 @@ import csv
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import dropwhile, islice
 from pathlib import Path
@@ -58,10 +58,15 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
         if not {"text", "target"} <= flags.columns.keys():
             names = ", ".join(sorted(file.name for file in path.iterdir())[:6])
             raise ValueError(
-                f"{path}: files line by line ({names}); --text ENDING and --target ENDING say "
-                "which is written from which, such as --text en --target de"
+                f"{path}: files line by line ({names}); --text ENDING --target ENDING say which is "
+                "written from which, such as --text en --target de"
             )
-        return settings | {role: flags.columns[role] for role in ("text", "target")}
+        text, target = flags.columns["text"], flags.columns["target"]
+        notes.append(f"seq2seq: {text} is read, {target} is predicted, line by line.")
+        stems = {split: as_list(settings.get(split, [])) for split in SPLITS}
+        files = {s: [f"{n}.{end}" for n in stems[s] for end in (text, target)] for s in stems}
+        notes.append(_split_by_names(files))
+        return settings | {"text": text, "target": target}
     files = [path / name for split in SPLITS for name in as_list(settings.get(split, []))]
     files = files or [Path(settings["path"])]
     refuse_lines(files[:1])
@@ -115,13 +120,18 @@ def _folder(folder: Path, flags: Flags, notes: list[str]) -> Json:
     formats = {split: {format_of(Path(name)) for name in names[split]} for split in names}
     if "train" not in names or any(len(forms) > 1 for forms in formats.values()):
         raise ValueError(
-            f"{folder}: the names of files do not say which to train on; --train FILE, "
-            f"--validation FILE and --test FILE name them. The folder has {listed}"
+            f"{folder}: the names of files do not say which to train on; --train FILE "
+            f"--validation FILE --test FILE name them. The folder has {listed}"
         )
     settings |= {split: _one(names[split]) for split in SPLITS if split in names}
-    said = "; ".join(f"{split}: {', '.join(names[split])}" for split in SPLITS if split in names)
-    notes.append(f"Splits by the names of files: {said}. (--train, --validation, --test)")
+    notes.append(_split_by_names(names))
     return settings
+
+
+def _split_by_names(names: Mapping[Split, list[str]]) -> str:
+    """Returns a sentence that says which files are which split."""
+    said = "; ".join(f"{split}: {', '.join(names[split])}" for split in SPLITS if names.get(split))
+    return f"Splits by the names of files: {said}. (--train, --validation, --test)"
 
 
 def _parallel_stems(folder: Path, files: list[Path]) -> Json:

@@ -1,5 +1,6 @@
-"""The command-line flags that describe a user's files."""
+"""The command-line flags that describe a user's files, and how `make` takes them."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -63,3 +64,11 @@ class Flags:
 def flag_of(role: str) -> str:
     """Returns the flag of a role: ``--text-pair`` for ``text_pair``."""
     return f"--{role.replace('_', '-')}"
+
+
+def as_make_takes_them(text: str) -> str:
+    """Returns how `make` takes the flags that a text names; "" if the command does not run below
+    `make`, or the text names none."""
+    if "--" not in text or "MAKELEVEL" not in os.environ:
+        return ""
+    return 'With make: FLAGS="--label NAME", TEXT=FOLDER for --corpus, MINUTES=20 for --minutes.'

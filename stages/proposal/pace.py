@@ -13,15 +13,14 @@ from stages.planning.speed import Calibration, operations
 from stages.proposal.design import Budget, Pace
 
 
-def measured(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
+def measured(raw: Json, budgets: Sequence[Budget]) -> Pace:
     """Measures the pretraining and the full fine-tuning of the first run, with the calibration of
     `make plan`. Other runs are assumed to take as many seconds per operation.
 
     ``raw`` is a study with one seed, one run of each architecture, and tasks that state their
-    numbers of rows. Each text is assumed to have ``text_tokens`` tokens.
+    numbers of rows.
     """
-    # The plan assumes that texts of tasks that are not prepared yet have the maximum length.
-    study = matched(typed(raw | {"finetune": raw["finetune"] | {"max_tokens": text_tokens}}))
+    study = matched(typed(raw))
     architecture_of = {key: str(run.model["name"]) for key, run in study.runs.items()}
     costs_by_budget = {budget: finetunings(_at(study, budget)) for budget in budgets}
     trained = pretrainings(study, {key: run.seeds for key, run in study.runs.items()})

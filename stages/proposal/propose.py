@@ -7,8 +7,6 @@ from math import ceil
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from stages.core.artifacts import Json
 from stages.core.params import NAME, Task
 from stages.core.text_files import NotUtf8Error, encoding_of
@@ -34,7 +32,8 @@ from stages.proposal.examples import Examples, read_examples, tag_settings, with
 from stages.proposal.exports import SPACY, refuse_exports
 from stages.proposal.facts import facts
 from stages.proposal.files import files_of, source_of
-from stages.proposal.flags import Flags, flag_of, roles_of
+from stages.proposal.flags import Flags, as_make_takes_them, flag_of, roles_of
+from stages.proposal.lengths import lengths_of, share_cut
 from stages.proposal.public import Candidate, about_published, fetch_candidate, fitting
 from stages.proposal.study import (
     MOST_TAGS_PROBED,
@@ -54,7 +53,7 @@ SHOWN_ROWS = 3
 # A class is rare if its share is below RARE and below RARE_OF_EVEN times an even share.
 RARE, RARE_OF_EVEN = 0.1, 0.5
 MANY_LONG = 0.1  # share of cut texts above which the ends of texts are read, too
-Measure = Callable[[Json, Sequence[Budget], int], Pace]
+Measure = Callable[[Json, Sequence[Budget]], Pace]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,27 +76,42 @@ def propose(
     Raises ValueError for data of which no study can be made, and if the flags require a published
     checkpoint that cannot be fetched.
     """
+    try:
+        return _proposed(data, flags, corpus, seconds, measure)
+    except ValueError as error:
+        raise ValueError(f"{error}\n{as_make_takes_them(str(error))}".rstrip()) from error
+
+
+def _proposed(
+    data: Path, flags: Flags, corpus: Path | None, seconds: float, measure: Measure
+) -> Proposal:
     notes = list[str]()
     guessed, examples = _read(data, flags, notes)
     name = _name_of(data)
     task = _task(guessed, examples, notes)
-    max_tokens = flags.max_tokens or examples.fitting_tokens()
+    num = _numbers(examples, flags)
+    _check(examples, task, num)
+    of_corpus = list[str]()
+    text = choose_corpus(examples, guessed.kind, corpus, name, of_corpus)
+    lengths = lengths_of(examples, text)
+    max_tokens = flags.max_tokens or lengths.max_tokens()
     if guessed.kind == "span_qa" and flags.max_tokens is None:
         max_tokens = LEAST_QA_TOKENS
-    if guessed.kind in WITH_LONG_TEXTS and examples.share_cut(max_tokens) > MANY_LONG:
+    if examples.targets:
+        task["max_target_tokens"] = lengths.max_target_tokens()
+    cut = share_cut(lengths.inputs, max_tokens)
+    if guessed.kind in WITH_LONG_TEXTS and cut > MANY_LONG:
         task["long_texts"] = "head_tail"
         notes.append(
-            f"{examples.share_cut(max_tokens):.0%} of the texts are cut: long_texts is head_tail, "
+            f"{cut:.0%} of the texts are cut: long_texts is head_tail, "
             "so half of the tokens read are from the beginning of a long text and half from its "
             "end, which takes no more time. `long_texts: windows` reads each text as a whole, for "
             "labels that any part may decide; a text of twice max_tokens has three or four "
             "windows, and each takes as long as a short text."
         )
-    num = _numbers(examples, flags)
-    _check(examples, task, num)
     given = {"split", *SPLITS} & examples.source.keys()
-    notes += facts(examples, max_tokens, given=given)
-    text = choose_corpus(examples, guessed.kind, corpus, name, notes)
+    most = {"max_tokens": max_tokens, "max_target_tokens": task.get("max_target_tokens", 0)}
+    notes += [*facts(examples, lengths, most, given=given), *of_corpus]
     budgets = flags.budgets or label_budgets(examples.num["train"], len(examples.labels))
     architectures = architectures_of(guessed.kind)
     draws = _draws_anew(examples, task, num, flags, notes)
@@ -149,6 +163,8 @@ def propose(
     study, takes = replace(study, design=design), pace.seconds(design)
     question = f"Which model should be fine-tuned on {data.name}? It takes about {minutes(takes)}."
     comments = [question, "", "What the data were taken for:", *(f"- {note}" for note in notes)]
+    if make := as_make_takes_them(" ".join(notes)):
+        notes.append(make)  # of what is printed; the file is the same with and without make
     rows = (example.row.items() for example in examples.by_split["train"][:SHOWN_ROWS])
     first = ["; ".join(f"{column}: {short(value)}" for column, value in row) for row in rows]
     return Proposal(
@@ -188,9 +204,7 @@ def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure:
     training = raw["finetune"]["methods"]["full"]["training"]
     if isinstance(training["lr"], list):
         training["lr"] = training["lr"][-1]
-    mean = round(float(np.minimum(examples.tokens, study.max_tokens).mean()))
-    # Windows of a context have the maximum length.
-    return measure(raw, budgets, study.max_tokens if study.kind == "span_qa" else max(mean, 8))
+    return measure(raw, budgets)
 
 
 def _read(data: Path, flags: Flags, notes: list[str]) -> tuple[Guess, Examples]:
@@ -278,14 +292,12 @@ def _task(guessed: Guess, examples: Examples, notes: list[str]) -> Json:
     """
     task: Json = {"name": guessed.kind} | guessed.task
     rows = [(e.id, e.row) for split in SPLITS for e in examples.by_split[split]]
-    if guessed.kind == "span_qa" and any(not row["answers"] for _, row in rows):
-        task["no_answer"] = True
+    if guessed.kind == "span_qa":
         num = sum(not row["answers"] for _, row in rows)
-        notes.append(f"{num:,} questions have no answer: no_answer is true.")
-    if guessed.kind == "seq2seq":
-        words = [1.5 * len(row["target"].split()) + 2 for _, row in rows]
-        most = float(np.quantile(words, 0.95))
-        task["max_target_tokens"] = next((n for n in (16, 32, 64, 128) if n >= most), 128)
+        if num:
+            task["no_answer"] = True
+        said = f"{num:,} of {len(rows):,} questions have no answer: no_answer is true."
+        notes.append(said if num else "Every question has an answer.")
     if guessed.kind == "classification" and (rare := _rare_class(examples)):
         task["class_weights"] = "balanced"
         notes.append(rare)

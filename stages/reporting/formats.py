@@ -41,6 +41,11 @@ def compact(value: float | None) -> str:
     return f"{value:.3g}{' kMGTPE'[power].strip()}"
 
 
+def thousands(label_budget: str) -> str:
+    """Returns a label budget as sentences write it: ``1,000`` or ``all``."""
+    return f"{int(label_budget):,}" if label_budget.isdecimal() else label_budget
+
+
 def are(number: int) -> str:
     return "is" if number == 1 else "are"
 

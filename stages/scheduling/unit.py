@@ -21,6 +21,7 @@ class Unit:
     needs: tuple[str, ...]  # units that must be done first
     checkpoint: RunKey | None = None
     trials: tuple[TrialKey, ...] = ()
+    work: float = 0.0  # planned operations; 0 if nothing is trained or its size is unknown
 
     @property
     def log(self) -> Path:

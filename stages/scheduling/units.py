@@ -7,15 +7,17 @@ A stage ``finetune@TASK`` waits for every checkpoint, but a group of its trials 
 and the prepared task. The group runs once both exist and puts its trials into the store of trials.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 
-from stages.core.keys import RunKey
-from stages.core.params import Finetune, Params, Run
+from stages.core.keys import RunKey, TrialKey
+from stages.core.params import Params, Run
 from stages.matching.budget import matched, trains
 from stages.planning.stored import Stores, pretraining_stage
 from stages.scheduling.unit import Unit
-from stages.trials.groups import Group, trial_groups, work
+from stages.scheduling.work import Work
+from stages.trials.groups import Group, trial_groups
+from stages.trials.groups import work as duration_order
 
 
 def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
@@ -26,11 +28,19 @@ def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
     """
     study = matched(params)
     stores = Stores(study, pending)
+    missing, stored = {name: stores.missing_seeds(name) for name in study.runs}, stores.trials()
+    planned = Work(study, pending, missing, stored)
     needs = {stage: [*others] for stage, others in pending.items()}
-    seeds = [*_seeds(study.runs, pending, stores)]
-    trials = [*_trials(study.runs, study.tasks, study.finetune, pending, stores)]
+    seeds = [*_seeds(study.runs, pending, missing, planned)]
+    trials = [*_trials(study, pending, stored, planned)]
+    own_work = {stage: planned.of_stage.get(stage, 0.0) for stage in pending}
     for stage, part in (*seeds, *trials):
         needs[stage].append(part.name)
+        own_work[stage] = max(round(own_work[stage] - part.work), 0)
+
+    def of_stage(stage: str) -> Unit:
+        return Unit(stage, (*needs[stage],), work=own_work[stage])
+
     later = set[str]()  # the stages that fine-tune, and the stages that need them
     for stage, others in pending.items():
         if stage.startswith("finetune@") or not later.isdisjoint(others):
@@ -39,30 +49,30 @@ def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
     for stage in pending:
         if stage not in later:
             result += [part for taker, part in seeds if taker == stage]
-            result.append(Unit(stage, (*needs[stage],)))
+            result.append(of_stage(stage))
     result += [part for _, part in trials]
-    return result + [Unit(stage, (*needs[stage],)) for stage in pending if stage in later]
+    return result + [of_stage(stage) for stage in pending if stage in later]
 
 
 def _seeds(
-    runs: Mapping[str, Run], pending: Mapping[str, Collection[str]], stores: Stores
+    runs: Mapping[str, Run],
+    pending: Mapping[str, Collection[str]],
+    missing: Mapping[str, Sequence[int]],
+    planned: Work,
 ) -> Iterator[tuple[str, Unit]]:
     """Yields a unit for each seed that the store lacks, with the stage that takes its result. A
     stage that has to train only one seed trains it itself."""
     for name, run in runs.items():
-        missing = stores.missing_seeds(name) if trains(run) else []
+        seeds = missing[name] if trains(run) else []
         stage = pretraining_stage(name, run)
-        for seed in missing if len(missing) > 1 else ():
-            key = RunKey(name, seed)
-            yield stage, Unit(f"pretrain_seed@{name}-{seed}", (*pending[stage],), checkpoint=key)
+        for seed in seeds if len(seeds) > 1 else ():
+            part, key = f"pretrain_seed@{name}-{seed}", RunKey(name, seed)
+            work = planned.of_seed[name]
+            yield stage, Unit(part, (*pending[stage],), checkpoint=key, work=work)
 
 
 def _trials(
-    runs: Mapping[str, Run],
-    tasks: Iterable[str],
-    finetune: Finetune,
-    pending: Collection[str],
-    stores: Stores,
+    study: Params, pending: Collection[str], stored: Collection[TrialKey], planned: Work
 ) -> Iterator[tuple[str, Unit]]:
     """Yields each group of trials that the store lacks, with the stage that takes its results. The
     longest come first, so that all workers end at about the same time.
@@ -70,8 +80,8 @@ def _trials(
     If the study screens runs, only trials of runs from scratch are yielded: the stage itself
     chooses the other runs once all estimates are known.
     """
-    stored, groups = stores.trials(), list[Group]()
-    waiting = [task for task in tasks if f"finetune@{task}" in pending]
+    runs, finetune, groups = study.runs, study.finetune, list[Group]()
+    waiting = [task for task in study.tasks if f"finetune@{task}" in pending]
     for task, (name, run) in product(waiting, runs.items()):
         if run.from_scratch or finetune.screen is None:
             for seed in run.seeds:
@@ -83,10 +93,12 @@ def _trials(
                     from_scratch=run.from_scratch,
                 )
     missing = [[key for key in group if key not in stored] for group in groups]
-    for group in sorted(filter(None, missing), key=work, reverse=True):
+    missing = [group for group in missing if group]
+    pairs = [*zip(missing, planned.of_groups(missing), strict=True)]
+    for group, work in sorted(pairs, key=lambda pair: duration_order(pair[0]), reverse=True):
         first = group[0]
         needed = pretraining_stage(first.run, runs[first.run]), f"prepare_task@{first.task}"
         parts = (first.task, first.run, first.pretrain_seed, first.method, first.label_budget)
         name = "trials@" + "-".join(map(str, (*parts, first.finetune_seed)))
         needs = tuple(stage for stage in needed if stage in pending)
-        yield f"finetune@{first.task}", Unit(name, needs, trials=tuple(group))
+        yield f"finetune@{first.task}", Unit(name, needs, trials=tuple(group), work=work)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.labelled_files import classified, paced
+from tests.labelled_files import classified, paced, squad
 
 NEW = ("new", "--no-published", "reviews.csv")
 
@@ -14,6 +14,7 @@ NEW = ("new", "--no-published", "reviews.csv")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MAKELEVEL", raising=False)  # of `make test`
     monkeypatch.setattr("stages.proposal.pace.measured", paced)
     Path("requirements.lock").write_text("")
     Path("reviews.csv").write_text(classified())
@@ -33,6 +34,21 @@ def test_new_says_what_it_saw_and_what_comes_next(run) -> None:
         assert part in out
     assert re.search(r"on all \d+ labels", " ".join(out.split())) and "reports/ shows" not in out
     assert "study: reviews\n" in Path("params.yaml").read_text()
+
+
+@pytest.mark.slow
+def test_new_wraps_its_notes_to_the_terminal(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as if the output was a terminal
+    monkeypatch.setenv("COLUMNS", "50")
+    lines = run(*NEW).out.splitlines()
+    assert 40 < max(len(line) for line in lines if line.startswith(("- ", "  "))) <= 50
+
+
+@pytest.mark.slow
+def test_new_counts_questions_as_such(run) -> None:
+    Path("a.json").write_text(squad())
+    said = " ".join(run("new", "--no-published", "a.json").out.split())
+    assert re.search(r"on all \d+ questions", said)
 
 
 @pytest.mark.slow

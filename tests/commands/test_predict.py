@@ -196,6 +196,12 @@ def test_predict_reads_texts_in_every_format(study, command, packed) -> None:
     assert [row["scores"] for row in rows] == [row["scores"] for row in expected]
 
 
+def test_predict_reads_a_packed_file_of_any_name_if_its_format_is_named(study, command) -> None:
+    (study / "new.en.gz").write_bytes(gzip.compress(TEXTS[0].encode()))
+    status, rows, _ = command(*SECTION, str(study / "new.en.gz"), "--format", "txt")
+    assert (status, len(rows)) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -312,8 +318,10 @@ def test_predict_refuses_a_mistake_in_one_line(study, command) -> None:
         (*SECTION, "list.jsonl"): "list.jsonl line 1: text must be text, not ['one']",
         (*SECTION, "half.jsonl"): "half.jsonl line 1: '\\ud800' is half a surrogate pair",
         (*SECTION, "latin.txt"): "latin.txt line 1: byte 0xef is not UTF-8",
-        (*SECTION, "new.xml"): "--format: name it",
-        (*SECTION, "none.txt"): "none.txt: No such file or directory",
+        (*SECTION, "new.xml"): "with or without .gz; `--format txt` reads a text per line",
+        (*SECTION, "none.txt"): "none.txt: no such file",
+        (*SECTION, "none.en"): "none.en: no such file",
+        (*SECTION, "."): "is a folder; name a file in it",
         (*SECTION, "--format", "conll", "empty.txt"): "conll is for tasks on words",
         (*SECTION, "--column", "txt=a", "other.csv"): "--column: must be INPUT=COLUMN, INPUT one",
         (*TAG, "words.jsonl"): "words.jsonl line 1: words must be words, not [1, 2]",
@@ -394,6 +402,20 @@ def test_predict_uses_the_only_kept_trial_if_it_is_as_it_was(
     shutil.rmtree(weights)
     weights.mkdir()
     assert "no trial is kept" in command(*which, stdin="a (b)\n")[2]
+
+
+@pytest.mark.parametrize("lost", ["data/tasks/section", f"data/pretrained/{SCRATCH}"])
+def test_predict_says_which_study_lacks_the_files_of_a_run(
+    study, command, tmp_path, monkeypatch, lost
+) -> None:
+    shutil.copytree("data", tmp_path / "copy/data")
+    monkeypatch.chdir(tmp_path / "copy")
+    Path("params.yaml").write_text("study: another\n")
+    assert command(*SECTION, stdin="a (b)\n")[0] == 0
+    shutil.rmtree(lost)
+    status, rows, error = command(*SECTION, stdin="a (b)\n")
+    assert (status, rows) == (2, []) and error.startswith(f"error: {lost}/")
+    assert "no such file, and params.yaml has the study another; put the study of sec" in error
 
 
 def test_kept_weights_are_those_that_were_trained(study) -> None:

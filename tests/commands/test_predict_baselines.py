@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -75,6 +76,17 @@ def test_predict_names_the_trials_and_the_mistake(command, tmp_path: Path) -> No
         status, rows, errors = command(run, task, "new.txt", *options)
         assert (status, rows) == (2, []) and message in errors and errors.count("\n") == 1, errors
         assert "keep_weights" not in errors
+
+
+def test_predict_says_which_study_lacks_the_files_of_a_baseline(command, tmp_path: Path) -> None:
+    Path("new.txt").write_text("a pear\n")
+    shutil.rmtree(paths.TASKS)
+    (tmp_path / "params.yaml").write_text("study: another\n")
+    status, rows, errors = command("window", "tag", "new.txt", "--label-budget", "4")
+    assert (status, rows) == (2, []) and errors == (
+        "error: data/tasks/tag/examples/task.json: no such file, and params.yaml has the study "
+        "another; put the study of tag into params.yaml if it is another, and run `make repro`\n"
+    )
 
 
 def test_export_writes_what_predicts_without_the_project(run, tmp_path: Path) -> None:

@@ -43,13 +43,16 @@ def shown(reported: Path) -> str:
 
 @pytest.mark.slow
 def test_summary_has_no_line_of_spaces(shown: str) -> None:
-    """A baseline without a price or a cheaper choice leaves no gap."""
+    """A baseline without a price or a cheaper choice leaves no gap, and text is not padded."""
     assert "a classical baseline" in shown and not re.search(r"\n  +\n  Use it", shown)
+    words = shown[shown.index("What mattered") : shown.rindex("The page:")]
+    assert "published checkpoint: The study has" in words
+    assert not re.search(" $", words.partition("The study synthetic;")[0], re.MULTILINE)
 
 
 @pytest.mark.slow
 def test_summary_cuts_nothing_on_any_terminal(reported: Path) -> None:
-    """The rows with a run's scores begin with its name."""
+    """The rows with a run's scores begin with its name. A command is one line, to be copied."""
     (reported / "params.yaml").write_text("study: synthetic\n")
     scores = read_json(reported / "reports/metrics.json")
     answers = read_texts(reported / "reports/answer.csv")
@@ -63,7 +66,21 @@ def test_summary_cuts_nothing_on_any_terminal(reported: Path) -> None:
                 check_fits(tables, width, run, *numbers)
                 rows = [line for line in tables.splitlines() if line.split()[:1] == [run]]
                 assert all(any(f" {number}" in row for row in rows) for number in numbers)
-        check_fits(text, width)
+        commands = re.findall(
+            r"^  Use it: python -m .* FILE --label-budget .*\n", text, re.MULTILINE
+        )
+        assert len(commands) == len(scores) and all(
+            "--method" not in command or re.search(r" --finetune-seed \d+$", command)
+            for command in commands
+        )
+        check_fits(re.sub(r"^  Use it: .*\n", "", text, flags=re.MULTILINE), width)
+
+
+def test_numbers_of_labels_have_commas() -> None:
+    screen = io.StringIO()
+    runs = {"encoder": {"full": {"1000": {"mean": 0.5}}}}
+    summary.show_scores(Console(file=screen, width=100), "tag", runs, "accuracy")
+    assert "1,000 labels" in screen.getvalue()
 
 
 @pytest.mark.slow

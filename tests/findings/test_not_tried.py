@@ -1,13 +1,17 @@
 """Options that a study did not try, and the time for each."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from stages.findings.not_tried import NotTried, Untried, not_tried
+from stages.findings.not_tried import ENCODER, TEXT_TO_TEXT, NotTried, Untried, not_tried
 from stages.findings.results import Results
 from stages.reporting.words.overview import gaps
+from stages.text.published_files import refuse_unpinned
 from tests.synthetic_study import RUNS, public, raw_params, repeated
+
+CHECKPOINTS = Path(__file__).parents[2] / "docs/public_checkpoints.md"
 
 
 def omitted_of(results: Results) -> dict[Untried, NotTried]:
@@ -77,6 +81,37 @@ def test_a_single_published_checkpoint_is_named(study_of) -> None:
     raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"], "bert": public("bert")})
     (gap, *_) = gaps(not_tried(study_of(raw=raw)))
     assert gap.sentence.startswith("One published checkpoint was compared, `bert`; a larger one")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text_to_text", "setting"),
+    [
+        ("tagging", False, (ENCODER,)),
+        ("tagging", True, (TEXT_TO_TEXT,)),
+        ("seq2seq", False, (TEXT_TO_TEXT,)),
+        ("language_modelling", False, None),
+    ],
+)
+def test_not_tried_proposes_a_published_checkpoint_that_fits_the_answers(
+    results: Results, kind: str, text_to_text: bool, setting: tuple[str] | None
+) -> None:
+    """An encoder writes no text; only a decoder scores it."""
+    tasks = {task: {**about, "kind": kind} for task, about in results.tasks.items()}
+    finetune, update = results.params.finetune, {"text_to_text": text_to_text}
+    methods = {k: m.model_copy(update=update) for k, m in finetune.methods.items()}
+    changed = finetune.model_copy(update={"methods": methods})
+    params = results.params.model_copy(update={"finetune": changed})
+    omitted = omitted_of(replace(results, tasks=tasks, params=params))
+    published = omitted.get(Untried.PUBLISHED)
+    assert (published and published.setting) == setting
+    if published:
+        (gap, *_) = gaps([published])
+        assert f"`pretrain.runs.{published.setting[0]}`" in gap.sentence
+        assert ("studies/default.yaml" in gap.sentence) == (setting == (ENCODER,))
+        checkpoint = published.setting[0].partition("path: ")[2].rstrip("}")
+        path, _, revision = checkpoint.partition(", revision: ")
+        refuse_unpinned(path, revision)
+        assert f"`{path}` | `{revision}`" in CHECKPOINTS.read_text(encoding="utf-8")
 
 
 def test_gaps_name_a_setting_for_everything_that_was_not_tried(study_of) -> None:

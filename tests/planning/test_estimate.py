@@ -17,6 +17,7 @@ from stages.planning.estimate import (
     duration_range,
     made,
     num_trainings,
+    of_all_jobs,
     screened,
     totals,
 )
@@ -69,6 +70,18 @@ def test_headline_counts_what_runs_and_says_how_long_it_takes(fresh: Params) -> 
     assert range_of == pytest.approx((seconds, seconds / 1.3, seconds * 1.3))
     estimate.finetune[0].num_stored = 1
     assert num_trainings(estimate) == (len(trained), trials - 1)
+
+
+def test_all_jobs_of_this_machine_take_less_time_than_one(
+    fresh: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.core.parallel.cores", lambda: 3 * fresh.compute.threads)
+    estimate = made(fresh, every_stage(fresh))
+    one = totals(estimate)["all"]["seconds"]
+    assert estimate.jobs == 3 and one / 3 <= of_all_jobs(estimate) < one
+    alone = replace(estimate, jobs=1, finetune=[])
+    pretrained = totals(alone)["all"]["seconds"]
+    assert of_all_jobs(alone) == pytest.approx(pretrained)
 
 
 def test_made_estimates_nothing_for_what_is_done(fresh: Params) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stages.core import paths
-from stages.core.artifacts import read_json, read_jsonl, write_json
+from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.core.keys import TrialKey
 from stages.core.params import Params
 from stages.planning.finetuning_costs import Finetuning, finetunings
@@ -202,3 +202,89 @@ def test_finetunings_count_the_tokens_of_all_windows_that_an_epoch_reads(prepare
     assert cost.tokens == num_epochs * sum(batch.input_ids.numel() for batch in batches)
     assert sum(len(batch.input_ids) for batch in batches) > 1.5 * len(examples)
     assert cost.text_tokens <= 8 and cost.longest_text == 8 and cost.rows_cut == 0.0
+
+
+# Tasks whose files can be read before they are prepared.
+
+
+def with_task(params: Params, name: str, path: Path, **settings: object) -> Params:
+    """Returns the study with one task, of a file, whose rows are all used."""
+    section = params.tasks["section"]
+    changes = {
+        "task": {"name": name, **settings},
+        "source": {"name": "files", "path": str(path)},
+        **dict.fromkeys(("num_train", "num_validation", "num_test"), "all"),
+    }
+    return params.model_copy(update={"tasks": {"own": section.model_copy(update=changes)}})
+
+
+def test_finetunings_count_the_windows_of_contexts_in_files(fresh: Params) -> None:
+    """A context of 201 words has 442 tokens and its question 4. A window of 64 tokens has 57 of the
+    context and shares 8 of them with the next window, so that there are nine."""
+    context = " ".join(f"word{i}" for i in range(200))
+    answers = [{"text": "word0", "answer_start": 0}]
+    rows = [
+        {"question": "Which word?", "context": f"{context} {i}", "answers": answers}
+        for i in range(100)
+    ]
+    write_jsonl(Path("own.jsonl"), rows)
+    settings = {"stride": 8, "max_question_tokens": 16}
+    params = with_task(fresh, "span_qa", Path("own.jsonl"), **settings)
+    cost = costs(params)["encoder_mlm", "own", "full"]
+    short = costs(with_finetune(params, max_tokens=500))["encoder_mlm", "own", "full"]
+    assert cost.assumes_lengths and not cost.leaves_out_rows and cost.longest_text == 64
+    assert cost.rows_cut == 0
+    assert cost.num_steps is not None and short.num_steps is not None
+    training = params.finetune.methods["full"].training
+    assert training is not None
+    assert cost.num_steps == 2 * 3 * -(-50 * 9 // training.batch_examples)
+    assert short.num_steps == 2 * 3 * -(-50 // training.batch_examples)
+    assert (cost.tokens or 0) > (short.tokens or 0)  # windows repeat tokens and questions
+
+
+def test_finetunings_count_the_windows_and_rows_of_texts_in_files(fresh: Params) -> None:
+    """A text of 123 tokens is read in windows of 62. A script without blanks has tokens of
+    letters."""
+    words = " ".join(["word"] * 55)
+    letters = "\u4e00" * 55
+    for text, sign in ((words, " "), (letters, "\u4e01")):
+        rows = [{"text": f"{text}{sign}{i}", "label": "ab"[i % 2]} for i in range(80)]
+        write_jsonl(Path("own.jsonl"), rows)
+        cut, read = (
+            costs(with_task(fresh, "classification", Path("own.jsonl"), long_texts=how))
+            for how in ("cut", "windows")
+        )
+        key = "encoder_mlm", "own", "full"
+        assert cut[key].text_tokens == 64
+        assert (read[key].tokens or 0) > 1.5 * (cut[key].tokens or 0)
+        every = with_finetune(
+            with_task(fresh, "classification", Path("own.jsonl")), label_budgets=["all"]
+        )
+        assert costs(every)[key].num_steps
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("tagging", {"words": ["He", "runs"], "tags": ["O", "B-X"]}),
+        ("seq2seq", {"text": "one two", "target": "two one"}),
+        ("regression", {"text": "one two", "target": 1.5}),
+        ("multiple_choice", {"text": "one two", "choices": ["one", "two"], "label": 0}),
+        ("language_modelling", {"text": "one two three"}),
+    ],
+)
+def test_finetunings_estimate_the_lengths_of_every_kind_in_files(
+    fresh: Params, name: str, row: dict[str, object]
+) -> None:
+    """Rows are short, so that their texts are far below the maximum."""
+    first = "words" if name == "tagging" else "text"
+    rows = [
+        row
+        | {first: [*row[first], f"x{i}"] if name == "tagging" else f"{row[first]} {i}"}  # type: ignore[misc]
+        | ({"tags": [*row["tags"], "O"]} if name == "tagging" else {})  # type: ignore[misc]
+        for i in range(80)
+    ]
+    write_jsonl(Path("own.jsonl"), rows)
+    settings = {"max_target_tokens": 16} if name == "seq2seq" else {}
+    of_study = costs(with_task(fresh, name, Path("own.jsonl"), **settings))
+    assert of_study and all((cost.text_tokens or 64) < 32 for cost in of_study.values())

@@ -100,6 +100,25 @@ def test_trials_are_those_of_pending_stages_that_the_store_has(study: Params) ->
     assert stores(more, FINETUNE, PRETRAIN).trials() == PROBES
 
 
+def test_may_have_more_where_stored_trials_may_fit_inputs_that_are_made_again(
+    study: Params,
+) -> None:
+    """All is known if nothing before the trials is pending."""
+    assert not stores(study, FINETUNE, PRETRAIN).may_have_more()
+    assert stores(study, FINETUNE, "prepare_task@section").may_have_more()
+    assert stores(study, FINETUNE, PRETRAIN, CORPUS).may_have_more()
+    assert not stores(study, "prepare_task@section").may_have_more()
+
+
+def test_may_have_more_checkpoints_if_a_corpus_is_made_again(fresh: Params) -> None:
+    """An empty store has nothing."""
+    pending = (MLM, "encode_corpus@prose-unigram", FINETUNE, "prepare_task@section")
+    assert not stores(fresh, *pending).may_have_more()
+    store_checkpoint(fresh, RunKey("encoder_mlm", 1))
+    assert stores(fresh, *pending).may_have_more()
+    assert not stores(fresh, MLM).may_have_more()
+
+
 def test_made_estimates_no_work_for_what_is_stored(study: Params) -> None:
     """Only trials that the store lacks take time; their speed comes from all earlier trials."""
     estimate = made(study, [PRETRAIN, FINETUNE])

@@ -1,6 +1,6 @@
 """Sentences of the plan."""
 
-import pytest
+from dataclasses import replace
 
 from stages.core.params import PackagedCheckpoint, Params
 from stages.planning.estimate import Estimate
@@ -28,14 +28,24 @@ def estimate(params: Params, stages: list[str]) -> Estimate:
     return Estimate(params, stages, [], [], [Other("report", 30.0, None)], side_by_side=1)
 
 
-@pytest.mark.parametrize(("jobs", "said"), [(1, ""), (3, " `make repro` runs 3 jobs side by side")])
-def test_headline_says_how_many_jobs_run(
-    fresh: Params, monkeypatch: pytest.MonkeyPatch, jobs: int, said: str
-) -> None:
-    monkeypatch.setattr("stages.core.parallel.cores", lambda: jobs * fresh.compute.threads)
-    first, _, rest = headline(estimate(fresh, ["resolve"])).partition(".")
-    assert first == "To run: 1 stage, in about 30 s of one job (23 s to 39 s)"
-    assert rest.partition(",")[0] == said
+def test_headline_says_the_time_of_all_jobs_before_that_of_one(fresh: Params) -> None:
+    """Two of three trials of 60 seconds run at once, and one after them."""
+    of_one = estimate(fresh, ["resolve"])
+    assert headline(of_one) == "To run: 1 stage, in about 30 s of one job (23 s to 39 s)."
+    trials = Finetuning("a", "tag", "full", 3, flops=1, shares=[1 / 3] * 3, pending=True)
+    trials.seconds = trials.alone_s = 180.0
+    of_two = replace(of_one, finetune=[replace(trials, architecture="encoder")], jobs=2)
+    assert headline(of_two).endswith(
+        ", in about 2.5 min with the 2 jobs of `make repro` (1.9 min to 3.2 min), "
+        "or 3.5 min with one."
+    )
+
+
+def test_headline_says_that_finished_trainings_may_be_reused(fresh: Params) -> None:
+    sentence = "Finished trainings may be reused and are not subtracted."
+    of_one = estimate(fresh, ["resolve"])
+    assert sentence not in headline(of_one)
+    assert headline(replace(of_one, may_reuse=True)).endswith(sentence)
 
 
 def test_downloads_name_the_packages_that_pending_stages_fetch(fresh: Params) -> None:

@@ -8,4 +8,5 @@ import pytest
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MAKELEVEL", raising=False)  # of `make test`
     Path("requirements.lock").write_text("")

@@ -305,12 +305,12 @@ ODD = {
         )
     },
     "questions without an answer in a csv": asked(
-        read("span_qa", says="12 questions have no answer"),
+        read("span_qa", says="12 of 60 questions have no answer"),
         answer=lambda i: "film" if i % 5 else "",
         answer_start=lambda i: "0.0" if i % 5 else "",
     ),
     "no answer as text": asked(
-        read("span_qa", says="12 questions have no answer"),
+        read("span_qa", says="12 of 60 questions have no answer"),
         answers=lambda i: [QUESTION] if i % 5 else [],
     ),
     "one answer as text": asked(read("span_qa"), answers=lambda i: QUESTION),

@@ -1,6 +1,7 @@
 """The study proposed for files of every format has no fault."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import pytest
 from stages.checking.faults import find_faults
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl
-from stages.core.params import Task
+from stages.core.params import Params, Task
 from stages.kinds._kind import KINDS
-from stages.proposal.corpus import vocabulary_of
+from stages.proposal.corpus import trained, vocabulary_of
 from stages.sources._source import SOURCES
 from stages.text import tokenizer
 from tests.labelled_files import (
@@ -74,14 +75,14 @@ def test_propose_draws_splits_by_time_and_says_that_it_could() -> None:
     days = [f"{i % 28 + 1:02}/03/20{i // 2 % 20 + 1:02}" for i in range(NUM)]
     rows = [(*row, day) for row, day in zip(texts(), days, strict=True)]
     put("reviews.csv", table([("review", "stars", "day"), *rows]))
-    assert any("--time day draws the splits" in note for note in proposed("reviews.csv").notes)
+    assert any("`--time day` draws the splits" in note for note in proposed("reviews.csv").notes)
     with pytest.raises(ValueError, match=r"^reviews.csv line 2: day is '01/03/2001'.*--time-f"):
         proposed("reviews.csv", time="day")
     proposal = proposed("reviews.csv", time="day", time_format="%d/%m/%Y")
     params = study_of(proposal)
     assert params.tasks["reviews"].source["time_format"] == "%d/%m/%Y"
     assert any("in the order of day, about 80/10/10" in note for note in proposal.notes)
-    assert not any("--time day draws" in note for note in proposal.notes)
+    assert not any("--time day" in note for note in proposal.notes)
     prepare(params, "reviews")
     last = read_json(paths.examples("reviews") / "task.json")["times"]["test"][1]
     assert last.endswith("/2020")
@@ -103,9 +104,9 @@ def choices() -> str:
     return objects(rows)
 
 
-def translations() -> None:
-    for split, num in (("train", 60), ("val", 12), ("test", 12)):
-        rows = [f"{text} {split}" for text, _ in texts(num)]
+def translations(num: int = 60) -> None:
+    for split, number in (("train", num), ("val", 12), ("test", 12)):
+        rows = [f"{text} {split}" for text, _ in texts(number)]
         put(f"data/{split}.en", "\n".join(rows) + "\n")
         put(f"data/{split}.de", "\n".join(row.upper() for row in rows) + "\n")
 
@@ -373,3 +374,107 @@ def test_propose_looks_at_few_of_long_rows(monkeypatch: pytest.MonkeyPatch) -> N
     put("a.csv", "".join([lines[0].replace(",", ";"), *lines[1:]]))
     with pytest.raises(ValueError, match="a.csv line 2: 1 cells, but 2 columns"):
         proposed("a.csv")
+
+
+TRANSLATED = {"columns": {"text": "en", "target": "de"}}
+
+
+def sentences_of(params: Params) -> dict[str, set[str]]:
+    """Returns the sentences of the only corpus, by split."""
+    prepare(params, "data")
+    (corpus,) = params.corpora.values()
+    sentences: dict[str, set[str]] = {"train": set(), "validation": set(), "test": set()}
+    for document in SOURCES.build(corpus.source, where="corpus").documents():
+        sentences[document.split] |= {*document.sentences}
+    return sentences
+
+
+def test_few_translations_are_read_in_pairs_by_the_tokenizer_alone() -> None:
+    translations()
+    proposal = proposed("data", **TRANSLATED)
+    params = study_of(proposal)
+    assert {run.objective["name"] for run in params.runs.values()} == {"none"}
+    sentences = sentences_of(params)
+    assert len([s for s in sentences["train"] if s.isupper()]) == 60
+    assert not sentences["test"] and not any("test" in s.lower() for s in sentences["train"])
+    assert not list(find_faults(params))
+    notes = " ".join(proposal.notes)
+    assert "texts and their targets (1,140 words) are too few to pretrain on" in notes
+    assert "seq2seq: en is read, de is predicted" in notes
+    assert "train: train.en, train.de; validation: val.en, val.de; test: test.en" in notes
+    assert "Targets in words: 10 in the middle" in notes
+
+
+def test_models_are_pretrained_on_many_translations_but_on_no_pair(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stages.proposal.corpus.ENOUGH_WORDS", 1_500)  # of both sides together
+    translations(120)
+    proposal = proposed("data", **TRANSLATED)
+    params = study_of(proposal)
+    assert {run.corpus for run in params.runs.values()} == {"labelled_texts", "none"}
+    (corpus,) = params.corpora.values()
+    for document in SOURCES.build(corpus.source, where="corpus").documents():
+        assert len(document.sentences) == 1
+    sentences = sentences_of(params)
+    assert len(sentences["train"]) == 240 and len(sentences["test"]) == 24
+    assert not list(find_faults(params))
+    assert "are enough to pretrain on, each by itself" in " ".join(proposal.notes)
+
+
+def test_lengths_of_inputs_and_targets_are_those_of_their_tokens() -> None:
+    """The words of the targets are long and hardly recur, so that each has many tokens."""
+    rows = [text for text, _ in texts(300)]
+    numbers = [[str(hash_of(f"{i} {word}")) for word in range(6)] for i in range(300)]
+    put("data.csv", table([("text", "summary"), *zip(rows, map(" ".join, numbers), strict=True)]))
+    proposal = proposed("data.csv")
+    params = study_of(proposal)
+    sentences = sorted(sentences_of(params)["train"])
+    corpus = proposal.study.corpus
+    learnt = trained(sentences, corpus.algorithm, corpus.vocab_size)
+    assert learnt is not None
+    written = params.tasks["data"].task["max_target_tokens"]
+    train = read_jsonl(paths.examples("data") / "train.jsonl")
+    for column, most in (("text", params.finetune.max_tokens), ("target", written)):
+        lengths = [len(ids) for ids in learnt.encode([row[column] for row in train])]
+        assert sum(length + 2 > most for length in lengths) <= 0.05 * len(lengths)
+    assert written == 64 and params.finetune.max_tokens == 32
+    assert "max_target_tokens 64 hardly any target is cut" in " ".join(proposal.notes)
+
+
+def hash_of(text: str) -> int:
+    return int.from_bytes(text.encode(), "big") ** 3 % 10**16
+
+
+def test_propose_says_what_questions_are_about_and_why_their_contexts_are_not_read() -> None:
+    put("a.json", squad())
+    notes = " ".join(proposed("a.json").notes)
+    assert "answers is predicted (spans of 60 contexts)." in notes
+    assert "Every question has an answer." in notes
+    assert re.search(r"The \d+ contexts of train \(\d+ words\) are too few to pretrain on", notes)
+
+
+def test_propose_asks_of_json_no_quotation_marks() -> None:
+    rows = [{"text": f"{text}\n" * (20 if i == 3 else 1)} for i, (text, _) in enumerate(texts())]
+    put("a.jsonl", objects([{**row, "label": i % 2} for i, row in enumerate(rows)]))
+    assert "swallowed" not in proposed("a.jsonl").text
+
+
+def test_models_are_pretrained_on_the_texts_of_a_table_without_their_targets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stages.proposal.corpus.ENOUGH_WORDS", 1_500)
+    rows = [(text, text.upper()) for text, _ in texts(200)]
+    put("data.csv", table([("text", "summary"), *rows]))
+    proposal = proposed("data.csv")
+    params = study_of(proposal)
+    assert {run.corpus for run in params.runs.values()} == {"labelled_texts", "none"}
+    assert not any(s.isupper() for split in sentences_of(params).values() for s in split)
+    assert not list(find_faults(params))
+    assert "enough to pretrain on, without their targets" in " ".join(proposal.notes)
+
+
+def test_english_has_more_tokens_by_a_tokenizer_of_the_documentation() -> None:
+    """Twenty words have 44 tokens and more, as measured."""
+    put("a.csv", table([("text", "label"), *((f"{t} {'and so on ' * 4}", x) for t, x in texts())]))
+    assert study_of(proposed("a.csv")).finetune.max_tokens == 64

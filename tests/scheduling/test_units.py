@@ -7,6 +7,7 @@ from stages.core.params import Params, Screen
 from stages.planning.stored import Stores
 from stages.scheduling.unit import Unit
 from stages.scheduling.units import units
+from tests.planning.studies import with_gpt2
 from tests.synthetic_study import raw_params
 
 RUN, OTHER, CHILD = "encoder_mlm", "encoder_scratch", "child"
@@ -86,6 +87,35 @@ def test_units_of_seeds_train_a_checkpoint_each(params: Params) -> None:
     assert {*seeds} <= {*work[f"pretrain@{RUN}"].needs}
 
 
+def test_units_have_the_planned_work_of_their_trainings(params: Params) -> None:
+    """Seeds and trials of a run have equal work; the stages that take their results have none."""
+    work = by_name(units(params, pending(*ALL)))
+    first, second = (work[f"pretrain_seed@{RUN}-{seed}"].work for seed in (1, 2))
+    assert first == second > 0 == work[f"pretrain@{RUN}"].work
+    # A stage that trains its only seed has the seed's work; a run from scratch trains nothing.
+    assert work[f"continue_pretraining@{CHILD}"].work == pytest.approx(first)
+    assert work[f"pretrain@{OTHER}"].work == work["report"].work == work["finetune@tag"].work == 0
+    of_trials = {unit.work for unit in work.values() if unit.trials and unit.trials[0].run == RUN}
+    assert len(of_trials) == 1 and 0 < of_trials.pop() < first
+
+
+def test_units_of_larger_label_budgets_have_more_work(params: Params) -> None:
+    finetune = params.finetune.model_copy(update={"label_budgets": [50, 500]})
+    work = units(params.model_copy(update={"finetune": finetune}), pending(*ALL))
+    of_run = [unit for unit in work if unit.trials and unit.trials[0].run == RUN]
+    few, many = (
+        {unit.work for unit in of_run if unit.trials[0].label_budget == budget}
+        for budget in ("50", "500")
+    )
+    assert 0 < max(few) < min(many)
+
+
+def test_units_of_a_checkpoint_before_its_download_count_as_the_largest(params: Params) -> None:
+    work = units(with_gpt2(params), pending(*ALL))
+    of_trials = {unit.trials[0].run: unit.work for unit in work if unit.trials}
+    assert of_trials["gpt2"] == max(of_trials.values()) > 0
+
+
 def test_units_of_trials_wait_for_one_run_and_the_task(params: Params) -> None:
     work = by_name(units(params, pending(*ALL)))
     trials = {name: unit for name, unit in work.items() if unit.trials}
@@ -125,3 +155,4 @@ def test_units_of_a_study_that_screens_leave_the_choice_of_runs_to_the_stage(
     finetune = params.finetune.model_copy(update={"screen": Screen(by="knn", keep=1)})
     work = units(params.model_copy(update={"finetune": finetune}), pending(*ALL))
     assert {unit.trials[0].run for unit in work if unit.trials} == {OTHER}
+    assert by_name(work)["finetune@tag"].work > 0

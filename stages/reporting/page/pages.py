@@ -22,6 +22,7 @@ from stages.reporting.formats import (
     metric_name,
     percent,
     shown,
+    thousands,
 )
 from stages.reporting.page import charts, limits, reproduction
 from stages.reporting.page.figures import (
@@ -185,6 +186,7 @@ def _environment(*, escaped: bool) -> Environment:
         "interval": interval_of_difference,
         "signed": lambda value, metric: scale_of(metric).signed(value),
         "metric": metric_name,
+        "thousands": thousands,
         "verdict": verdict,
         "reason": reason,
         "verdict_with_seeds": verdict_with_seeds,

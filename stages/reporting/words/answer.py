@@ -42,6 +42,7 @@ from stages.reporting.formats import (
     percent,
     seconds,
     six_decimals,
+    thousands,
 )
 from stages.reporting.words.answer_limits import left_out
 from stages.reporting.words.labels_needed import more_labels
@@ -65,6 +66,7 @@ RULE = (
     "as good. Pairs that were not tested do not count as ties."
 )
 FEW = 4  # the most tasks, or runs, that a sentence names
+MANY_CUT = 0.2  # share of the training texts; that more are cut is mentioned
 OVERCONFIDENT = 0.05  # a mean probability this far above the accuracy is mentioned
 
 
@@ -79,7 +81,7 @@ class Card:
     use: str  # what to use, with its score
     standing: Standing
     runs: str  # how sure the first place among the runs is
-    against: str  # how the best run compares with the best baseline
+    against: str  # how the best run compares with the best baseline, and if it reads cut texts
     otherwise: str  # what else could be chosen
     takes: str  # time, memory and speed on the machine that computed the study
     chip: str  # the standing and, if a baseline is first, how sure that is
@@ -234,7 +236,7 @@ def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
         use=_use(best.best, scores.baselines),
         standing=best.standing,
         runs=_among_runs(run, [c for c in contrasts if c.other(run) not in outside]),
-        against=_against_baseline(best),
+        against=" ".join([_against_baseline(best), *_cut(results, run)]),
         otherwise=" ".join(otherwise),
         takes=_takes(results.costs.of_trials([best.best])),
         chip=_chip(best),
@@ -260,6 +262,21 @@ def _confidence(best: Cell) -> str:
     if said - right < OVERCONFIDENT:
         return f"{sentence}."
     return f"{sentence}; its probabilities are too high, {percent(round(said, 3))} on average."
+
+
+def _cut(results: Results, run: Cell) -> Iterator[str]:
+    """Yields a sentence if more than MANY_CUT of the training texts of the run are cut."""
+    shares = [
+        record.rows_cut / record.rows
+        for record in results.inputs[run.task]
+        if (record.run, record.split) == (run.group, "train") and record.rows
+    ]
+    share, tokens = max(shares, default=0.0), results.params.finetune.max_tokens
+    if share > MANY_CUT:
+        yield (
+            f"Note: {share:.0%} of the training texts of `{run.group}` are cut at {tokens} tokens "
+            "(`finetune.max_tokens`)."
+        )
 
 
 def _outside(results: Results, chosen: Cell) -> Container[Cell]:
@@ -348,15 +365,16 @@ def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
         tie: str(len(cells)) if len(cells) > FEW else quoted([cell.group for cell in cells])
         for tie, cells in others.items()
     }
-    parts = [f"ahead of {names[Tie.APART] or 'none'} after Holm correction"]
-    if others[Tie.UNSURE]:
-        parts.append(f"of {names[Tie.UNSURE]} before correction only")
+    ahead = {Tie.APART: "after Holm correction", Tie.UNSURE: "before Holm correction only"}
+    leads = [f"of {names[tie]} {when}" for tie, when in ahead.items() if others[tie]]
+    parts = [f"`{run.group}` is ahead {' and '.join(leads)}"] if leads else []
     if others[Tie.TIED]:
         parts.append(f"{names[Tie.TIED]} could be as good")
     if others[Tie.UNTESTED]:
         was = "was" if len(others[Tie.UNTESTED]) == 1 else "were"
         parts.append(f"{names[Tie.UNTESTED]} {was} not tested against it")
-    return f"{differ} from `{run.group}` in one thing alone. `{run.group}` is {'; '.join(parts)}."
+    comparison = f" {'; '.join(parts)}." if parts else ""
+    return f"{differ} from `{run.group}` in one thing alone.{comparison}"
 
 
 def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterator[str]:
@@ -381,7 +399,7 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
     for budget in others:
         if other := elsewhere.get((best.task, budget)):
             named = run_or_baseline(other.best, scores.baselines)
-            yield f"With {budget} labels: {named}, {shown_mean(other.best)}."
+            yield f"With {thousands(budget)} labels: {named}, {shown_mean(other.best)}."
     run = first.run
     if needed := results.labels_needed.get((run.task, run.group, run.method)):
         yield more_labels(needed)

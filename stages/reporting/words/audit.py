@@ -19,7 +19,7 @@ from stages.findings.audit import (
 from stages.findings.axes import BETTER_MATCHED, SAME_MODEL, UNLIKE_SIZES
 from stages.findings.cells import Cell
 from stages.findings.pretraining_ends import FALLING
-from stages.reporting.formats import formatted, percent, with_unit
+from stages.reporting.formats import formatted, percent, thousands, with_unit
 from stages.reporting.words.appendix import place_of_rate
 from stages.reporting.words.names import counted, place, span, unit_of_scores, warnings
 
@@ -195,7 +195,9 @@ def _shared_default_details(check: Check) -> Iterable[str]:
         size = with_unit(change.size, change.cell.metric)
         yield f"{'='.join(change.forced)}: {size} for {place(change.cell)}"
     for contrast, effect in check.details:
-        a, b = (f"{c.group} ({c.method}, {c.label_budget} labels)" for c in contrast.sides)
+        a, b = (
+            f"{c.group} ({c.method}, {thousands(c.label_budget)} labels)" for c in contrast.sides
+        )
         reversal = f"{'='.join(effect.forced)} reverses {a} against {b} on {contrast.task}"
         before = scale_of(contrast.metric).signed(effect.chosen)
         yield f"{reversal}: {before} becomes {with_unit(effect.value, contrast.metric)}"
@@ -295,7 +297,7 @@ def _confounds(check: Check) -> Iterable[str]:
 
 def _beside_baseline(best: BestRun) -> str:
     run, strongest = best.run, best.strongest
-    key = f"{run.task}, {run.label_budget} labels"
+    key = f"{run.task}, {thousands(run.label_budget)} labels"
     if strongest is None:
         return f"{key}: no baseline fits"
     if best.baselines_only:

@@ -148,14 +148,15 @@ def _tests(results: Results) -> Iterator[str]:
         alpha = 1 - results.confidence
         before = sum(contrast.significant_before_correction for contrast in tested)
         after = sum(contrast.significant for contrast in tested)
+        by_chance = alpha * len(tested)
+        would = f"about {by_chance:.0f} at most would" if by_chance >= 0.5 else "hardly any would"
         yield (
             "Tests come in two stages. First the effects averaged over tasks, Holm-corrected for "
             f"their number: {sum(question.significant for question in questions)} of "
             f"{len(questions)} significant. Then the contrasts of these effects on single tasks, "
             f"corrected together: {after} of {len(tested)} significant. Of {len(tested)} intervals "
-            f"{before} exclude zero; if nothing differed, about {alpha * len(tested):.0f} at most "
-            f"would. Those that are not significant after correction ({before - after}) are "
-            f"marked '{Verdict.BEFORE_CORRECTION.value}'."
+            f"{before} exclude zero; if nothing differed, {would}. Those that are not significant "
+            f"after correction ({before - after}) are marked '{Verdict.BEFORE_CORRECTION.value}'."
         )
         yield from _moderation(results.contrasts)
     if any(contrast.seeds_needed for contrast in tested):

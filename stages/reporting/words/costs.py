@@ -20,6 +20,7 @@ from stages.reporting.formats import (
     memory,
     milliseconds,
     seconds,
+    thousands,
     with_unit,
 )
 from stages.reporting.words.files import undecided_rows
@@ -107,7 +108,7 @@ def gain_rows(gains: Sequence[Gain]) -> list[dict[str, str]]:
         size = with_unit(contrast.effect.value, contrast.metric)
         row = {
             "run": contrast.a.group,
-            "on": f"{contrast.task}, {contrast.label_budget} labels",
+            "on": f"{contrast.task}, {thousands(contrast.label_budget)} labels",
             "method": contrast.method,
             "gain over from scratch": size if contrast.significant else verdict(contrast),
             "FLOPs per point": compact(cost.flops),

@@ -15,6 +15,7 @@ from stages.reporting.formats import (
     interval_of_difference,
     metric_name,
     shown,
+    thousands,
     with_unit,
 )
 
@@ -104,7 +105,7 @@ def warnings(cell: Cell) -> list[str]:
 
 
 def place(cell: Cell) -> str:
-    return f"{cell.group} on {cell.task}, {cell.method}, {cell.label_budget} labels"
+    return f"{cell.group} on {cell.task}, {cell.method}, {thousands(cell.label_budget)} labels"
 
 
 def run_or_baseline(cell: Cell, baselines: Sequence[str]) -> str:

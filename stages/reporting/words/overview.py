@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from stages.evaluation.metrics import scale_of
 from stages.findings.contrasts import Contrast
-from stages.findings.not_tried import NotTried, Untried
+from stages.findings.not_tried import ENCODER, NotTried, Untried
 from stages.findings.questions import Question
 from stages.findings.scores import Scores
 from stages.findings.verdicts import Verdict
-from stages.reporting.formats import about, compact
+from stages.reporting.formats import about, compact, thousands
 from stages.reporting.words.names import counted, span, unit_of_scores
 
 SMALL = 20_000_000  # weights; if all models are smaller, the page adds the size of BERT-base
@@ -33,7 +33,7 @@ def compared(scores: Scores, num_trials: int, num_validation: str) -> str:
     numbers = {"classical baseline": len(scores.baselines) - external, "external system": external}
     others = " and ".join(counted(number, what) for what, number in numbers.items() if number)
     beside = f", and {others}" if others else ""
-    budgets = " or ".join(scores.label_budgets)
+    budgets = " or ".join(map(thousands, scores.label_budgets))
     return (
         f"Compared: {counted(len(scores.groups), 'model')} of {shown} weights{scale}{beside}, on "
         f"{counted(len(scores.tasks), 'task')} with {budgets} labels to train on and "
@@ -123,19 +123,20 @@ def _sentence(omitted: NotTried) -> str:
             return (
                 f"One published checkpoint was compared, `{tried}`; a larger one, or one that read "
                 "other text, may be ahead. To try one of the hub, which is downloaded: "
-                f"`pretrain.runs.bert.model: {setting}`."
+                f"`pretrain.runs.{setting}`."
             )
         case Untried.PUBLISHED:
+            here = "take over the lines marked with (*) in `studies/default.yaml` (English, 84 MB)"
             return (
                 "The study has no published checkpoint. One that read far more text may be ahead "
-                "of everything that is pretrained here. To try one, take over the lines marked "
-                "with (*) in `studies/default.yaml` (English, 84 MB), or name one of the hub: "
-                f"`pretrain.runs.bert.model: {setting}`."
+                "of everything that is pretrained here. To try one, "
+                f"{f'{here}, or ' if setting == ENCODER else ''}name one of the hub: "
+                f"`pretrain.runs.{setting}`."
             )
         case Untried.LABELS:
             return (
-                f"All trials have {tried} labels; with others another choice may be ahead. To try "
-                f"some: `finetune.label_budgets: [{setting}]`."
+                f"All trials have {thousands(tried)} labels; with others another choice may be "
+                f"ahead. To try some: `finetune.label_budgets: [{setting}]`."
             )
         case Untried.SEEDS:
             return (

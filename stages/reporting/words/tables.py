@@ -14,7 +14,7 @@ from stages.findings.contrasts import Contrast
 from stages.findings.groups import Group
 from stages.findings.ranking import ALL_TASKS, Ranked
 from stages.findings.scores import Scores
-from stages.reporting.formats import DASH, compact, ends, formatted, percent, shown
+from stages.reporting.formats import DASH, compact, ends, formatted, percent, shown, thousands
 from stages.reporting.words.names import confound, seeds
 
 LEVELS = (0.005, 0.1, 0.3, 0.6)  # shares of a row; a cell gets one shade darker at each
@@ -62,7 +62,7 @@ def by_task(
         for column in zip(*cells.values(), strict=True)
     ]
     return Table(
-        [f"{method}, {n} labels" for method, n in places],
+        [f"{method}, {thousands(n)} labels" for method, n in places],
         [
             (
                 "baseline" if name in scores.baselines else "run",
@@ -111,7 +111,7 @@ def ranks(rankings: Sequence[Ranked]) -> list[tuple[str, list[dict[str, str]]]]:
     means."""
     tables: dict[str, dict[str, dict[str, Ranked]]] = {}  # by caption, scope and run
     for ranked in rankings:
-        caption = f"{ranked.method}, {ranked.label_budget} labels"
+        caption = f"{ranked.method}, {thousands(ranked.label_budget)} labels"
         by_scope = tables.setdefault(caption, {})
         by_scope.setdefault(ranked.scope, {})[ranked.run] = ranked
     return [(caption, _ranks(by_scope)) for caption, by_scope in tables.items()]

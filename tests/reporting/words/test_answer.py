@@ -65,7 +65,7 @@ def test_one_pretraining_seed_claims_nothing(results: Results) -> None:
     for card in cards_of(with_baseline_at(results, 0.2)):
         assert card.standing is Standing.UNTESTED
         assert Verdict.ONE_SEED.value in card.against
-        phrases = "ahead of none", "Every model differs", "is not ahead of"
+        phrases = "was not tested", "were not tested", "Every model differs"
         assert any(words in card.runs for words in phrases)
     for value in (0.2, 0.999):
         sentence = answers(with_baseline_at(results, value))[0].verdict
@@ -247,12 +247,47 @@ def test_chip_card_cheapest_figure_and_markdown_agree_on_ties(five_seeds: Result
             (of_baseline,) = [r.tie for r in ranked if r.cell is best.strongest]
             assert of_baseline is tie
             (line,) = [line for line in text.splitlines() if f"(`{card.task}`, 200" in line]
-            assert f"Cheapest that ties with the best: {card.cheapest}" in line
+            assert f"Cheapest that may be the best: {card.cheapest}" in line
             chip, standing = card.chip.capitalize(), card.standing.value.capitalize()
             assert f"_{chip}._" in line and chip.startswith(standing)
         assert text.count(RULE) == 1
     every = {(tie, ahead) for tie in (Tie.TIED, Tie.UNSURE, Tie.APART) for ahead in (True, False)}
     assert seen == every
+
+
+def test_a_card_says_if_many_training_texts_of_the_best_run_are_cut(
+    five_seeds: Results,
+) -> None:
+    """At most a fifth is not worth a sentence; other splits and other runs do not count."""
+    for card, best in zip(cards_of(five_seeds), five_seeds.best_runs[None].values(), strict=True):
+        noted = "Note: 80% of the training texts of "
+        for split, cut, expected in (
+            ("train", 160, True),
+            ("train", 40, False),
+            ("test", 160, False),
+        ):
+            records = [
+                replace(record, rows_cut=cut)
+                if (record.run, record.split) == (best.run.group, split)
+                else record
+                for record in five_seeds.inputs[card.task]
+            ]
+            changed = replace(five_seeds, inputs=five_seeds.inputs | {card.task: records})
+            assert (noted in pages.markdown(changed)) == expected
+            (row,) = [row for row in answer_rows(changed) if row["task"] == card.task]
+            tokens = five_seeds.params.finetune.max_tokens
+            sentence = f"{noted}{best.run.group} are cut at {tokens} tokens (finetune.max_tokens)."
+            assert row["against"].endswith(sentence) == expected
+
+
+def test_the_sentence_on_other_models_says_no_more_than_there_is(five_seeds: Results) -> None:
+    """No sentence has "none", and Markdown has no double blank where a sentence is missing."""
+    for value in (0.2, 0.999):
+        results = with_baseline_at(five_seeds, value)
+        assert all("none" not in card.runs for card in cards_of(results))
+        lines = pages.markdown(results).splitlines()
+        answered = [line for line in lines if "Cheapest that may be the best" in line]
+        assert answered and not any("  " in line for line in answered)
 
 
 def test_the_verdict_counts_the_tasks_with_a_model_ahead(five_seeds: Results) -> None:
