@@ -116,9 +116,9 @@ def main(plan: EvaluationPlan, task: str) -> str:
     with replacing(paths.EVALUATED / task) as folder:
         write(folder / "trials.csv", ScoredTrial, trials)
         np.save(folder / "row_scores.npy", np.array(by_row, dtype=np.float32))
-        kept = {(trial.variant, trial.lr) for trial in trials}  # the curves that are written
+        kept_curves = {(trial.variant, trial.lr) for trial in trials}
         curves = [epoch for run in runs for epoch in read(run / "history.csv", EpochRecord)]
-        curves = [epoch for epoch in curves if (epoch.variant, epoch.lr) in kept]
+        curves = [epoch for epoch in curves if (epoch.variant, epoch.lr) in kept_curves]
         write(folder / "history.csv", EpochRecord, curves)
         for name, record in OF_EACH_RUN.items():
             write(folder / name, record, [row for run in runs for row in read(run / name, record)])

@@ -136,14 +136,14 @@ def test_prepare_corpus_removes_and_counts_sentences_that_tasks_test_on() -> Non
         expected = searched.removed_from(row["sentences"] for row in rows)
         assert [*sentences.values()] == [document for document in expected if document]
         whole = [s for row in rows for s in row["sentences"]]
-        kept = [s for document in sentences.values() for s in document]
+        sentences_left = [s for document in sentences.values() for s in document]
         assert about["removed"][split] == {
             "documents": len(rows) - len(left),
-            "sentences": len(whole) - len(kept),
-            "characters": sum(map(len, whole)) - sum(map(len, kept)),
+            "sentences": len(whole) - len(sentences_left),
+            "characters": sum(map(len, whole)) - sum(map(len, sentences_left)),
         }
-        assert about[split]["sentences"] == len(kept) < len(whole)
-        assert tested not in kept
+        assert about[split]["sentences"] == len(sentences_left) < len(whole)
+        assert tested not in sentences_left
         assert searched.overlap(sentences.values())["one"].ngram == 0
     assert emptied["id"] not in [row["id"] for row in read_jsonl(FOLDER / "train.jsonl")]
     assert about["removed"]["train"]["documents"] >= 1

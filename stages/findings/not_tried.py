@@ -39,6 +39,7 @@ class NotTried:
     # None if no time of this study is comparable.
     seconds: float | None = None
     is_upper_bound: bool = False
+    is_packaged: bool = False  # whether studies/default.yaml has a package of such a checkpoint
 
 
 def not_tried(results: Results) -> list[NotTried]:
@@ -60,8 +61,8 @@ def _published(results: Results) -> Iterator[NotTried]:
     kinds, methods = _kinds(results), results.params.finetune.methods.values()
     all_write = all(method.text_to_text for method in methods) or kinds <= WRITTEN
     if len(public) < 2 and kinds != {"language_modelling"}:
-        fitting = TEXT_TO_TEXT if all_write else ENCODER
-        yield NotTried(Untried.PUBLISHED, tuple(public), (fitting,))
+        fitting = (TEXT_TO_TEXT if all_write else ENCODER,)
+        yield NotTried(Untried.PUBLISHED, tuple(public), fitting, is_packaged=not all_write)
 
 
 def _kinds(results: Results) -> set[str]:

@@ -87,10 +87,10 @@ def finetunings(
 
     @cache
     def rows(task: str) -> Rows | None:
-        known = rows_of(task, study.tasks[task], study.finetune.seeds[0])
-        if known and known.are_prepared and task in changed:
-            return replace(known, counts=counts_of(study.tasks[task]))
-        return known
+        of_task = rows_of(task, study.tasks[task], study.finetune.seeds[0])
+        if of_task and of_task.are_prepared and task in changed:
+            return replace(of_task, counts=counts_of(study.tasks[task]))
+        return of_task
 
     @cache
     def texts(run: str, task: str, text_to_text: bool) -> Texts:

@@ -15,6 +15,7 @@ from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.keys import RunKey
 from stages.core.params import Finetune, Run, Task
 from stages.kinds._cells import Row
+from stages.kinds._column import SPACELESS
 from stages.kinds._kind import SPLITS, of_draw
 from stages.matching.budget import AnyWords
 from stages.models._backbone import MODELS
@@ -32,8 +33,8 @@ MOST_COUNTED = 50_000  # rows of a file that are counted before the task is prep
 # the documentation; a vocabulary of the same kind of text has fewer.
 TOKENS_PER_WORD = 2.2
 ASSUMED_VOCABULARY = 1000  # its size; no length depends on it
-# A word, or a letter of a script whose words have no blanks between them: Thai and most later ones.
-WORD = re.compile(r"[\u0e00-\U0010ffff]|[^\s\u0e00-\U0010ffff]+")
+# A word, or a letter of a script whose words have no blanks between them.
+WORD = re.compile(rf"[{chr(SPACELESS)}-\U0010ffff]|[^\s{chr(SPACELESS)}-\U0010ffff]+")
 
 
 class Size(NamedTuple):

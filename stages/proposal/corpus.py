@@ -32,7 +32,7 @@ SPARE = 1.1  # a text must fill a vocabulary this much larger: test rows' senten
 FILLING_WORDS = 200_000  # any text with this many words fills the largest vocabulary
 FEW_LEFT = 3  # one in so many rows is in train in each of five draws of the splits
 COUNTED_WORDS = 50_000  # of a sample on which a tokenizer is trained in seconds
-TOKENS_PER_WORD = 1.5  # of a text whose words the tokenizer learnt from
+LEARNT_TOKENS_PER_WORD = 1.5  # of a text that the tokenizer learnt from
 Algorithm = Literal["unigram", "char"]
 
 
@@ -53,7 +53,7 @@ class Corpus:
 
     @property
     def tokens(self) -> int:
-        return round(self.words * TOKENS_PER_WORD)
+        return round(self.words * LEARNT_TOKENS_PER_WORD)
 
 
 def choose_corpus(

@@ -7,6 +7,7 @@ from math import ceil
 
 import numpy as np
 
+from stages.planning.task_texts import TOKENS_PER_WORD
 from stages.proposal.corpus import VOCABULARIES, Corpus, trained
 from stages.proposal.examples import Examples, count_words
 
@@ -15,8 +16,6 @@ LENGTHS = (32, 64, 128, 256)  # choices for max_tokens; longer texts cost minute
 TARGET_LENGTHS = (16, 32, 64, 128)  # choices for max_target_tokens
 MOST_CUT = 0.05  # largest share of texts that are longer than max_tokens
 MOST_TARGETS_CUT = 0.02  # smaller, since even a right answer that is cut loses score
-# English captions with a tokenizer of the documentation have 2.2; encyclopaedic text has more.
-TOKENS_PER_WORD = 2.2
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from stages.evaluation.metrics import scale_of
 from stages.findings.contrasts import Contrast
-from stages.findings.not_tried import ENCODER, NotTried, Untried
+from stages.findings.not_tried import NotTried, Untried
 from stages.findings.questions import Question
 from stages.findings.scores import Scores
 from stages.findings.verdicts import Verdict
@@ -130,7 +130,7 @@ def _sentence(omitted: NotTried) -> str:
             return (
                 "The study has no published checkpoint. One that read far more text may be ahead "
                 "of everything that is pretrained here. To try one, "
-                f"{f'{here}, or ' if setting == ENCODER else ''}name one of the hub: "
+                f"{f'{here}, or ' if omitted.is_packaged else ''}name one of the hub: "
                 f"`pretrain.runs.{setting}`."
             )
         case Untried.LABELS:

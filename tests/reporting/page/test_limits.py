@@ -34,21 +34,21 @@ def test_a_study_of_this_size_is_whole(five_seeds: Results) -> None:
 
 @pytest.mark.usefixtures("small_limits")
 def test_contrasts_of_the_best_runs_come_first(five_seeds: Results) -> None:
-    kept = shown(five_seeds)
+    contrasts = shown(five_seeds)
     best = {(each.run.group, each.run.task) for each in five_seeds.best_runs[None].values()}
-    assert len(kept) == limits.CONTRASTS
-    assert all({(c.a.group, c.task), (c.b.group, c.task)} & best for c in kept)
-    places = [five_seeds.contrasts.index(contrast) for contrast in kept]
+    assert len(contrasts) == limits.CONTRASTS
+    assert all({(c.a.group, c.task), (c.b.group, c.task)} & best for c in contrasts)
+    places = [five_seeds.contrasts.index(contrast) for contrast in contrasts]
     assert places == sorted(places)
 
 
 @pytest.mark.usefixtures("small_limits")
 def test_the_leaderboard_keeps_the_best_of_each_task(five_seeds: Results) -> None:
     rows = leaderboard(five_seeds.scores)
-    kept = limits.leaderboard(rows)
+    shown_rows = limits.leaderboard(rows)
     for task in five_seeds.params.tasks:
         of_task = [row for row in rows if row["task"] == task]
-        assert [row for row in kept if row["task"] == task] == of_task[:3]
+        assert [row for row in shown_rows if row["task"] == task] == of_task[:3]
 
 
 @pytest.mark.slow
