@@ -4,12 +4,13 @@ its parent's weights or from a public checkpoint.
 If the store already has the checkpoint of a seed, this seed is not trained again.
 """
 
-import shutil
+import os
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from stages.budgets.budget import trains
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, remove, sha256, write_json, write_jsonl
 from stages.core.components import below
@@ -17,36 +18,29 @@ from stages.core.keys import RunKey
 from stages.core.params import NONE, Run
 from stages.core.plans import PretrainPlan
 from stages.core.process import run_stage
-from stages.core.rank import rank_of_process
 from stages.core.seeding import torch_stream
-from stages.matching.budget import trains
 from stages.models._backbone import MODELS, Backbone, draw_weights
 from stages.models._heads import ModelWithHead, initialise_head
+from stages.models._transformer import seeded
 from stages.objectives._objective import Objective
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
-from stages.text.tokenizer import TaskTokenizer
-from stages.tracking.records import at_rate, checkpoint_name
+from stages.text.tokenizer import Tokenizer
 from stages.tracking.tracker import Tracker
 from stages.training import checkpoint_store as store
 from stages.training.accounts import Account, account_of, timing, write_history, write_tries
-from stages.training.checkpoint import (
-    WEIGHTS,
-    Resumable,
-    load_weights,
-    save_weights,
-)
+from stages.training.checkpoint import Resumable
 from stages.training.device import Device, resolve
-from stages.training.launch import rank_to_run
 from stages.training.loop import Step, mean_loss, train
 from stages.training.meter import Meter
 from stages.training.pretraining import (
     PretrainingData,
     begin_with_frequencies,
     built,
+    tokenizer_of,
     validation_batches,
 )
-from stages.training.ranks import ALONE, Ranks, joined, uneven
+from stages.training.ranks import ALONE, Ranks, joined, start_ranks, uneven
 from stages.training.samples import samples
 from stages.training.tries import Try, best, try_each
 
@@ -60,7 +54,7 @@ class Start:
     run: Run
     device: Device
     ranks: Ranks
-    tokenizer: TaskTokenizer
+    tokenizer: Tokenizer
     objective: Objective
     model: ModelWithHead
     settings: dict[str, Any]  # of the run, with its seed and the device as resolved
@@ -80,7 +74,7 @@ def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> str |
         raise ValueError(f"--only-seed: {run.where(key)}.seeds has {run.seeds}, not {only_seed}")
     if trains(run) and (reason := uneven(run.training, distributed)):
         raise ValueError(f"{run.where(key)}.training.micro_batch_rows: {reason}")
-    if trains(run) and rank_of_process():
+    if trains(run):
         threads = max(threads // distributed.devices, 1)
     device = resolve(plan.compute, threads=threads)
     seeds = run.seeds if only_seed is None else [only_seed]
@@ -88,13 +82,13 @@ def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> str |
         checkpoint: store.address_of(plan, checkpoint, device)
         for checkpoint in (RunKey(key, seed) for seed in seeds)
     }
-    # All ranks look into the store before the first rank adds an entry.
-    missing = [c for c, address in addresses.items() if store.find(address) is None]
-    for checkpoint in missing:
-        with joined(distributed, device) if trains(run) else nullcontext(ALONE) as ranks:
+    with joined(distributed, device) if trains(run) else nullcontext(ALONE) as ranks:
+        # All ranks look into the store before the first rank adds an entry.
+        missing = [c for c, address in addresses.items() if store.find(address) is None]
+        ranks.from_first(0.0)
+        for checkpoint in missing:
             _pretrain(plan, checkpoint, device, ranks, addresses[checkpoint])
-    place = rank_of_process()
-    if only_seed is not None or (place is not None and place.rank):
+    if only_seed is not None or not ranks.is_first:
         return None
     store.take({c: store.ROOT / address for c, address in addresses.items()}, key)
     if not trains(run):  # such entries are quick to make again, and may be large
@@ -111,18 +105,25 @@ def _pretrain(
     meter = Meter(device)
     start = _start(plan, checkpoint, device, ranks)
     tries = _train(start, plan.study) if start.objective.trains else []
-    meter.add_others(ranks)
+    usage = meter.read()
+    total = ranks.total({"processor_time_s": usage.processor_time_s})
+    usage = replace(usage, processor_time_s=total["processor_time_s"])
     if not ranks.is_first:
         return
     with store.new_entry(address) as folder:
         account = _write(start, tries, folder)
-        usage = timing(start.resumable.wall_time_s(), meter, account, device)
-        write_json(folder / "timing.json", usage)
+        seconds = start.resumable.clock.seconds()
+        write_json(folder / "timing.json", timing(seconds, usage, account, device))
     start.resumable.clear()
 
 
 def _rank(plan: PretrainPlan) -> int | None:
-    return rank_to_run(plan.compute, plan.distributed, trains=trains(plan.run))
+    """Returns the rank of this process; None if nothing trains and it is not the first. Starts the
+    ranks if there are to be several."""
+    rank = int(os.environ.get("RANK", "0"))
+    if trains(plan.run):
+        start_ranks(plan.distributed)
+    return rank if trains(plan.run) or rank == 0 else None
 
 
 # Start -------------------------------------------------------------------------------------------
@@ -131,10 +132,7 @@ def _rank(plan: PretrainPlan) -> int | None:
 def _start(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks) -> Start:
     """Builds the model and the objective of a run. The model starts from the weights of the parent
     that it continues from, else from the published weights of a public checkpoint, else from random
-    weights. A parent is stored without the layers that only pretraining needs; in a public
-    checkpoint these layers start as published. If an encoder starts from a decoder, or the reverse,
-    the output layers that its parent lacks start at random. ``train`` replaces all these weights if
-    an interrupted process has saved its state.
+    weights. ``train`` replaces these weights if an interrupted process has saved its state.
 
     Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
@@ -145,19 +143,17 @@ def _start(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks)
     identity = store.identity_of(plan, checkpoint, device)
     name = f"pretrain/{checkpoint.run}/{seed}"
     resumable = Resumable(name, identity, ranks=ranks)
-    kind = MODELS.find(str(run.model["name"]), where=f"{where}.model")
-    with below(f"{where}.model"):
-        tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
+    with below(f"{where}.architecture"):
+        tokenizer = tokenizer_of(run)
     backbone, objective = built(run, tokenizer, where=where)
     parent = paths.pretrained(RunKey(run.parent, seed))
     continues = run.parent != NONE and not objective.has_teacher
-    changes_mask = continues and _architecture_of(parent) in backbone.starts_from
-    if run.is_public or changes_mask or not continues:
-        with below(f"{where}.model"):
+    with below(f"{where}.architecture"):
+        if continues:
+            with seeded(torch_stream(seed, "weights")):  # for a head that the parent lacks
+                backbone.load(parent)
+        else:
             draw_weights(backbone, seed=seed)
-    if continues:
-        own_parts = backbone.output_layers if changes_mask else ()
-        load_weights(backbone.stored_part, parent / WEIGHTS, own_parts=own_parts)
     if objective.has_teacher:
         teacher = _teacher(parent, tokenizer.vocab_size, where=where)
         objective.learn_from(teacher.to(device.torch), backbone)
@@ -179,15 +175,11 @@ def _start(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks)
     )
 
 
-def _architecture_of(parent: Path) -> str:
-    return read_json(parent / "run.json")["architecture"]
-
-
 def _teacher(parent: Path, vocab_size: int, *, where: str) -> Backbone:
     """Returns the parent's model with its weights, frozen."""
-    settings = read_json(parent / "run.json")["settings"]["model"]
+    settings = read_json(parent / "run.json")["settings"]["architecture"]
     teacher = MODELS.build(settings, vocab_size, where=f"{where}.parent")
-    load_weights(teacher, parent / WEIGHTS)
+    teacher.load(parent)
     return teacher.requires_grad_(False).eval()
 
 
@@ -222,7 +214,7 @@ def _train(start: Start, study: str) -> list[Try]:
     ):
 
         def attempt(rate: float, history: list[Step], resumable: Resumable) -> None:
-            about = f"pretrain {checkpoint_name(start.checkpoint)}"
+            about = f"pretrain {start.checkpoint}"
             about += f" at {rate}" if several else ""
             for step in train(
                 model,
@@ -243,7 +235,7 @@ def _train(start: Start, study: str) -> list[Try]:
                     step.validation_loss = ranks.from_first(validated)
                     measured["validation_loss"] = step.validation_loss
                 # Several rates get separate curves, since it is not known yet which rate is kept.
-                tracker.log(step.step, at_rate(measured, rate) if several else measured)
+                tracker.log(step.step, measured, rate=rate if several else None)
 
         return try_each(model, training.rates, start.resumable, attempt)
 
@@ -282,7 +274,6 @@ def _write(start: Start, tries: list[Try], folder: Path) -> Account:
     run."""
     history = best(tries).history if tries else []
     run, backbone = start.run, start.model.backbone
-    backbone.drop_pretraining_layers()
     parent = None
     if run.parent != NONE:
         parent = read_json(paths.pretrained(RunKey(run.parent, start.seed)) / "metrics.json")
@@ -297,12 +288,11 @@ def _write(start: Start, tries: list[Try], folder: Path) -> Account:
     pretrained.mkdir()
     # The weights of a run from scratch are saved too, although its trials draw their own: the run
     # can be exported and be a parent.
-    save_weights(backbone, pretrained / WEIGHTS)
-    for file in start.tokenizer.files:
-        shutil.copyfile(file, pretrained / file.name)
+    backbone.save(pretrained)
+    start.tokenizer.save_to(pretrained)
     write_json(pretrained / "metrics.json", account)
     write_json(pretrained / "run.json", _record(start, backbone))
-    write_history(folder / "history.csv", history, run)
+    write_history(folder / "history.csv", tries, run)
     write_tries(folder / "rates.csv", tries, run)
     write_jsonl(folder / "samples.jsonl", written)
     return account
@@ -318,7 +308,7 @@ def _record(start: Start, backbone: Backbone) -> Json:
     """Returns the content of ``run.json``: how to build the model again, and its origin."""
     run, checkpoint = start.run, start.checkpoint
     # A public checkpoint is built again from the folder of the run, which has all its files.
-    place = {"path": str(paths.pretrained(checkpoint))} if run.is_public else {}
+    place = {"path": str(paths.pretrained(checkpoint))} if run.is_hub else {}
     return {
         "run": checkpoint.run,
         "pretrain_seed": checkpoint.pretrain_seed,
@@ -328,7 +318,8 @@ def _record(start: Start, backbone: Backbone) -> Json:
         "objective": run.learnt[0],
         "corpus": run.learnt[1],
         "has_prefix": start.objective.has_prefix,
-        "model": run.model | place,
+        "model": run.architecture | place,
+        "start": backbone.start,
         "settings": start.settings,
         "tokenizer": sha256(*start.tokenizer.files),
         "fingerprint": start.fingerprint,

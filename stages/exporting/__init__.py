@@ -1,1 +1,1 @@
-"""Export: our models and tokenizers in the forms of transformers and of ONNX."""
+"""Export: checkpoints, trials and baselines as folders that work without this project."""

@@ -1,210 +1,227 @@
-"""Writes a pretrained run, or a fine-tuned trial of it, as a model that ``transformers`` loads.
-
-The written model is loaded and compared with the original before it is moved into place. A baseline
-is written as a model of MLflow, which predicts without the project.
-"""
+"""Writes checkpoints, fine-tuned trials and baselines to folders that work without this project."""
 
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
-import transformers
-from safetensors.torch import load_file
+from safetensors.torch import save_file
+from torch import Tensor
 
 from stages.baselines import _kept
 from stages.core import paths
-from stages.core.artifacts import Json, read_json, replacing, write_json
+from stages.core.artifacts import Json, replacing, write_json
 from stages.core.components import STAGES, unknown
 from stages.core.keys import RunKey, TrialKey
-from stages.core.params import HUB
-from stages.exporting import fast_tokenizer, mlflow_model, published
 from stages.exporting.card import model_card
-from stages.exporting.counterpart import (
-    CAUSAL_LM,
-    MASKED_LM,
-    SEQ2SEQ_LM,
-    STATES,
-    TOKEN_LABELS,
-    check,
-    counterpart,
-)
-from stages.exporting.families import check_architecture
-from stages.methods._method import METHODS, TrainedMethod
-from stages.models._backbone import MODELS
-from stages.models._heads import ModelWithHead, PooledHead
-from stages.models._transformer import TransformerBackbone
-from stages.models.hub import Hub
-from stages.tasks._pooled import MOST_WINDOWS
-from stages.tasks._writing import Writing
-from stages.text.tokenizer import FILE, Tokenizer
-from stages.tracking.model_folder import write_model
-from stages.training.checkpoint import WEIGHTS, load_weights
-from stages.trials.kept import KeptTrial, path_of
+from stages.models._heads import LinearHead, ModelWithHead, PooledHead
+from stages.text.batch import PADDING, Batch
+from stages.training.checkpoint import WEIGHTS
+from stages.trials.kept import merged, path_of
 from stages.trials.lookup import opened
 from stages.trials.setup import TrialSetup
 
 RECORD = "export.json"  # marks a folder as an export, and describes it
-RECORDS = "*/*/run.json"  # the records of checkpoints
-
+HEAD = "head.safetensors"  # the weight [C D] and the bias [C] of a head that no class has
+OF_WEIGHTS = ("config.json", "generation_config.json", WEIGHTS, "metrics.json", "run.json")
+TOLERANCE = (
+    1e-4  # of logits and states, relative to the largest; a wrong weight differs by far more
+)
+SAMPLE_ROWS = 8
 LOAD = """\
 import transformers
+from {module} import {name}
 
-model = transformers.{auto_class}.from_pretrained("FOLDER")
+model = {name}.from_pretrained("FOLDER").eval()
 tokenizer = transformers.AutoTokenizer.from_pretrained("FOLDER")"""
-STATES_ONLY = (
-    "It gives states, no logits of a vocabulary: transformers has those of an encoder with "
-    "output_transform: true alone. Its pooler_output is 0."
-)
-CAUSAL_ONLY = (
-    "It was pretrained to read a prefix in both directions. The decoders of transformers are "
-    "causal: the exported model reads a prompt from left to right, computes other states and "
-    "logits of it than the run does here, and was not trained for that."
-)
-CHOSEN_THRESHOLD = (
-    "The scores are of a threshold that was chosen on validation: {second} is predicted where "
-    "logits[:, 1] - logits[:, 0] is at least {threshold:.6g}, not where its logit is larger."
-)
-ONE_LABEL = (
-    "The scores are of a threshold that was chosen on validation, with which all texts are {label}."
-)
-HEAD_AND_TAIL = (
-    "Of texts of more than {max_tokens} tokens it has read the first and the last ones, half of "
-    "{max_tokens} each. The tokenizer cuts their end: shorten them yourself."
-)
-WINDOWS = (
-    "It has read texts of more than {max_tokens} tokens in windows of {max_tokens} tokens, each of "
-    "which shares half of its tokens with the next one; of a text with more than {most_windows} "
-    "windows it has read {most_windows}, at even distances. The logits of a text are the mean of "
-    "the logits of its windows. The tokenizer cuts the end of texts: make the windows yourself."
-)
-LONG_TEXTS = {"cut": "", "head_tail": HEAD_AND_TAIL, "windows": WINDOWS}
-PIPELINES = {
-    CAUSAL_LM: "text-generation",
-    MASKED_LM: "fill-mask",
-    STATES: "feature-extraction",
-    TOKEN_LABELS: "token-classification",
-    "AutoModelForSequenceClassification": "text-classification",
-}
-TEXTS_BY_TOKENS = {  # the mean of the tokens' logits is the logits of their mean state
-    "mean": (
-        "The logits of a text are the mean of its tokens': with mask = "
-        "inputs.attention_mask[..., None], (model(**inputs).logits * mask).sum(1) / mask.sum(1)"
-    ),
-    "first": "The logits of a text are those of its first token: model(**inputs).logits[:, 0]",
-    "last": "The logits of a text are those of its last token that is no padding.",
-}
-EXPORTED = ("classification", "tagging")
-LOAD_BASELINE = """\
-import mlflow, pandas
+USE_HEAD = """
+from safetensors.torch import load_file
 
-model = mlflow.pyfunc.load_model("FOLDER")
-model.predict(pandas.DataFrame(...))"""
+head = load_file("FOLDER/head.safetensors")
+inputs = tokenizer(["A text."], return_tensors="pt", padding=True)
+states = model(inputs.input_ids, attention_mask=inputs.attention_mask).last_hidden_state
+{pooled}
+outputs = states @ head["weight"].T + head["bias"]  # {outputs}"""
+POOLED = {
+    "mean": """\
+mask = inputs.attention_mask[..., None]
+states = (states * mask).sum(1) / mask.sum(1)""",
+    "first": "states = states[:, 0]",
+    "last": "states = states[range(len(states)), inputs.attention_mask.sum(1) - 1]",
+}
+USE_BASELINE = """\
+from pathlib import Path
+from stages.baselines import _kept  # in FOLDER, with the packages of requirements.lock
+
+baseline, kind = _kept.refit(Path("record.json"), Path("examples"))
+baseline.predict([{"id": "1", "text": "A text."}])"""
 BASELINE_NOTE = """\
-`{record}` has its settings. Loading fits it again, in seconds, to the rows in `{examples}`;
-`code/` has the code. It needs the packages of `requirements.lock`."""
+`record.json` has its settings. It is fitted again, in seconds, to the labelled rows in `examples/`;
+`stages/` has the code."""
 
 
-def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool = False) -> str:
-    """Writes a checkpoint, or a trial of it, to the folder ``out``. Returns a text that says where
-    the model is and how to load it.
+def export_checkpoint(checkpoint: RunKey, out: Path, *, force: bool = False) -> str:
+    """Copies a pretrained checkpoint, which is what ``save_pretrained`` writes, to the folder
+    ``out`` and adds a model card. Returns a text on where it is.
 
-    Raises ValueError for a run or trial that does not exist or has no counterpart in
-    ``transformers``.
+    Raises ValueError if the checkpoint does not exist, if ``transformers`` has no class for it, or
+    if ``out`` must not be written (``check_place``).
     """
     check_place(out, force=force)
-    record = _record(checkpoint)
-    if record["settings"]["model"]["name"] != HUB:
-        check_architecture(record["settings"]["model"]["name"])
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    kept_trial = setup = read_at = None
-    labels: list[str] = []
-    if trial is None:
-        model = _pretrained(checkpoint, record)
-    else:
-        kept_trial, setup = opened(trial)
-        model, labels = _finetuned(kept_trial, setup, path_of(trial))
-        read_at = kept_trial.read_at
+    source = paths.pretrained(checkpoint)
+    _check_seed(checkpoint)
+    if not (source / "config.json").is_file():
+        raise ValueError(f"{source}: transformers has no class for this architecture")
+    with replacing(out) as folder:
+        shutil.copytree(source, folder)
+        use = LOAD.format(module="transformers", name="AutoModel")
+        _finish(folder, checkpoint, use)
+    return f"{checkpoint} is in {out}; its README.md says how to use it"
+
+
+def export_trial(trial: TrialKey, out: Path, *, force: bool = False) -> str:
+    """Writes the model of a fine-tuned trial to the folder ``out``: the weights of its method
+    merged, its tokenizer and a model card. Returns a text on where it is.
+
+    The head is part of the model if a class of ``transformers`` computes the same logits, and else
+    stands in ``head.safetensors``. The written files are loaded and compared with the trial.
+
+    Raises ValueError for a trial whose method adds what cannot be merged, and if ``out`` must not
+    be written (``check_place``).
+    """
+    check_place(out, force=force)
+    kept, setup = opened(trial)
+    model = merged(kept, setup, path_of(trial)).eval()
+    if not hasattr(model.backbone, "model"):
+        raise ValueError(f"{trial.run}: transformers has no class for this architecture")
+    batch = _sample(setup, seed=trial.finetune_seed)
     with replacing(out) as folder:
         folder.mkdir()
-        if setup is not None and isinstance(model.backbone, Hub):
-            auto_class, theirs = published.with_head(model, labels)
-            theirs.save_pretrained(folder)
-            notes = [published.save_tokenizer(setup.tokenizer, folder, setup.max_tokens)]
-        else:
-            backbone, max_tokens = model.backbone, record["settings"]["training"]["max_tokens"]
-            auto_class, theirs = counterpart(model, max_tokens=max_tokens, labels=labels)
-            theirs.save_pretrained(folder)
-            assert isinstance(backbone, TransformerBackbone), "counterpart refuses others"
-            fast_tokenizer.save(
-                paths.pretrained(checkpoint) / FILE,
-                folder,
-                has_end=auto_class != CAUSAL_LM,
-                specials_in_text=auto_class in (MASKED_LM, SEQ2SEQ_LM),
-                has_segments=backbone.dims.num_segments > 1,
-                max_tokens=backbone.max_positions or max_tokens,
-            )
-            notes = [STATES_ONLY] if auto_class == STATES else []
-        if record["has_prefix"]:
-            notes.append(CAUSAL_ONLY)
-        by_tokens = isinstance(model.head, PooledHead) and auto_class == TOKEN_LABELS
-        if by_tokens:
-            notes.append(TEXTS_BY_TOKENS[model.head.pooling])
-        if kept_trial is not None and setup is not None:
-            notes += [long_texts_note(setup), _threshold_note(kept_trial.threshold, labels)]
-        note = " ".join(filter(None, notes))
-        about: Json = {
-            **checkpoint._asdict(),
-            "fingerprint": record["fingerprint"],
-            "trial": None if trial is None else trial._asdict(),
-            "model_class": type(theirs).__name__,
-            "read_at": read_at,
-            "note": note,
-        }
-        write_json(folder / RECORD, about)
-        card = model_card(
-            trial or checkpoint,
-            record,
-            load=LOAD.format(auto_class=auto_class),
-            note=note,
-            pipeline=None if by_tokens else PIPELINES.get(auto_class),
+        written, use = write_model(model, setup.task_record["labels"], batch, folder)
+        for file in setup.pretrained.iterdir():
+            if file.is_file() and file.name not in OF_WEIGHTS:
+                shutil.copyfile(file, folder / file.name)
+        _finish(folder, trial, use, _note(kept.threshold, setup))
+    return f"{trial.checkpoint}, fine-tuned on {trial.task}, is in {out} as {written}"
+
+
+def write_model(
+    model: ModelWithHead, labels: list[str], batch: Batch, folder: Path
+) -> tuple[str, str]:
+    """Writes the model with its head, and compares it with what was written on ``batch``. Returns
+    the name of the class that loads it, and the code that does.
+
+    Raises ValueError if the written model computes other states, as it does after a pretraining
+    whose attention to the input was bidirectional in a decoder.
+    """
+    backbone, head = model.backbone, model.head
+    with_head = _with_head(model, labels, batch)
+    theirs = with_head or backbone.model
+    theirs.save_pretrained(folder)
+    name, module = type(theirs).__name__, type(theirs).__module__
+    loaded = type(theirs).from_pretrained(folder, local_files_only=True).eval()
+    expected = _output(theirs, batch)
+    if with_head is None and isinstance(head, LinearHead):
+        with torch.no_grad():
+            expected = backbone(batch)
+    if not _agree(_output(loaded, batch), expected, batch):
+        raise ValueError(f"{name}: loaded again, it computes something else; nothing was written")
+    use = LOAD.format(module=module, name=name)
+    if with_head is None and isinstance(head, LinearHead):
+        weights = {"weight": head.linear.weight, "bias": head.linear.bias}
+        save_file({key: w.detach().contiguous() for key, w in weights.items()}, folder / HEAD)
+        write_json(folder / "labels.json", {"labels": labels})
+        pooled = POOLED[head.pooling] if isinstance(head, PooledHead) else "# a state per token"
+        outputs = (
+            f"of {', '.join(labels[:5])}{' ...' if labels[5:] else ''}" if labels else "numbers"
         )
-        (folder / "README.md").write_text(card, encoding="utf-8")
-        for file in folder.iterdir():  # safetensors makes its file readable by its owner only
-            file.chmod((folder / RECORD).stat().st_mode)
-        check(folder, auto_class, model)
-    what = f"{checkpoint}" if trial is None else f"{checkpoint}, fine-tuned on {trial.task},"
-    lines = [
-        f"{what} is in {out} as {about['model_class']}:",
-        f"  model = transformers.{auto_class}.from_pretrained({str(out)!r})",
-        f"  tokenizer = transformers.AutoTokenizer.from_pretrained({str(out)!r})",
-    ]
-    if trial is not None and auto_class == CAUSAL_LM:
-        lines.append("What it writes follows a text and tokenizer.eos_token.")
-    if note:
-        lines.append(note)
-    if auto_class == TOKEN_LABELS and not by_tokens:
-        lines.append(f"The label of a word is read at: {read_at}.")
-    return "\n".join(lines)
+        use += USE_HEAD.format(pooled=pooled, outputs=outputs)
+    elif with_head is None and any(True for _ in head.parameters()):
+        raise ValueError(f"{type(head).__name__}: no class of transformers has such a head")
+    return name, use
 
 
-def _threshold_note(threshold: float, labels: list[str]) -> str:
-    """Returns a note on a trial's threshold for its logits; "" if the largest logit decides."""
-    if math.isinf(threshold):
-        return ONE_LABEL.format(label=labels[int(threshold < 0)])
-    return CHOSEN_THRESHOLD.format(second=labels[1], threshold=threshold) if threshold else ""
+@torch.no_grad()
+def _with_head(model: ModelWithHead, labels: list[str], batch: Batch) -> Any:
+    """Returns a model of ``transformers`` with the same logits on ``batch``; None if no class for
+    labels of tokens or of texts has them."""
+    import transformers
+
+    head, base = model.head, model.backbone.model
+    if not isinstance(head, LinearHead) or not labels:
+        return None
+    is_pooled = isinstance(head, PooledHead)
+    auto_class = (
+        transformers.AutoModelForSequenceClassification
+        if is_pooled
+        else transformers.AutoModelForTokenClassification
+    )
+    config = type(base.config).from_dict(base.config.to_dict())
+    config.id2label = dict(enumerate(labels))
+    config.label2id = {label: i for i, label in enumerate(labels)}
+    try:
+        theirs = auto_class.from_config(config, dtype=torch.float32).eval()
+    except ValueError:
+        return None
+    lost = theirs.base_model.load_state_dict(base.state_dict(), strict=False)
+    linear: Any = next(
+        (getattr(theirs, n) for n in ("classifier", "score") if hasattr(theirs, n)), None
+    )
+    if lost.unexpected_keys or getattr(linear, "weight", None) is None:
+        return None
+    if linear.weight.shape != head.linear.weight.shape or linear.bias is None:
+        return None
+    linear.load_state_dict(head.linear.state_dict())
+    states = model.backbone(batch)
+    ours = head(states, batch.document_ids) if is_pooled else head(states)
+    return theirs if _agree(_output(theirs, batch), ours, batch) else None
 
 
-def long_texts_note(setup: TrialSetup) -> str:
-    """Returns a note on which parts of texts longer than ``max_tokens`` a trial has read; "" if it
-    has read their beginning, which the exported tokenizer keeps too."""
-    note = LONG_TEXTS[getattr(setup.task, "long_texts", "cut")]
-    return note.format(max_tokens=setup.max_tokens, most_windows=MOST_WINDOWS)
+@torch.no_grad()
+def _output(model: Any, batch: Batch) -> Tensor:
+    """Returns the logits of a model of ``transformers``, or its states if it has no logits."""
+    mask = (batch.document_ids != PADDING).long()
+    inputs: Json = {"input_ids": batch.input_ids, "attention_mask": mask}
+    if batch.segment_ids is not None and getattr(model.config, "type_vocab_size", 0) > 1:
+        inputs["token_type_ids"] = batch.segment_ids
+    if model.config.is_encoder_decoder and hasattr(model, "get_decoder"):
+        inputs["decoder_input_ids"] = batch.input_ids[:, :1]
+    output = model(**inputs)
+    return output.logits if "logits" in output else output.last_hidden_state
+
+
+def _agree(a: Tensor, b: Tensor, batch: Batch) -> bool:
+    if a.shape != b.shape:
+        return False
+    difference = (a - b).abs()
+    if difference.shape[:2] == batch.document_ids.shape:
+        difference = difference[batch.document_ids != PADDING]  # padding means nothing
+    return bool(difference.max() <= TOLERANCE * b.abs().max())
+
+
+def _sample(setup: TrialSetup, *, seed: int) -> Batch:
+    """Returns a batch of some test rows of a trial."""
+    examples = setup.task.encode(setup.rows("test", seed=seed)[:SAMPLE_ROWS])
+    return setup.task.collate(examples, rngs=[])
+
+
+def _note(threshold: float, setup: TrialSetup) -> str:
+    """Returns what a user must do beside loading the model to get the study's predictions."""
+    notes = [f"Texts were cut at {setup.max_tokens} tokens in training."]
+    if (long_texts := getattr(setup.task, "long_texts", "cut")) != "cut":
+        notes.append(f"Longer texts were read by `long_texts: {long_texts}`; prepare yours so.")
+    if threshold and not math.isinf(threshold):
+        notes.append(
+            "The second label is predicted where its logit exceeds that of the first by at least "
+            f"{threshold:.6g}, which was chosen on validation."
+        )
+    return " ".join(notes)
 
 
 def export_baseline(trial: TrialKey, out: Path, *, force: bool = False) -> str:
-    """Writes a baseline's trial to ``out``. Returns a text on where it is and how to use it.
+    """Writes a baseline's trial to ``out``: its record, its rows and the code that fits it. Returns
+    a text on where it is.
 
     Raises ValueError if the task has changed, if the baseline predicts differently when it is
     fitted again, or if ``out`` must not be written (``check_place``).
@@ -212,24 +229,24 @@ def export_baseline(trial: TrialKey, out: Path, *, force: bool = False) -> str:
     check_place(out, force=force)
     record, examples = _kept.path_of(trial), paths.examples(trial.task)
     _kept.refit(record, examples)
-    files = [record, *(examples / name for name in _kept.FILES)]
     with replacing(out) as folder:
-        write_model(folder, trial.task, files, mlflow_model.__name__, put=shutil.copyfile)
+        (folder / "examples").mkdir(parents=True)
+        shutil.copyfile(record, folder / "record.json")
+        for name in _kept.FILES:
+            shutil.copyfile(examples / name, folder / "examples" / name)
+        shutil.copytree(STAGES, folder / "stages", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copyfile(STAGES.parent / "requirements.lock", folder / "requirements.lock")
-        about = trial._asdict() | {"record": str(record), "examples": str(examples)}
-        card = model_card(
-            trial,
-            None,
-            load=LOAD_BASELINE,
-            note=BASELINE_NOTE.format(record=record, examples=examples),
-        )
-        (folder / "README.md").write_text(card, encoding="utf-8")
-        write_json(folder / RECORD, about)
-    return (
-        f"{trial.run}, fitted to {trial.task}, is in {out} as a model of MLflow with its code:\n"
-        f"  model = mlflow.pyfunc.load_model({str(out)!r})\n"
-        "In the project, `python -m stages.commands.predict` needs no export."
-    )
+        _finish(folder, trial, USE_BASELINE, BASELINE_NOTE, library="scikit-learn")
+    return f"{trial.run}, fitted to {trial.task}, is in {out}; its README.md says how to use it"
+
+
+def _finish(
+    folder: Path, key: RunKey | TrialKey, use: str, note: str = "", *, library: str = "transformers"
+) -> None:
+    """Writes the model card and the record of an export."""
+    card = model_card(key, use=use, note=note, library=library)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    write_json(folder / RECORD, key._asdict())
 
 
 def check_place(out: Path, *, force: bool) -> None:
@@ -248,90 +265,21 @@ def first_checkpoint(run: str) -> RunKey:
 
     Raises ValueError with the valid runs if the run has no checkpoint.
     """
-    seeds = _seeds(run)
-    if not seeds:
-        runs = sorted({record.parents[1].name for record in paths.PRETRAINED.glob(RECORDS)})
-        if not runs:
-            raise ValueError(f"{paths.PRETRAINED}: no run is there; `dvc repro` trains them")
+    if not (seeds := _seeds(run)):
+        runs = sorted({record.parents[1].name for record in paths.PRETRAINED.glob("*/*/run.json")})
         raise ValueError(f"{paths.PRETRAINED}: {unknown(run, runs)}; a baseline needs --task")
     return RunKey(run, seeds[0])
 
 
 def _seeds(run: str) -> list[int]:
     """Returns the seeds of the checkpoints of a run, in ascending order."""
-    records = (paths.PRETRAINED / run).glob("*/run.json")
-    return sorted(int(record.parent.name) for record in records)
+    return sorted(int(file.parent.name) for file in (paths.PRETRAINED / run).glob("*/run.json"))
 
 
-def _record(checkpoint: RunKey) -> Json:
-    """Returns the record of a checkpoint.
-
-    Raises ValueError with the valid runs or seeds if the checkpoint does not exist.
-    """
+def _check_seed(checkpoint: RunKey) -> None:
     first_checkpoint(checkpoint.run)
-    path = paths.pretrained(checkpoint) / "run.json"
-    if not path.is_file():
-        seeds = ", ".join(map(str, _seeds(checkpoint.run)))
+    if checkpoint.pretrain_seed not in (seeds := _seeds(checkpoint.run)):
+        valid = ", ".join(map(str, seeds))
         raise ValueError(
-            f"{path.parents[1]}: no checkpoint of seed {checkpoint.pretrain_seed}; valid: {seeds}"
+            f"{checkpoint.run}: no checkpoint of seed {checkpoint.pretrain_seed}; valid: {valid}"
         )
-    return read_json(path)
-
-
-def _pretrained(checkpoint: RunKey, record: Json) -> ModelWithHead:
-    """Returns the pretrained model with its weights and no head.
-
-    Raises ValueError for a public checkpoint, or for weights of another version of this code.
-    """
-    folder = paths.pretrained(checkpoint)
-    if record["settings"]["model"]["name"] == HUB:
-        raise ValueError(
-            f"pretrain.runs.{checkpoint.run}.model: is a public checkpoint, in transformers' own "
-            f"form already: {folder}; add --task to export what was fine-tuned on it"
-        )
-    vocab_size = Tokenizer(folder / FILE).vocab_size
-    where = f"{folder / 'run.json'}: model"
-    backbone = MODELS.build(record["settings"]["model"], vocab_size, where=where)
-    try:
-        load_weights(backbone, folder / WEIGHTS)
-    except ValueError:  # the message would name every weight
-        raise ValueError(
-            f"{folder}: belongs to another version of this code; run `dvc repro`"
-        ) from None
-    return ModelWithHead(backbone, torch.nn.Identity())
-
-
-def _finetuned(kept: KeptTrial, setup: TrialSetup, path: Path) -> tuple[ModelWithHead, list[str]]:
-    """Returns the trial's model with the weights in ``path``, and its labels. What the method adds
-    to the model is merged into its weights.
-
-    Raises ValueError for a task or an objective that cannot be exported, and for a method that
-    trains nothing or adds what cannot be merged.
-    """
-    task = setup.task_record["task"]["name"]
-    writes = isinstance(setup.task, Writing)
-    if not writes and task not in EXPORTED:
-        raise ValueError(f"tasks.{kept.task}: {task} cannot be exported")
-    if setup.task.has_prefix:
-        raise ValueError(
-            f"{kept.run}: objective: a fine-tuned model that sees its input in both "
-            "directions has no counterpart in transformers, whose decoders are causal"
-        )
-    model = setup.headed(seed=kept.finetune_seed)
-    trained = load_file(path)
-    if not trained:
-        raise ValueError(
-            f"finetune.methods.{kept.method}: trains nothing; leave out --task and export the run"
-        )
-    method = METHODS.build(kept.component, where=f"finetune.methods.{kept.method}.method")
-    if isinstance(method, TrainedMethod):
-        trained = method.merged(trained, model)
-    shapes = {name: weight.shape for name, weight in model.state_dict().items()}
-    added = [name for name, weight in trained.items() if shapes.get(name) != weight.shape]
-    if added:
-        raise ValueError(
-            f"finetune.methods.{kept.method}: transformers has no counterpart of what this "
-            f"method adds to a model ({added[0]})"
-        )
-    model.load_state_dict(trained, strict=False)  # frozen weights keep their pretrained values
-    return model, [] if writes else setup.task_record["labels"]

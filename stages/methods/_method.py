@@ -1,19 +1,20 @@
 """The interface of methods, and their types."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from jaxtyping import Float, Shaped
+from torch import nn
 
 from stages.core.components import Components
-from stages.kinds._cells import Row
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
+from stages.tasks._cells import Row
 from stages.text.batch import Batch
-from stages.text.tokenizer import TaskTokenizer
+from stages.text.tokenizer import Tokenizer
 
 
 @runtime_checkable
@@ -54,10 +55,7 @@ class Method(ABC):
     prompts: ClassVar[bool] = False  # if so, its own predictor replaces the task's
     requires_head: ClassVar[bool] = False  # its trained weights would not affect generated text
     fits: ClassVar[tuple[str, ...]] = ()  # supported kinds of task; empty means all
-    # Settings that may be a list of values, of which each trial keeps the best on validation.
-    tried: ClassVar[tuple[str, ...]] = ()
-    # Settings that a task may try but that change nothing with this method.
-    without_effect: ClassVar[tuple[str, ...]] = ()
+    late_imports: ClassVar[tuple[str, ...]] = ()  # slow packages that it imports when it is used
     num_added_tokens: int = 0  # tokens that are added to each input inside the backbone
     num_shots: int = 0  # labelled examples that each prompt shows
 
@@ -70,40 +68,68 @@ class Method(ABC):
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         """Prepares the model in place. New weights are drawn from ``generator``."""
 
+    def merge(self, model: ModelWithHead) -> None:  # noqa: B027 (most methods add nothing)
+        """Merges what ``apply`` has added into the weights of the pretrained model, in place, so
+        that an export needs no code of the method.
+
+        Raises ValueError if that is impossible.
+        """
+
 
 class TrainedMethod(Method):
     """Trains weights of the model, or weights that the method adds to it, with the settings
     ``training:`` of the method's entry. Other types of methods have no such settings."""
 
     freezes_backbone = False
+    late_imports = ("torch._dynamo",)  # torch's AdamW loads it
 
     def frozen(self, model: ModelWithHead, epoch: int) -> Iterable[nn.Parameter]:
         """Returns the weights that are frozen in this epoch (counted from 0) although ``apply``
         lets them train. A weight that trains in an epoch trains in all later epochs."""
         return ()
 
-    def merged(self, trained: Mapping[str, Tensor], model: ModelWithHead) -> dict[str, Tensor]:
-        """Returns the trained weights with additions merged into weights of the unchanged
-        ``model``, so that an export needs no code of the method. Additions that cannot be merged
-        stay, and are refused by exports."""
-        return dict(trained)
+
+class AdditionMethod(TrainedMethod):
+    """Adds small modules to a frozen transformer and trains them."""
+
+    def incompatibility(self, backbone: Backbone) -> str | None:
+        if backbone.architecture != "bilstm":
+            return None
+        return f"supports transformers only, not {backbone.architecture}"
+
+    def merge(self, model: ModelWithHead) -> None:
+        raise ValueError("it adds modules that no class of transformers has")
+
+
+class Solution(NamedTuple):
+    """The linear layer that minimises loss and penalty at one C."""
+
+    C: float
+    weight: Float[np.ndarray, "K D"]
+    bias: Float[np.ndarray, " K"]
+    num_iterations: int
+    converged: bool
 
 
 class SolvedMethod(Method):
-    """Fits a head to states that a frozen backbone computes once for all trials. The loss plus an
-    L2 penalty is minimised (``training/solver.py``) for each value of ``C``, and the head that is
-    best on validation is kept."""
+    """Fits a linear head to states that a frozen backbone computes once, for each value of ``C``.
+    The head that is best on validation is kept."""
 
     requires_head = True
-    without_effect = ("dropout",)  # of the head: the loss is minimised without dropout
     C: Sequence[float]  # inverse strengths of the penalty
 
     @abstractmethod
-    def remember(
-        self, model: ModelWithHead, batches: Iterable[Batch], *, anew: bool = False
-    ) -> None:
-        """Computes and keeps the states of ``batches``, in this order; fitting and prediction then
-        look them up. Known states are computed again only with ``anew``."""
+    def solutions(
+        self,
+        states: Float[np.ndarray, "N D"],
+        targets: Shaped[np.ndarray, "N ..."],
+        weights: Float[np.ndarray, " N"],
+        *,
+        num_outputs: int,
+    ) -> Iterator[Solution]:
+        """Yields the solution for each C, from the smallest. ``targets`` are classes (integers
+        [N]), labels that each row has (0 or 1, [N L]) or numbers (floats [N]); ``weights`` are
+        those of the states in the loss."""
 
 
 class UntrainedMethod(Method):
@@ -122,7 +148,7 @@ class PromptMethod(UntrainedMethod):
     def predictor(
         self,
         words: Mapping[str, str],
-        tokenizer: TaskTokenizer,
+        tokenizer: Tokenizer,
         max_tokens: int,
         rows: Sequence[Row],
         *,
@@ -133,6 +159,15 @@ class PromptMethod(UntrainedMethod):
 
         Raises ValueError, with the setting's name, for settings that are incompatible.
         """
+
+
+def freeze_backbone(model: ModelWithHead) -> None:
+    """Freezes all weights but those of the head and of the backbone's mix of layers, if it has one:
+    each task learns its own mix (Peters et al. 2018, section 3.3)."""
+    model.requires_grad_(False)
+    model.head.requires_grad_(True)
+    if model.backbone.mix is not None:
+        model.backbone.mix.requires_grad_(True)
 
 
 METHODS = Components[Method]("methods")

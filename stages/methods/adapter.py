@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.methods._additions import AdditionMethod, drawn, freeze_backbone, sub_layers
+from stages.methods._layers import last_layers, width_of
+from stages.methods._method import AdditionMethod, freeze_backbone
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 
@@ -31,39 +32,33 @@ class Adapter(AdditionMethod):
     def incompatibility(self, backbone: Backbone) -> str | None:
         if reason := super().incompatibility(backbone):
             return reason
-        for block in backbone.blocks:
-            widths = [sub_layer.linears[-1].outputs for sub_layer in sub_layers(block)]
-            if len(widths) < 2 or set(widths) != {backbone.d_model}:
-                return "finds no sub-layers in the blocks of this model; full and bitfit need none"
+        try:
+            last_layers(backbone)
+        except ValueError as error:
+            return f"{error} of this model; full and bitfit need none"
         return None
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
-        if self.train_norms:
-            for module in model.backbone.modules():
-                if "Norm" in type(module).__name__:  # transformers has many classes of norms
-                    for weight in module.parameters(recurse=False):
-                        weight.requires_grad_(True)
-        for block in model.backbone.blocks:
-            for sub_layer in sub_layers(block):
-                last = sub_layer.linears[-1]
-                last.module.adapter = _Bottleneck(
-                    last.outputs, self.bottleneck, generator=generator
-                )
-                last.module.register_forward_hook(_adapt)
+        for module in model.backbone.modules():
+            weight = getattr(module, "weight", None)
+            if self.train_norms and weight is not None and weight.dim() == 1:  # of a norm
+                module.requires_grad_(True)
+        for layer in last_layers(model.backbone):
+            layer.adapter = _Bottleneck(width_of(layer), self.bottleneck, generator=generator)
+            layer.register_forward_hook(_adapt)
 
 
 class _Bottleneck(nn.Module):
     def __init__(self, d_model: int, width: int, *, generator: torch.Generator) -> None:
         super().__init__()
-        self.down = drawn(width, d_model, std=STD, generator=generator)
-        self.down_bias = nn.Parameter(torch.zeros(width))
-        self.up = nn.Parameter(torch.zeros(d_model, width))
-        self.up_bias = nn.Parameter(torch.zeros(d_model))
+        self.down, self.up = nn.Linear(d_model, width), nn.Linear(width, d_model)
+        for weight in self.parameters():
+            nn.init.zeros_(weight)
+        nn.init.normal_(self.down.weight, std=STD, generator=generator)
 
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
-        inner = F.gelu(F.linear(states, self.down, self.down_bias))
-        return states + F.linear(inner, self.up, self.up_bias)
+        return states + self.up(F.gelu(self.down(states)))
 
 
 def _adapt(linear: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:

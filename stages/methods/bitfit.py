@@ -2,20 +2,18 @@
 
 import torch
 
-from stages.methods._additions import freeze_backbone
-from stages.methods._method import TrainedMethod
+from stages.methods._method import TrainedMethod, freeze_backbone
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 
 
 class BitFit(TrainedMethod):
-    """Trains all biases of the backbone (in linear layers, norms and LSTM gates) except the bias of
-    the logits over the vocabulary."""
+    """Trains all biases of the backbone (in linear layers, norms and LSTM gates)."""
 
     def incompatibility(self, backbone: Backbone) -> str | None:
         if any(_is_bias(name) for name, _ in backbone.named_parameters()):
             return None
-        return "trains biases only; this model has none (set model.bias: true in our own models)"
+        return "trains biases only, and this model has none"
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)

@@ -1,37 +1,32 @@
 """In-context learning: a prompt instead of training (Brown et al. 2020, section 2)."""
 
-import string
+import re
 import sys
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-import torch
 
-from stages.kinds._text_form import NO_LABEL
 from stages.methods._method import Predictor, PromptMethod, Row
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.models._likelihood import log_likelihoods
+from stages.tasks._text_form import NO_LABEL
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, label_places, pad
-from stages.text.tokenizer import TaskTokenizer
+from stages.text.tokenizer import Tokenizer
 
 ROUNDING = 1e-4  # in nats: labels whose scores differ by less are tied
-MOST_KNOWN = 2**16  # most scores kept in memory; new texts may need millions
-INPUTS = ("text", "text_pair")
-LABEL = "label"
 AUTO = "auto"
+LABEL = "{label}"
 TEMPLATES = {  # for a text, and for a pair of texts
     False: "{text}\nlabel: {label}",
     True: "{text}\n{text_pair}\nlabel: {label}",
 }
+FIELD = re.compile(r"\{(\w*)\}")
 Normalise = Literal["none", "tokens", "bytes", "unconditional"]
-
-
-_Known = dict[tuple[bytes, ...], list[float]]  # the candidates of a batch -> their scores
 
 
 class InContext(PromptMethod):
@@ -74,33 +69,49 @@ class InContext(PromptMethod):
     ) -> None:
         if num_shots < 0:
             raise ValueError(f"num_shots must be at least 0, not {num_shots}")
-        self.num_shots, self.separator, self.normalise = num_shots, separator, normalise
-        self.template = None if template == AUTO else _Template.of(template)
-        self._known: dict[
-            tuple[bytes, ...], list[float]
-        ] = {}  # scores that trials of one run share
+        fields = FIELD.findall(template)
+        is_usable = template.endswith(f" {LABEL}") or template.endswith(f"\n{LABEL}")
+        is_usable &= "text" in fields and fields.count("label") == 1
+        if template != AUTO and not (is_usable and {*fields} <= {"text", "text_pair", "label"}):
+            raise ValueError(
+                "template: must have {text}, for pairs {text_pair}, and at its end, after a blank "
+                f"or a line break, {LABEL}"
+            )
+        self.num_shots, self.template, self.separator = num_shots, template, separator
+        self.normalise: Normalise = normalise
+        # The scores of batches, which the trials of a run share if their prompts are equal. Batches
+        # stay whole, because padding changes the last bit of a score.
+        self._known = dict[bytes, list[float]]()
 
     def incompatibility(self, backbone: Backbone) -> str | None:
-        return (
-            None if backbone.is_causal else f"needs a causal model; {backbone.architecture} is not"
-        )
+        if backbone.is_causal:
+            return None
+        return f"needs a causal model; {backbone.architecture} is not"
 
     def predictor(
         self,
         words: Mapping[str, str],
-        tokenizer: TaskTokenizer,
+        tokenizer: Tokenizer,
         max_tokens: int,
         rows: Sequence[Row],
         *,
         rng: np.random.Generator,
     ) -> Predictor:
-        template = self.template or _Template.of(TEMPLATES[INPUTS[1] in rows[0]])
-        template.check(rows[0])
+        is_pair = "text_pair" in rows[0]
+        template = TEMPLATES[is_pair] if self.template == AUTO else self.template
+        if is_pair != ("text_pair" in FIELD.findall(template)):
+            raise ValueError(f"template: {'lacks' if is_pair else 'has'} {{text_pair}}")
+        before = template.removesuffix(LABEL)
         shots = [
-            template.shot(row, words[row[LABEL]])
+            filled(before, row) + words[row["label"]]
             for row in draw_shots(rows, self.num_shots, rng=rng)
         ]
-        return _Prompts(self, template, words, tokenizer, max_tokens, shots, self._known)
+        return _Prompts(self, before, words, tokenizer, max_tokens, shots, self._known)
+
+
+def filled(template: str, row: Row) -> str:
+    """Returns the template with the texts of a row in place of their names."""
+    return FIELD.sub(lambda field: row[field[1]], template)
 
 
 def draw_shots(rows: Sequence[Row], num_shots: int, *, rng: np.random.Generator) -> list[Row]:
@@ -109,68 +120,11 @@ def draw_shots(rows: Sequence[Row], num_shots: int, *, rng: np.random.Generator)
     seen: Counter[str] = Counter()
     places = []
     for tie, index in enumerate(rng.permutation(len(rows)).tolist()):
-        label = rows[index][LABEL]
+        label = rows[index]["label"]
         places.append((seen[label], tie, index))
         seen[label] += 1
     chosen = [index for _, _, index in sorted(places)[:num_shots]]
     return [rows[chosen[i]] for i in rng.permutation(len(chosen))]
-
-
-@dataclass(frozen=True)
-class _Template:
-    """A template of a prompt. ``before`` is its text up to the label, with the final blank."""
-
-    before: str
-    fields: frozenset[str]
-
-    @classmethod
-    def of(cls, template: str) -> "_Template":
-        try:
-            parts = list(string.Formatter().parse(template))
-        except ValueError as error:
-            raise ValueError(f"template: {error}; a brace of the text is doubled") from None
-        named = [name for _, name, _, _ in parts if name is not None]
-        valid = [f"{{{name}}}" for name in (*INPUTS, LABEL)]
-        for _, name, form, conversion in parts:
-            if name is not None and (name not in (*INPUTS, LABEL) or form or conversion):
-                raise ValueError(
-                    f"template: unknown field {{{name}}}; there are {', '.join(valid)}"
-                )
-        if named.count(LABEL) != 1 or not template.endswith(f"{{{LABEL}}}"):
-            raise ValueError(
-                f"template: {{{LABEL}}} must stand once, at its end: what follows is likelihood"
-            )
-        if INPUTS[0] not in named:
-            raise ValueError(f"template: lacks {{{INPUTS[0]}}}")
-        before = template.removesuffix(f"{{{LABEL}}}")
-        if not before[-1].isspace():
-            raise ValueError(
-                f"template: a blank or line break must stand before {{{LABEL}}}, so that its "
-                "tokens are its own"
-            )
-        return cls(before, frozenset(named))
-
-    def check(self, row: Row) -> None:
-        """Raises ValueError unless the texts of a row are exactly the fields of the template."""
-        for name in INPUTS:
-            if (name in row) != (name in self.fields):
-                lacking = "lacks" if name in row else "has"
-                in_rows = "a row has" if name in row else "a row lacks"
-                raise ValueError(f"template: {lacking} {{{name}}}, which {in_rows}")
-
-    def prompt(self, row: Row) -> str:
-        return self.before.format(**{name: row[name] for name in self.fields - {LABEL}})
-
-    def shot(self, row: Row, word: str) -> str:
-        return self.prompt(row) + word
-
-    @property
-    def answer_context(self) -> str:
-        """The part of the template between the last text and the label."""
-        tail = ""
-        for literal, name, _, _ in string.Formatter().parse(self.before):
-            tail = "" if name is not None else tail + literal
-        return tail.lstrip() or tail
 
 
 @dataclass(frozen=True)
@@ -182,12 +136,6 @@ class _Candidate:
     tokens: np.ndarray  # int64 [T]
     first: int  # the tokens from here on are scored
     num_cut: int = 0  # tokens of the prompt that were left out
-    num_windows: ClassVar[int] = 1
-    num_repeated: ClassVar[int] = 0
-
-    @property
-    def key(self) -> bytes:
-        return self.tokens.tobytes() + bytes([0]) + str(self.first).encode()
 
 
 class _Prompts:
@@ -197,84 +145,79 @@ class _Prompts:
     def __init__(
         self,
         method: InContext,
-        template: _Template,
+        before: str,  # the template up to the label
         words: Mapping[str, str],
-        tokenizer: TaskTokenizer,
+        tokenizer: Tokenizer,
         max_tokens: int,
         shots: list[str],
-        known: _Known,
+        known: dict[bytes, list[float]],
     ) -> None:
-        self.method, self.template, self.words, self.shots = method, template, words, shots
+        self.method, self.before, self.words, self.shots = method, before, words, shots
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
         # If texts have no start token, the checkpoint was trained on texts that each follow the
         # end token of the previous text.
         self.start = list(tokenizer.before or tokenizer.after[-1:])
         self.has_prefix = False
         self._known = known
-        self._unconditional: list[float] | None = None
 
     def encode(self, rows: Sequence[Row]) -> list[_Candidate]:
+        candidates, numbers = list[_Candidate](), list[int]()
         for row in rows:
-            self.template.check(row)
-        numbers = [self._num_fitting(row) for row in rows]
+            numbers.append(self._num_fitting(row))
+            candidates += self._fitting(row, numbers[-1])
         if rows and min(numbers) < len(self.shots):
             print(
                 f"warning: in_context: of {len(self.shots)} shots {np.mean(numbers):.1f} fit into "
                 f"finetune.max_tokens {self.max_tokens} on average",
                 file=sys.stderr,
             )
-        return [
-            candidate
-            for row, number in zip(rows, numbers, strict=True)
-            for candidate in self._fitting(row, number)
-        ]
-
-    def _fitting(self, row: Row, num_shots: int) -> list[_Candidate]:
-        """Returns the candidates of a row with the last ``num_shots`` shots in the prompt, cut to
-        ``max_tokens``."""
-        candidates = self._candidates(row["id"], self._context(row, num_shots))
-        whole = candidates
-        if num_shots < len(self.shots):
-            whole = self._candidates(row["id"], self._context(row, len(self.shots)))
-        return [
-            replace(candidate, num_cut=len(uncut.tokens) - len(candidate.tokens))
-            for candidate, uncut in zip(self._cut(candidates), whole, strict=True)
-        ]
+        return candidates
 
     def _num_fitting(self, row: Row) -> int:
         """Returns how many shots leave room for the row and the longest label."""
 
         def too_long(number: int) -> bool:
-            candidates = self._candidates("", self._context(row, number))
-            return max(len(candidate.tokens) for candidate in candidates) > self.max_tokens
+            whole, _ = self._encoded(self._context(row, number))
+            return max(map(len, whole)) > self.max_tokens
 
         return bisect_left(range(1, len(self.shots) + 1), True, key=too_long)
+
+    def _fitting(self, row: Row, num_shots: int) -> list[_Candidate]:
+        """Returns the candidates of a row with the last ``num_shots`` shots in the prompt. Equally
+        many tokens are cut from the front of all, so that the longest has ``max_tokens``.
+
+        Raises ValueError if this would cut the labels.
+        """
+        whole, first = self._encoded(self._context(row, num_shots))
+        surplus = max(max(map(len, whole)) - self.max_tokens, 0)
+        if surplus and surplus >= first:
+            raise ValueError(f"finetune.max_tokens: {self.max_tokens} is too few for the labels")
+        uncut = whole
+        if num_shots < len(self.shots):
+            uncut, _ = self._encoded(self._context(row, len(self.shots)))
+        return [
+            _Candidate(
+                row["id"],
+                label,
+                np.array(ids[surplus:]),
+                first - surplus,
+                num_cut=len(all_ids) - len(ids) + surplus,
+            )
+            for label, (ids, all_ids) in enumerate(zip(whole, uncut, strict=True))
+        ]
 
     def _context(self, row: Row, num_shots: int) -> str:
         """Returns the prompt of a row with the last ``num_shots`` shots."""
         shots = self.shots[len(self.shots) - num_shots :]
-        return self.method.separator.join([*shots, self.template.prompt(row)])
+        return self.method.separator.join([*shots, filled(self.before, row)])
 
-    def _candidates(self, id: str, context: str) -> list[_Candidate]:
-        """Returns the context followed by each label. Scores leave out the first tokens, which all
-        candidates share with the context alone. The rest are the label's own tokens, unless the
-        tokenizer merges the first of them with the end of the context."""
+    def _encoded(self, context: str) -> tuple[list[list[int]], int]:
+        """Returns the tokens of the context followed by each label, and the number of first tokens
+        that are not scored because all share them with the context alone. The rest are the label's
+        own tokens, unless the tokenizer merges the first of them with the end of the context."""
         texts = [context.rstrip(), *(context + word for word in self.words.values())]
         alone, *whole = ([*self.start, *ids] for ids in self.tokenizer.encode(texts))
-        first = min(_shared_prefix(alone, tokens) for tokens in whole)
-        return [_Candidate(id, i, np.array(ids), first) for i, ids in enumerate(whole)]
-
-    def _cut(self, candidates: list[_Candidate]) -> list[_Candidate]:
-        """Cuts equally many tokens from the front of all candidates, so that the longest fits into
-        ``max_tokens``. Raises ValueError if this would cut the labels."""
-        surplus = max(len(candidate.tokens) for candidate in candidates) - self.max_tokens
-        if surplus <= 0:
-            return candidates
-        if surplus >= candidates[0].first:
-            raise ValueError(f"finetune.max_tokens: {self.max_tokens} is too few for the labels")
-        return [
-            _Candidate(c.id, c.window, c.tokens[surplus:], c.first - surplus) for c in candidates
-        ]
+        return whole, min(_shared_prefix(alone, tokens) for tokens in whole)
 
     def collate(self, examples: list[_Candidate], *, rngs: list[np.random.Generator]) -> Batch:
         inputs = [example.tokens[:-1] for example in examples]
@@ -295,37 +238,32 @@ class _Prompts:
     def predict(
         self, model: ModelWithHead, batch: Batch, examples: list[_Candidate]
     ) -> list[float]:
-        scores = self._scores(model, batch, examples)
-        if self.method.normalise == "unconditional":
-            alone = self._without_prompt(model, batch.input_ids.device)
-            return [s - alone[e.window] for s, e in zip(scores, examples, strict=True)]
-        lengths = [len(word.encode()) for word in self.words.values()]
-        norms = {
-            "none": [1 for _ in examples],
-            "tokens": [len(e.tokens) - e.first for e in examples],
-            "bytes": [lengths[e.window] for e in examples],
-        }
-        return [s / n for s, n in zip(scores, norms[self.method.normalise], strict=True)]
+        scores = self._scores(model, batch)
+        match self.method.normalise:
+            case "none":
+                return scores
+            case "tokens":
+                pairs = zip(scores, examples, strict=True)
+                return [s / (len(e.tokens) - e.first) for s, e in pairs]
+            case "bytes":
+                num_bytes = [len(word.encode()) for word in self.words.values()]
+                pairs = zip(scores, examples, strict=True)
+                return [s / num_bytes[e.window] for s, e in pairs]
+            case "unconditional":
+                context = FIELD.split(self.before)[-1]
+                whole, first = self._encoded(context.lstrip() or context)
+                prior = [_Candidate("", i, np.array(ids), first) for i, ids in enumerate(whole)]
+                device = batch.input_ids.device
+                alone = self._scores(model, self.collate(prior, rngs=[]).to(device))
+                return [s - alone[e.window] for s, e in zip(scores, examples, strict=True)]
 
-    def _scores(
-        self, model: ModelWithHead, batch: Batch, examples: list[_Candidate]
-    ) -> list[float]:
-        """Returns log-likelihoods in nats; those of a batch that was scored before, in any trial,
-        are looked up. Whole batches are remembered, because a batch's padding changes the last bit
-        of its scores."""
-        keys = tuple(example.key for example in examples)
-        if keys not in self._known:
-            if sum(map(len, self._known)) + len(keys) > MOST_KNOWN:
-                self._known.clear()
-            self._known[keys] = log_likelihoods(model.backbone, batch).tolist()
-        return self._known[keys]
-
-    def _without_prompt(self, model: ModelWithHead, device: torch.device) -> list[float]:
-        if self._unconditional is None:
-            candidates = self._candidates("", self.template.answer_context)
-            batch = self.collate(candidates, rngs=[]).to(device)
-            self._unconditional = self._scores(model, batch, candidates)
-        return self._unconditional
+    def _scores(self, model: ModelWithHead, batch: Batch) -> list[float]:
+        """Returns the log-likelihood of the label of each row, in nats."""
+        assert batch.labels is not None
+        key = b"".join(t.cpu().numpy().tobytes() for t in (batch.input_ids, batch.labels))
+        if key not in self._known:
+            self._known[key] = log_likelihoods(model.backbone, batch).tolist()
+        return self._known[key]
 
     def combine(self, row: Row, predictions: list[float]) -> str:
         best = max(predictions)

@@ -1,147 +1,108 @@
 """The linear probe: the head alone is fitted, to frozen features (Alain and Bengio 2017)."""
 
-import hashlib
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float
-from torch import Tensor, nn
+from jaxtyping import Float, Int, Shaped
 
-from stages.methods._additions import freeze_backbone
-from stages.methods._method import SolvedMethod
-from stages.models._backbone import Backbone, ScalarMix
+from stages.methods._method import Solution, SolvedMethod
 from stages.models._heads import ModelWithHead
-from stages.text.batch import PADDING, Batch
 
 WIDE = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+MAX_ITERATIONS = 1000
+DEAD = 1e-8  # a dimension with a smaller standard deviation counts as constant
+ABSENT = 30.0  # how far the logit of a class that no labelled row has is below those of others
 
 
 class LinearProbe(SolvedMethod):
-    """Minimises the task's own loss with an L2 penalty over the head's weights, on standardised
-    states. ``C`` are the inverse strengths of the penalty that are tried, as in scikit-learn: the
-    sum of the losses plus ``|W|^2 / (2 C)`` is minimised. The C with the best metric on validation
-    is kept; ties go to the lowest loss. (The loss alone would choose penalties so strong that rare
-    labels are never predicted.)
+    """Logistic regression (for numbers, ridge regression) of scikit-learn on standardised states.
+    ``C`` are the inverse strengths of the penalty that are tried: the sum of the losses plus
+    ``|W|^2 / (2 C)`` is minimised. The C with the best metric on validation is kept; ties go to the
+    lowest loss. (The loss alone would choose penalties so strong that rare labels are never
+    predicted.)
 
-    With ``layers: last`` the states are those that the backbone returns. With ``mix`` they are a
-    weighted mean of the inputs of all blocks and the output of the last block; the weights of the
-    mean are fitted together with the head (Peters et al. 2018, eq. 1), with the same penalty. Each
-    layer is normalised first (section 3.2), since the layers of a transformer differ in scale. The
-    states of an ELMo are always such a mean, not normalised, and its weights are fitted, too.
-
-    The loss of a linear head on states without a mix has one minimum, which is found. With a mix or
-    a head with a hidden layer (``span``) the loss is not convex, and a stationary point is found.
+    The states of an ELMo are the mean of its layers: their mix is not fitted.
 
     Raises ValueError for no ``C``, a repeated one, or one that is not above 0.
     """
 
-    tried: ClassVar[tuple[str, ...]] = ("layers",)
+    fits = ("classification", "multi_label", "regression", "tagging")
+    late_imports = ("sklearn.linear_model",)
 
-    def __init__(
-        self, *, layers: Literal["last", "mix"] = "last", C: Sequence[float] = WIDE
-    ) -> None:
+    def __init__(self, *, C: Sequence[float] = WIDE) -> None:
         if not C or min(C) <= 0 or len(set(C)) < len(C):
             raise ValueError("C must be one or more different numbers above 0")
-        self.layers, self.C = layers, C
-        self._states: dict[str, Tensor] = {}
-        self._states_of = ""  # the fingerprint of the backbone that computed the states
+        self.C = C
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
-        freeze_backbone(model)
-        backbone = model.backbone
-        adds_mix = self.layers == "mix" and backbone.mix is None
-        mix = ScalarMix(backbone.num_layers + 1) if adds_mix else backbone.mix
-        if mix is not None:
-            mix.gamma.requires_grad_(False)  # the head has a scale of its own
-        model.backbone = _Remembered(backbone, mix if adds_mix else None, self._states)
+        model.requires_grad_(False)
+        model.head.requires_grad_(True)
 
-    def remember(
-        self, model: ModelWithHead, batches: Iterable[Batch], *, anew: bool = False
-    ) -> None:
-        assert isinstance(model.backbone, _Remembered)
-        if (weights := _fingerprint(model.backbone.uncached)) != self._states_of:
-            self._states.clear()
-            self._states_of = weights
-        for batch in batches:
-            model.backbone.remember(batch, anew=anew)
+    def solutions(
+        self,
+        states: Float[np.ndarray, "N D"],
+        targets: Shaped[np.ndarray, "N ..."],
+        weights: Float[np.ndarray, " N"],
+        *,
+        num_outputs: int,
+    ) -> Iterator[Solution]:
+        states = states.astype(np.float64)
+        mean, std = states.mean(axis=0), states.std(axis=0)
+        std = np.where(std < DEAD, 1.0, std)
+        states = (states - mean) / std
+        for C in sorted(self.C):
+            if targets.ndim == 2:
+                # The logit of a label is the difference of those of having it and of lacking it,
+                # whose weights w / 2 and -w / 2 have half the penalty of w.
+                by_target = [_logistic(states, column, weights, C / 2, 2) for column in targets.T]
+                weight = np.concatenate([w[1:] - w[:1] for w, _, _ in by_target])
+                bias = np.concatenate([b[1:] - b[:1] for _, b, _ in by_target])
+                iterations = max(number for _, _, number in by_target)
+            elif targets.dtype.kind == "f":
+                weight, bias, iterations = _ridge(states, targets, C)
+            else:
+                weight, bias, iterations = _logistic(states, targets, weights, C, num_outputs)
+            # The same outputs from states that are not standardised.
+            weight = weight / std
+            bias = bias - weight @ mean
+            yield Solution(C, weight, bias, iterations, iterations < MAX_ITERATIONS)
 
 
-def _fingerprint(backbone: Backbone) -> str:
-    """Returns a hash of the frozen weights, which compute the states. The fitted weights of a mix,
-    which are applied to known states, are left out."""
-    digest = hashlib.blake2b()
-    for name, weight in backbone.named_parameters():
-        if not weight.requires_grad:
-            digest.update(name.encode() + weight.detach().cpu().numpy().tobytes())
-    return digest.hexdigest()
+_Fitted = tuple[Float[np.ndarray, "K D"], Float[np.ndarray, " K"], int]
 
 
-class _Remembered(Backbone):
-    """A frozen backbone that looks up the states of known examples and computes the states of
-    others (new text, which a kept trial predicts). Only its mix of layers, if any, trains."""
+def _logistic(
+    states: Float[np.ndarray, "N D"],
+    classes: Int[np.ndarray, " N"],
+    weights: Float[np.ndarray, " N"],
+    C: float,
+    num_classes: int,
+) -> _Fitted:
+    """Returns weights, biases and the number of iterations. The logit of a class that does not
+    occur is far below the others."""
+    from sklearn.linear_model import LogisticRegression
 
-    def __init__(
-        self, backbone: Backbone, mix: ScalarMix | None, states: dict[str, Tensor]
-    ) -> None:
-        super().__init__()
-        self.architecture, self.trained_like = backbone.architecture, backbone.trained_like
-        self.vocab_size = backbone.vocab_size
-        self.num_layers = backbone.num_layers
-        self.backbone = backbone
-        self.mix = mix  # None unless this method adds a mix
-        self._states = states  # example id -> [its tokens, J, D], or [its tokens, D] without a mix
+    known = np.unique(classes)
+    weight, bias = np.zeros((num_classes, states.shape[1])), np.zeros(num_classes)
+    iterations = 0
+    if len(known) > 1:
+        # Of two classes scikit-learn fits the difference w, whose halves have half the penalty.
+        C = 2 * C if len(known) == 2 else C
+        model = LogisticRegression(C=C, max_iter=MAX_ITERATIONS, tol=1e-5)
+        model.fit(states, classes, sample_weight=weights)
+        of_known, of_bias, iterations = model.coef_, model.intercept_, int(model.n_iter_.max())
+        if len(known) == 2:
+            of_known = np.concatenate([-of_known, of_known]) / 2
+            of_bias = np.concatenate([-of_bias, of_bias]) / 2
+        weight[known], bias[known] = of_known, of_bias
+    absent = np.setdiff1d(np.arange(num_classes), known)
+    bias[absent] = bias[known].min() - ABSENT
+    return weight, bias, iterations
 
-    @property
-    def uncached(self) -> Backbone:
-        return self.backbone
 
-    @property
-    def d_model(self) -> int:
-        return self.backbone.d_model
+def _ridge(states: Float[np.ndarray, "N D"], numbers: Float[np.ndarray, " N"], C: float) -> _Fitted:
+    from sklearn.linear_model import Ridge
 
-    @property
-    def blocks(self) -> list[nn.Module]:
-        return self.backbone.blocks
-
-    @property
-    def token_embedding(self) -> nn.Module:
-        return self.backbone.token_embedding
-
-    def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        return self.backbone.unembed(states)
-
-    def initialise(self, *, generator: torch.Generator) -> None:
-        self.backbone.initialise(generator=generator)
-
-    @torch.no_grad()
-    def remember(self, batch: Batch, *, anew: bool) -> None:
-        if not anew and all(example in self._states for example in batch.example_ids):
-            return
-        states = self._features(batch)
-        lengths = (batch.document_ids != PADDING).sum(dim=1).tolist()
-        for example, state, length in zip(batch.example_ids, states, lengths, strict=True):
-            self._states[example] = state[:length].clone()
-
-    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
-        if self._states.keys() >= {*batch.example_ids}:
-            known = [self._states[example] for example in batch.example_ids]
-            states = nn.utils.rnn.pad_sequence(known, batch_first=True)
-        else:
-            states = self._features(batch)
-        mix = self.backbone.mix if self.mix is None else self.mix
-        return states if mix is None else mix(states.movedim(2, 0))
-
-    @torch.no_grad()
-    def _features(self, batch: Batch) -> Float[Tensor, "B T ..."]:
-        """Returns the states [B T D] or, with a mix, the states of each layer [B T J D]. They are
-        float32 at any training precision, so that states of new text equal remembered ones."""
-        self.backbone.eval()
-        with torch.autocast(batch.input_ids.device.type, enabled=False):
-            if self.mix is None and self.backbone.mix is None:
-                return self.backbone(batch)
-            layers = self.backbone.layers(batch)
-        if self.mix is not None:
-            layers = F.layer_norm(layers, layers.shape[-1:])
-        return layers.movedim(0, 2)
+    model = Ridge(alpha=1 / (2 * C)).fit(states, numbers.astype(np.float64))
+    return model.coef_[None], np.atleast_1d(model.intercept_), 1

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from stages.models._backbone import Backbone, Pooling
@@ -64,34 +63,30 @@ def at_least_float32(logits: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
 class LinearHead(nn.Module):
     """Dropout and one linear layer (BERT's head for classification and tagging)."""
 
-    def __init__(self, d_model: int, num_classes: int, *, dropout: float) -> None:
+    def __init__(
+        self, d_model: int, num_classes: int, *, dropout: float, bias: bool = True
+    ) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(d_model, num_classes)
+        self.linear = nn.Linear(d_model, num_classes, bias=bias)
 
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N C"]:
         return self.linear(self.dropout(states))
-
-    @property
-    def reader(self) -> nn.Linear:
-        """A layer that receives every state that the head reads."""
-        return self.linear
-
-    @torch.no_grad()
-    def absorb(self, mean: Float[Tensor, " D"], std: Float[Tensor, " D"]) -> None:
-        """Changes the weights so that raw states give the logits that (states - mean) / std gave
-        before. Without a bias, each class's logits shift by a constant, on which no loss or
-        prediction may depend."""
-        self.linear.weight /= std
-        if self.linear.bias is not None:
-            self.linear.bias.sub_(self.linear.weight @ mean)
 
 
 class PooledHead(LinearHead):
     """A linear head on one state per row, pooled from the states of its tokens."""
 
-    def __init__(self, d_model: int, num_classes: int, *, dropout: float, pooling: Pooling) -> None:
-        super().__init__(d_model, num_classes, dropout=dropout)
+    def __init__(
+        self,
+        d_model: int,
+        num_classes: int,
+        *,
+        dropout: float,
+        pooling: Pooling,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(d_model, num_classes, dropout=dropout, bias=bias)
         self.pooling: Pooling = pooling
 
     def forward(  # type: ignore[override]
@@ -108,11 +103,8 @@ class StartEndHead(LinearHead):
     causal model, where the first has no context (``no_answer``). Class 1 + t is token t.
     """
 
-    def __init__(
-        self, d_model: int, max_length: int, *, dropout: float, no_answer: Pooling
-    ) -> None:
+    def __init__(self, d_model: int, *, dropout: float, no_answer: Pooling) -> None:
         super().__init__(d_model, 2, dropout=dropout)
-        self.max_length = max_length
         self.no_answer: Pooling = no_answer
 
     def forward(  # type: ignore[override]
@@ -120,109 +112,13 @@ class StartEndHead(LinearHead):
         states: Float[Tensor, "B T D"],
         document_ids: Int[Tensor, "B T"],
         candidates: Bool[Tensor, "B T"],
-    ) -> dict[str, Float[Tensor, "B 1+T"]]:
+    ) -> tuple[Float[Tensor, "B 1+T"], Float[Tensor, "B 1+T"]]:
+        """Returns the logits of the first and of the last token."""
         logits = at_least_float32(super().forward(states))
         no_answer = pool(logits, document_ids, self.no_answer).unsqueeze(1)
         tokens = logits.masked_fill(~candidates.unsqueeze(-1), -torch.inf)
-        start, end = torch.cat([no_answer, tokens], dim=1).unbind(dim=-1)
-        return {"start": start, "end": end}
-
-    def classes(self, ends: Int[Tensor, "B 2"], length: int) -> dict[str, Int[Tensor, " B"]]:
-        """The correct class of each term of the loss; ``ends`` holds the classes of the first and
-        the last token."""
-        return {"start": ends[:, 0], "end": ends[:, 1]}
-
-    def scores(
-        self, logits: dict[str, Float[Tensor, "B C"]], length: int
-    ) -> tuple[Float[Tensor, " B"], Float[Tensor, "B T L"]]:
-        """The score of no answer, and the scores of all spans: the sums of the logits of their two
-        ends. Entry [t, l] is the span of 1 + l tokens that begins with token t."""
-        start, end = logits["start"], logits["end"]
-        longest = min(self.max_length, length)
-        spans = start[:, 1:, None] + following(end[:, 1:], longest, beyond=-torch.inf)
-        return start[:, 0] + end[:, 0], spans
-
-
-class SpanHead(nn.Module):
-    """A logit for each span of at most ``max_length`` tokens, from the states of its two ends and
-    the mean of its states, with a hidden layer of ReLUs (after Lee et al. 2016, who use the ends
-    only).
-
-    Class 0 means no answer; its logit comes from the state of the row's first token, or of the last
-    in a causal model, where the first has no context (``no_answer``). Class 1 + t L + l is the span
-    of 1 + l tokens that begins with token t.
-    """
-
-    def __init__(
-        self, d_model: int, max_length: int, *, d_span: int, dropout: float, no_answer: Pooling
-    ) -> None:
-        super().__init__()
-        self.max_length = max_length
-        self.no_answer: Pooling = no_answer
-        self.dropout = nn.Dropout(dropout)
-        # A layer on [start; end; mean], split into three: each token's product serves all spans.
-        self.start = nn.Linear(d_model, d_span)
-        self.end = nn.Linear(d_model, d_span, bias=False)
-        self.mean = nn.Linear(d_model, d_span, bias=False)
-        self.score = nn.Linear(d_span, 1, bias=False)
-
-    def forward(
-        self,
-        states: Float[Tensor, "B T D"],
-        document_ids: Int[Tensor, "B T"],
-        candidates: Bool[Tensor, "B T"],
-    ) -> dict[str, Float[Tensor, "B C"]]:
-        states = self.dropout(states)
-        longest = min(self.max_length, states.shape[1])
-        lengths = torch.arange(1, longest + 1, device=states.device)[:, None]
-        before = F.pad(at_least_float32(self.mean(states)).cumsum(dim=1), (0, 0, 1, 0))
-        sums = following(before[:, 1:], longest) - before[:, :-1, None]
-        ends = following(self.end(states), longest)
-        hidden = F.relu(self.start(states).unsqueeze(2) + ends + sums / lengths)
-        inside = candidates.unsqueeze(2) & following(candidates, longest)
-        spans = at_least_float32(self.score(hidden)).squeeze(-1).masked_fill(~inside, -torch.inf)
-        # No answer is scored like a span of one token, which is its own start, end and mean.
-        one = pool(states, document_ids, self.no_answer)
-        no_answer = self.score(F.relu(self.start(one) + self.end(one) + self.mean(one)))
-        no_answer = at_least_float32(no_answer)
-        return {"span": torch.cat([no_answer, spans.flatten(1)], dim=1)}
-
-    @property
-    def reader(self) -> nn.Linear:
-        """A layer that receives every state that the head reads."""
-        return self.start
-
-    @torch.no_grad()
-    def absorb(self, mean: Float[Tensor, " D"], std: Float[Tensor, " D"]) -> None:
-        """Changes the weights so that raw states give the logits that (states - mean) / std gave
-        before."""
-        for layer in (self.start, self.end, self.mean):
-            layer.weight /= std
-            self.start.bias.sub_(layer.weight @ mean)
-
-    def classes(self, ends: Int[Tensor, "B 2"], length: int) -> dict[str, Int[Tensor, " B"]]:
-        """The correct class of the only term of the loss, in rows of ``length`` tokens; ``ends``
-        holds the classes of the first and the last token, numbered as in ``StartEndHead``."""
-        first, last = ends.unbind(dim=1)
-        spans = 1 + (first - 1) * min(self.max_length, length) + last - first
-        return {"span": torch.where(first > 0, spans, first)}
-
-    def scores(
-        self, logits: dict[str, Float[Tensor, "B C"]], length: int
-    ) -> tuple[Float[Tensor, " B"], Float[Tensor, "B T L"]]:
-        """The score of no answer, and the scores of all spans. Entry [t, l] is the span of 1 + l
-        tokens that begins with token t."""
-        no_answer, spans = logits["span"][:, 0], logits["span"][:, 1:]
-        return no_answer, spans.unflatten(1, (length, -1))
-
-
-def following(
-    values: Shaped[Tensor, "B T *D"], longest: int, *, beyond: float = 0
-) -> Shaped[Tensor, "B T L *D"]:
-    """Returns for each token its values and those of the next ``longest`` - 1 tokens; values after
-    the end of the row are ``beyond``."""
-    room = (0, 0) * (values.dim() - 2) + (0, longest - 1)
-    return F.pad(values, room, value=beyond).unfold(1, longest, 1).movedim(-1, 2)
+        first, last = torch.cat([no_answer, tokens], dim=1).unbind(dim=-1)
+        return first, last
 
 
 def pool(

@@ -5,18 +5,20 @@ has access to the other's states.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from stages.models._backbone import Backbone, ScalarMix, Settings
-from stages.models._costs import num_params
-from stages.models._dimensions import ASPECT_RATIO, MAX_LAYERS, Dimensions
+from stages.models._backbone import Backbone, ScalarMix
 from stages.models._embedding import embedding_table
 from stages.text.batch import PADDING, Batch
+
+FILE = "model.safetensors"
 
 
 class BiLSTM(Backbone):
@@ -36,7 +38,9 @@ class BiLSTM(Backbone):
     Raises ValueError for incompatible widths.
     """
 
-    architecture = "bilstm"
+    architecture = used_architecture = "bilstm"
+    family = "bilstm"
+    sizes = ("num_layers", "d_cell")
 
     def __init__(
         self,
@@ -52,14 +56,15 @@ class BiLSTM(Backbone):
         super().__init__()
         if d_model < 2 or d_model % 2:
             raise ValueError(f"d_model must be even, half for each direction, not {d_model}")
-        if not 1 <= num_layers <= MAX_LAYERS:
-            raise ValueError(f"num_layers must be from 1 to {MAX_LAYERS}, not {num_layers}")
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1, not {num_layers}")
         d_cell = 4 * d_model if d_cell is None else d_cell
         if d_cell < d_model // 2:
             raise ValueError(f"d_cell must be at least d_model / 2 = {d_model // 2}, not {d_cell}")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), not {dropout}")
-        self.vocab_size, self.num_layers, self.d_cell = vocab_size, num_layers, d_cell
+        self.vocab_size, self.num_layers = vocab_size, num_layers
+        self.d_model, self.d_cell = d_model, d_cell
         width = d_model // 2
         self.embedding = embedding_table(vocab_size, width)
         self.forward_lm = _stack(width, d_cell, num_layers)
@@ -69,60 +74,16 @@ class BiLSTM(Backbone):
         self.output_bias = nn.Parameter(torch.zeros(vocab_size)) if output_bias else None
         self.dropout = nn.Dropout(dropout)
 
-    @classmethod
-    def matched_to_encoder(
-        cls, settings: Settings, vocab_size: int, *, with_head: bool
-    ) -> dict[str, int]:
-        """Returns the ``d_cell`` that brings the number of parameters closest to that of an encoder
-        with the same d_model and the default shape."""
-        d_model = settings["d_model"]
-        if d_model % ASPECT_RATIO:
-            raise ValueError(
-                f"d_model must be a multiple of {ASPECT_RATIO}, as the default shape of an "
-                f"encoder needs, not {d_model}"
-            )
-        shared = ("d_model", "tied", "output_bias")
-        dims = Dimensions.from_settings(**{key: settings[key] for key in shared if key in settings})
-        encoder = num_params("encoder", vocab_size, dims)
-        wanted = encoder.total - (encoder.head if with_head else 0)
-
-        def count(d_cell: int) -> int:
-            with torch.device("meta"):
-                changed = cls(vocab_size, **{**settings, "d_cell": d_cell})  # type: ignore[arg-type]
-            if with_head:
-                changed.drop_output_layers()
-            return sum(weight.numel() for weight in changed.parameters())
-
-        # With a projection, each cell adds the same number of parameters; the smallest d_cell has
-        # no projection.
-        of_one_cell = count(d_model + 1) - count(d_model)
-        projected = d_model + round((wanted - count(d_model)) / of_one_cell)
-        smallest = d_model // 2
-        candidates = (smallest, max(projected, smallest + 1))
-        return {"d_cell": min(candidates, key=lambda d_cell: abs(count(d_cell) - wanted))}
-
     @property
-    def d_model(self) -> int:
-        return 2 * self.embedding.embedding_dim
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        return {"num_layers": self.num_layers, "d_cell": self.d_cell}
+    def design(self) -> str:
+        shape = (self.vocab_size, self.d_model, self.num_layers, self.d_cell)
+        return f"bilstm, {shape}, {self.dropout.p}, {self.output is None}"
 
     @property
     def blocks(self) -> list[nn.Module]:
         """The two LSTMs of each layer."""
         pairs = zip(self.forward_lm, self.backward_lm, strict=True)
         return [nn.ModuleList(pair) for pair in pairs]
-
-    def hidden_matrices(self) -> dict[nn.Parameter, int]:
-        """The matrices of the cells, each a stack of 4 (one per gate), and of the projections."""
-        named = (pair for block in self.blocks for pair in block.named_parameters())
-        return {
-            weight: 1 if "weight_hr" in name else 4
-            for name, weight in named
-            if "weight" in name and weight.dim() == 2
-        }
 
     @property
     def token_embedding(self) -> nn.Module:
@@ -182,11 +143,28 @@ class BiLSTM(Backbone):
             else:
                 weight.zero_()
         assert self.mix is not None
-        self.mix.initialise()
+        self.mix.gamma.fill_(1.0)
         for lstm in self.modules():
             if isinstance(lstm, nn.LSTM):
                 forget = slice(lstm.hidden_size, 2 * lstm.hidden_size)
                 lstm.get_parameter("bias_ih_l0")[forget] = 1.0
+
+    def save(self, folder: Path) -> None:
+        weights = {name: weight.detach().contiguous() for name, weight in self.named_parameters()}
+        save_file(weights, folder / FILE)
+
+    def load(self, folder: Path) -> None:
+        try:
+            self.load_state_dict(load_file(folder / FILE), assign=True)
+        except (OSError, RuntimeError) as error:
+            raise ValueError(f"{folder / FILE}: {' '.join(str(error).split())[:300]}") from None
+
+    def drop_output_layers(self) -> None:
+        self.output = self.output_bias = None
+
+    @property
+    def logit_bias(self) -> Tensor | None:
+        return self.output_bias
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
-"""The interface of optimizers."""
+"""The interface of optimizers, and AdamW for some of a model's weights."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from stages.core.components import Components
-from stages.models._heads import ModelWithHead
 
 
 class Optimizer(ABC):
@@ -20,16 +20,9 @@ class Optimizer(ABC):
     supports_sharded: ClassVar[bool] = True
     """Whether each process can update its part of a weight (``distributed.strategy: fsdp``)."""
 
-    trains_all_weights: ClassVar[bool] = True
-    """Whether every model can be trained; if not, the constructor raises ValueError for some."""
-
-    def __init__(self, model: ModelWithHead, weight_decay: float, dtype: torch.dtype) -> None:
-        self.model, self.weight_decay, self.dtype = model, weight_decay, dtype
-
-    @property
-    @abstractmethod
-    def state(self) -> dict[str, dict[str, Tensor]]:
-        """The optimizer's memory of each weight, by the weight's name; checkpoints store it."""
+    state: dict[str, dict[str, Tensor]]
+    """The optimizer's memory of each weight, by the weight's name; checkpoints store it. It exists
+    before the first step, so that a saved one can be put into it."""
 
     @abstractmethod
     def step(self, *, lr: float) -> None:
@@ -43,3 +36,28 @@ OPTIMIZERS = Components[Optimizer]("optimizers")
 def trained_weights(model: nn.Module) -> dict[str, nn.Parameter]:
     """Returns the weights of a model that require a gradient, by name."""
     return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+class TorchAdamW(Optimizer):
+    """``torch.optim.AdamW`` for named weights."""
+
+    def __init__(self, weights: Mapping[str, nn.Parameter], weight_decay: float) -> None:
+        matrices = [weight for weight in weights.values() if weight.dim() >= 2]
+        vectors = [weight for weight in weights.values() if weight.dim() < 2]
+        groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+        self._adamw = torch.optim.AdamW(groups, weight_decay=weight_decay, fused=True)
+        self.state = {
+            name: {
+                "step": torch.zeros((), device=weight.device),
+                "exp_avg": torch.zeros_like(weight),
+                "exp_avg_sq": torch.zeros_like(weight),
+            }
+            for name, weight in weights.items()
+        }
+        self._adamw.state.update((weight, self.state[name]) for name, weight in weights.items())
+
+    def step(self, *, lr: float) -> None:
+        for group in self._adamw.param_groups:
+            group["lr"] = lr
+        self._adamw.step()
+        self._adamw.zero_grad()

@@ -8,10 +8,8 @@ Legend of the letters in shapes, here and everywhere in ``stages/``:
     M  predicted positions of   C  classes of a task
        a row                    P  pairs of texts of a row
     R  rows of the task whose   L  tokens of the longest span
-       choices or windows are   W  windows of a text
-       rows of a batch          N  starts of documents
-                                E  starts of decoder documents
-                                F  starts of documents and of what follows prefixes
+       choices are rows of a    N  starts of documents
+       batch                    E  starts of decoder documents
                                 K  predicted tokens of a batch
 """
 
@@ -20,7 +18,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +25,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-IGNORE_INDEX = -100  # a label that counts in no loss and no metric
+from stages.text.ignored import IGNORE_INDEX as IGNORE_INDEX
+
 PADDING = 0  # the document id of padding
 WIDTH = 64  # widths of rows are multiples of this within ``in_few_widths``
 ABSENT = -1  # pads ``label_places``
@@ -65,7 +63,6 @@ class Batch:
     # Where documents start, as ``document_starts`` returns it; only for a batch on a GPU.
     document_starts: Int[Tensor, " N"] | None = None
     decoder_document_starts: Int[Tensor, " E"] | None = None
-    prefix_starts: Int[Tensor, " F"] | None = None  # a prefix counts as a document
     host_document_ids: Int[Tensor, "B T"] | None = None  # kept on the host for a batch on a GPU
 
     @property
@@ -97,8 +94,7 @@ class Batch:
     def declare_changing_sizes(self) -> None:
         """Tells torch's compiler which sizes differ from batch to batch. Otherwise it would compile
         again, for half a minute, at the first batch with another number of documents."""
-        starts = (self.document_starts, self.decoder_document_starts, self.prefix_starts)
-        for changing in (*starts, self.label_places):
+        for changing in (self.document_starts, self.decoder_document_starts, self.label_places):
             if changing is not None:
                 torch._dynamo.maybe_mark_dynamic(changing, changing.dim() - 1)
 
@@ -110,26 +106,15 @@ def _has_flash_kernels() -> bool:
     return is_built and torch.cuda.get_device_capability() >= (8, 0)
 
 
-def starts_of(batch: Batch) -> dict[str, Any]:
+def starts_of(batch: Batch) -> dict[str, Tensor]:
     """Returns {field: starts of documents} for a batch on a GPU. Fields that do not apply, or whose
     documents are not contiguous, are left out."""
     sides = {
         "document_starts": batch.document_ids,
         "decoder_document_starts": batch.decoder_document_ids,
-        "prefix_starts": _with_prefixes_apart(batch),
     }
     known = {name: document_starts(ids) for name, ids in sides.items() if ids is not None}
     return {name: starts for name, starts in known.items() if starts is not None}
-
-
-def _with_prefixes_apart(batch: Batch) -> Int[Tensor, "B T"] | None:
-    """Returns document ids in which the visible prefix of a document has an id of its own; None if
-    the batch has no ``visible``, or if some visible tokens do not begin a document."""
-    ids, visible = batch.document_ids, batch.visible
-    if visible is None:
-        return None
-    resumes = visible[:, 1:] & ~visible[:, :-1] & (ids[:, 1:] == ids[:, :-1])
-    return None if resumes.any() else 2 * ids + visible
 
 
 def document_starts(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, " N"] | None:

@@ -1,22 +1,33 @@
-"""Subword tokenizers by sentencepiece (Kudo and Richardson 2018)."""
+"""Tokenizers: the ids of texts, and what the ids mean.
+
+A tokenizer is trained with sentencepiece (Kudo and Richardson 2018) and then converted into the
+form of published tokenizers (``tokenizer.json``), so that one class reads both.
+"""
 
 import io
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import re
+import shutil
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import sentencepiece
+
+from stages.text.checkpoints import CONFIG, LOCAL, VOCABULARY, config_of, files_in, line_of
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID, MASK_ID = range(5)
 NUM_SPECIAL = 5
 NUM_SENTINELS = 100  # T5's number: the last ids of the vocabulary, counted down
-FILE = "tokenizer.model"
-MOST_BYTES = 4192  # of a sentence; sentencepiece leaves out longer sentences silently
-MOST_LETTERS = MOST_BYTES // 4  # a letter has at most four bytes
+SENTINEL = re.compile(r"<extra_id_(\d+)>")  # as T5 and its successors name sentinels
+DECODER_START = "decoder_start"  # names the token in the settings of what is trained here
+MOST_BYTES = 2**30  # of a sentence; sentencepiece leaves out longer sentences silently
+NORMAL, BPE = 1, 2  # sentencepiece's type of a piece of text, and of a model
+
+# Threads gain little on few texts, and do not survive in the forked processes of trials.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class Vocabulary:
@@ -62,57 +73,6 @@ class Vocabulary:
         while begin < end and document[end - 1] in self.after:
             end -= 1
         return slice(begin, end)
-
-
-class TaskTokenizer(Vocabulary, ABC):
-    """The interface of tokenizers, the project's own and those of public checkpoints."""
-
-    files: list[Path]  # all files that the tokenizer is read from
-
-    @abstractmethod
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Returns the ids of each text, without special tokens."""
-
-    def encode_running(self, sentences: list[str]) -> list[list[int]]:
-        """Returns the ids of each sentence of one text; all sentences but the first follow a
-        blank."""
-        return self.encode(sentences)
-
-    @abstractmethod
-    def encode_with_offsets(
-        self, texts: list[str]
-    ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Returns the ids of each text with the (begin, end) of each id's characters, without
-        blanks at the ends.
-
-        Positions refer to the given text, even if the tokenizer normalises it. Ids that are parts
-        of one character all have that character's span; an id of blanks has an empty span.
-        """
-
-    @abstractmethod
-    def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        """Returns the ids of each word of each row; a word may have no ids."""
-
-    @abstractmethod
-    def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids, without special tokens."""
-
-    def shown(self, ids: Iterable[int] | np.ndarray) -> str:
-        """Returns the text of ids for display, with special tokens as marks: ``<mask>``, ``<s0>``,
-        ..."""
-        runs = [(mark, [*run]) for mark, run in groupby(map(int, ids), self._mark)]
-        parts = [[self.decode(run)] if mark is None else [mark] * len(run) for mark, run in runs]
-        return " ".join(filter(None, chain.from_iterable(parts)))
-
-    def _mark(self, i: int) -> str | None:
-        # A model may have more ids than its tokenizer.
-        is_text = i < self.vocab_size and self.is_regular[i]
-        return None if is_text else self._marks_of_ids.get(i, "")
-
-    @cached_property
-    def _marks_of_ids(self) -> dict[int | None, str]:
-        sentinels = {int(i): f"<s{k}>" for k, i in enumerate(self.sentinel_ids)}
-        return {self.mask_id: "<mask>"} | sentinels
 
     def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> list[int]:
         """Returns the ids of a text, or of a pair of texts, with their special tokens."""
@@ -169,39 +129,154 @@ def longest_first(lengths: Sequence[int], room: int) -> list[int]:
     return num_kept
 
 
-class Tokenizer(TaskTokenizer):
-    """The project's own tokenizer, a model of sentencepiece."""
+class Tokenizer(Vocabulary):
+    """A tokenizer in the files of a folder, trained here or published; ``transformers`` reads it.
 
-    def __init__(self, path: Path) -> None:
-        self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        self.files = [path]
-        super().__init__(self._processor.get_piece_size() + NUM_SENTINELS)
+    Its special tokens are those that it puts around texts. If it adds none, a text ends with its
+    end-of-text token (GPT-2; Radford et al. 2019). The name of a special token in a text ("[SEP]")
+    is ordinary text.
+    """
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        return self._processor.encode(texts, num_threads=1)
+    blank: str  # before a word or a sentence that continues a text
 
-    def encode_with_offsets(
-        self, texts: list[str]
-    ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        encodings = self._processor.encode(texts, return_type="offset_mapping", num_threads=1)
-        return [
-            (one["ids"], without_blanks(text, _whole_characters(one["offsets"])))
-            for text, one in zip(texts, encodings, strict=True)
-        ]
+    def __init__(self, folder: Path) -> None:
+        """Raises ValueError for a folder without a tokenizer that can be used."""
+        from transformers import AutoTokenizer  # the import takes seconds
 
-    def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        words = iter(self.encode([word for row in rows for word in row]))
-        return [list(islice(words, len(row))) for row in rows]
+        self._folder = folder
+        self.files = [file for file in files_in(folder, VOCABULARY) if file.name != CONFIG]
+        try:
+            self._texts: Any = AutoTokenizer.from_pretrained(folder, **LOCAL)
+        except Exception as error:  # readers of vocabularies raise many kinds
+            raise ValueError(f"path: the tokenizer of {folder}: {line_of(error)}") from None
+        if not self._texts.is_fast:
+            raise ValueError(
+                f"path: the tokenizer of {folder} has no fast form (tokenizer.json), which is "
+                "needed to find where words begin"
+            )
+        self._fast = self._texts.backend_tokenizer
+        self._fast.no_truncation()
+        self._fast.no_padding()
+        self._fast.encode_special_tokens = True
+        ids = self._texts.get_vocab()
+        self.vocab_size = max(ids.values(), default=-1) + 1
+        sentinels = {
+            int(match[1]): i for token, i in ids.items() if (match := SENTINEL.fullmatch(token))
+        }
+        special = {*self._texts.all_special_ids, *sentinels.values()}
+        if not any(i not in special and any(map(str.isalnum, token)) for token, i in ids.items()):
+            raise ValueError(
+                f"path: the tokenizer of {folder} knows no word: its vocabulary is missing"
+            )
+        self.sentinel_ids = np.array([sentinels[k] for k in sorted(sentinels)], dtype=np.int64)
+        self.regular_ids = np.array(sorted({*ids.values()} - special), dtype=np.int64)
+        self._read_special_tokens(folder)
+        is_trained_here = DECODER_START in self._texts.init_kwargs
+        if not is_trained_here and (folder / CONFIG).is_file():
+            self._read_decoder_start(config_of(folder))
+        self.blank = self._blank_before()
 
-    def decode(self, ids: Iterable[int] | np.ndarray) -> str:
-        """Returns the text of ids, without special tokens and sentinels."""
-        return self._processor.decode([int(i) for i in ids if self.is_regular[i]])
+    def _read_special_tokens(self, folder: Path) -> None:
+        """Sets the special tokens and those around texts."""
+        parts: tuple[list[int], ...] = ([], [], [])  # before, between and after two texts
+        pair, num_texts = self._fast.encode("a", "a"), 0
+        for token, text in zip(pair.ids, pair.sequence_ids, strict=True):
+            if text is None:
+                parts[num_texts].append(token)
+            else:
+                num_texts = text + 1
+        eos_id = self._texts.eos_token_id
+        self.before = tuple(parts[0])
+        self.after = tuple(parts[2]) or (() if eos_id is None else (eos_id,))
+        if not self.after:
+            raise ValueError(f"path: the tokenizer of {folder} has no token that ends a text")
+        self.between = tuple(parts[1]) or self.after
+        pad_id, unk_id = self._texts.pad_token_id, self._texts.unk_token_id
+        self.pad_id = 0 if pad_id is None else pad_id  # any id: nothing attends to padding
+        self.unk_id = self.after[-1] if unk_id is None else unk_id
+        self.mask_id = self._texts.mask_token_id
+        self.eos_id = self.after[-1] if eos_id is None else eos_id
+
+    def _read_decoder_start(self, config: Any) -> None:
+        """Sets how the decoder of a model begins."""
+        start_id = getattr(config, "decoder_start_token_id", None)
+        self.start_id = self.pad_id if start_id is None else start_id  # T5 starts with padding
+        if config.is_encoder_decoder:
+            self.before_target = self.before  # BART's targets begin with <s>, too
+
+    def _blank_before(self) -> str:
+        """Returns the text to put before a word so that it is encoded as in mid-sentence.
+
+        It is a blank where the token of a word includes the blank before it, as in all byte-level
+        tokenizers and in Gemma's, and "" where no token does (WordPiece) or where the tokenizer
+        adds the blank itself (sentencepiece). The setting ``add_prefix_space`` does not help: the
+        tokenizers of ModernBERT, Llama 3 and Gemma ignore it, and Qwen's adds a blank before each
+        part of a word.
+        """
+        alone, spaced, both = self.encode(["a", " a", "a a"])
+        return " " if alone + alone != both == alone + spaced else ""
+
+    def save_to(self, folder: Path) -> None:
+        """Copies the files of the tokenizer, without the model's configuration."""
+        for file in self.files:
+            target = folder / file.relative_to(self._folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
 
     @cached_property
     def starts_word(self) -> np.ndarray:  # type: ignore[override]
-        """Bool [V]: whether the piece begins a word (carries sentencepiece's blank)."""
-        pieces = [self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())]
-        return np.array([p.startswith("▁") for p in pieces] + [True] * NUM_SENTINELS)
+        """Bool [V]: whether the decoded text of an id begins with a blank."""
+        (*_, anchor) = self.encode(["a"])[0]
+        alone = len(self._texts.decode([anchor]))
+        texts = self._texts.batch_decode([[anchor, i] for i in range(self.vocab_size)])
+        return np.array([text[alone:][:1].isspace() for text in texts])
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of each text, without special tokens."""
+        encodings = self._fast.encode_batch_fast(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def encode_running(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of each sentence of one text; all sentences but the first follow a
+        blank."""
+        return self.encode([*sentences[:1], *(self.blank + each for each in sentences[1:])])
+
+    def encode_with_offsets(
+        self, texts: Sequence[str]
+    ) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Returns the ids of each text with the (begin, end) of each id's characters, without
+        blanks at the ends.
+
+        Positions refer to the given text, even if the tokenizer normalises it. Ids that are parts
+        of one character, or of several unknown ones in a row, all have their span.
+        """
+        encodings = self._fast.encode_batch(texts, add_special_tokens=False)
+        return [
+            (encoding.ids, without_blanks(text, encoding.offsets))
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
+
+    def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        """Returns the ids of each word of each row; a word may have no ids."""
+        words = iter(self.encode([word and self.blank + word for row in rows for word in row]))
+        return [list(islice(words, len(row))) for row in rows]
+
+    def decode(self, ids: Iterable[int] | np.ndarray) -> str:
+        """Returns the text of ids, without special tokens, sentinels, and blanks at the ends."""
+        text = [i for i in map(int, ids) if self._is_text(i)]
+        return self._texts.decode(text).strip()
+
+    def _is_text(self, i: int) -> bool:
+        return i < self.vocab_size and bool(self.is_regular[i])  # a model may have more ids
+
+    def shown(self, ids: Iterable[int] | np.ndarray) -> str:
+        """Returns the text of ids for display, with special tokens as marks: ``<mask>``, ``<s0>``,
+        ..."""
+        marks = {self.mask_id: "<mask>"}
+        marks |= {int(i): f"<s{k}>" for k, i in enumerate(self.sentinel_ids)}
+        runs = groupby(map(int, ids), lambda i: None if self._is_text(i) else marks.get(i, ""))
+        parts = [[self.decode(run)] if mark is None else [mark for _ in run] for mark, run in runs]
+        return " ".join(filter(None, chain.from_iterable(parts)))
 
 
 def without_blanks(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -213,42 +288,19 @@ def without_blanks(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[
     return parts
 
 
-def _whole_characters(offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Gives all pieces of one character (its bytes, the letters of a ligature) the span of the
-    whole character. sentencepiece gives the span to the last piece and an empty span to the
-    others."""
-    widened: list[tuple[int, int]] = []
-    following = -1, -1
-    for begin, end in reversed(offsets):
-        following = (begin, following[1] if begin == end == following[0] else end)
-        widened.append(following)
-    return widened[::-1]
-
-
-def _within_limit(sentence: str) -> Iterator[str]:
-    """Yields a sentence in pieces short enough for sentencepiece, cut at blanks if possible. The
-    limit is not raised, because a model's file contains it: all models would change."""
-    begin = 0
-    while len(sentence) - begin > MOST_LETTERS and len(sentence[begin:].encode()) > MOST_BYTES:
-        end = begin + MOST_LETTERS
-        blank = sentence.rfind(" ", begin + 1, end)
-        end = end if blank < 0 else blank
-        yield sentence[begin:end]
-        begin = end
-    yield sentence[begin:]
-
-
 def train(
-    sentences: Iterable[str], path: Path, *, algorithm: str, vocab_size: int, threads: int
+    sentences: Iterable[str], folder: Path, *, algorithm: str, vocab_size: int, threads: int
 ) -> None:
-    """Trains a tokenizer on sentences of any length and writes the model to ``path``.
+    """Trains a tokenizer on sentences of any length and writes its files into ``folder``.
 
     Raises ValueError if the text cannot fill ``vocab_size`` or is too varied for it.
     """
-    model = io.BytesIO()  # a path of a file would become part of the model
+    import sentencepiece
+
+    model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=chain.from_iterable(map(_within_limit, sentences)),
+            sentence_iterator=iter(sentences),
             model_writer=model,
             model_type=algorithm,
             vocab_size=vocab_size - NUM_SENTINELS,
@@ -261,10 +313,92 @@ def train(
             control_symbols=["[MASK]"],
             hard_vocab_limit=algorithm != "char",
             normalization_rule_name="nmt_nfkc",
+            max_sentence_length=MOST_BYTES,
             shuffle_input_sentence=False,  # the sentences are already in a seeded order
             num_threads=threads,
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
         raise ValueError(f"vocab_size {vocab_size} does not suit the text: {error}") from None
-    path.write_bytes(model.getvalue())
+    _save_converted(model.getvalue(), folder)
+
+
+def _save_converted(sentencepieces: bytes, folder: Path) -> None:
+    """Writes a model of sentencepiece as a fast tokenizer, which gives texts the same ids."""
+    from sentencepiece import sentencepiece_model_pb2
+    from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+    from transformers.convert_slow_tokenizer import SpmConverter
+
+    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+    model.ParseFromString(sentencepieces)
+    fast = SpmConverter.build_tokenizer_from_spm_proto(model, *_pieces(model))
+    fast.normalizer = normalizers.Sequence(
+        [
+            # Precompiled reads one character with its marks at a time and loses marks that it does
+            # not know, so NFKC composes them first. NFKC would also replace the full-width tilde,
+            # which sentencepiece keeps. So a code point that is no character replaces the tilde
+            # until NFKC is done.
+            normalizers.Replace("\uff5e", "\ufdd0"),
+            normalizers.NFKC(),
+            normalizers.Replace("\ufdd0", "\uff5e"),
+            normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap),
+            normalizers.Replace(Regex(" {2,}"), " "),
+            normalizers.Strip(left=False, right=True),
+        ]
+    )
+    # "first": a blank is put before the beginning of a text, but not after a special token.
+    words = pre_tokenizers.Metaspace(prepend_scheme="first")
+    # No piece contains unknown characters. In a word with some, the names of special tokens would
+    # be found, since unknown characters are less probable than these names (see ``_pieces``).
+    letters = {ord(letter) for each in model.pieces if each.type == NORMAL for letter in each.piece}
+    known = "".join(f"\\x{{{letter:x}}}" for letter in sorted(letters))
+    unknown = pre_tokenizers.Split(Regex(f"[^{known}]+"), "isolated")
+    fast.pre_tokenizer = pre_tokenizers.Sequence([words, unknown])
+    blank = decoders.Replace("▁", " ")
+    fast.decoder = decoders.Sequence(
+        [blank, decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    pad, unk, bos, eos, mask = [piece.piece for piece in model.pieces[:NUM_SPECIAL]]
+    sentinels = [f"<extra_id_{k}>" for k in reversed(range(NUM_SENTINELS))]
+    # A blank before a mask is read as part of the mask, since pieces begin with their blank.
+    fast.add_special_tokens(
+        [
+            AddedToken(name, special=True, normalized=False, lstrip=name == mask)
+            for name in (pad, unk, bos, eos, mask, *sentinels)
+        ]
+    )
+    fast.post_processor = processors.TemplateProcessing(
+        single=f"{bos} $A {eos}",
+        pair=f"{bos} $A {eos} $B:1 {eos}:1",
+        special_tokens=[(bos, BOS_ID), (eos, EOS_ID)],
+    )
+    special = {"pad": pad, "unk": unk, "bos": bos, "eos": eos, "mask": mask}
+    PreTrainedTokenizerFast(
+        tokenizer_object=fast,
+        **{f"{name}_token": token for name, token in special.items()},
+        model_input_names=["input_ids", "attention_mask"],
+        padding_side="right",
+        clean_up_tokenization_spaces=False,
+        **{DECODER_START: bos},
+    ).save_pretrained(folder)
+
+
+def _pieces(model: Any) -> tuple[Any, list[tuple[str, str]] | None]:
+    """Returns the pieces and the merges of ``model``. For BPE, the pieces come with their ids; for
+    a unigram or char model they come with their log probabilities, and the merges are None.
+
+    Sentencepiece never finds a special token or a byte token in a text. To prevent that here too,
+    no BPE merge contains these tokens, or their log probabilities are too low for any text of known
+    characters.
+    """
+    from transformers.convert_slow_tokenizer import generate_merges
+
+    if model.trainer_spec.model_type == BPE:
+        ids = {piece.piece: i for i, piece in enumerate(model.pieces)}
+        scores = [(piece.piece, piece.score) for piece in model.pieces]
+        unread = {piece.piece for piece in model.pieces if piece.type != NORMAL}
+        return ids, generate_merges(ids, scores, unread)
+    # sentencepiece's score of an unknown character is 10 below the least; here it is 10 below this.
+    least = 8 * min(piece.score for piece in model.pieces) - 1
+    return [(p.piece, p.score if p.type == NORMAL else least) for p in model.pieces], None

@@ -9,7 +9,7 @@ until it is complete; a damaged entry counts as missing.
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from stages.core import paths
@@ -42,12 +42,8 @@ def identity_of(plan: PretrainPlan, checkpoint: RunKey, device: Device) -> str:
 
 def address_of(plan: PretrainPlan, checkpoint: RunKey, device: Device) -> str:
     """Returns the address of a checkpoint in the store."""
-    depends_on = {
-        "run": checkpoint.run,
-        "identity": identity_of(plan, checkpoint, device),
-        "distributed": plan.distributed.model_dump(),
-    }
-    return fingerprint(depends_on, [])
+    identity, distributed = identity_of(plan, checkpoint, device), plan.distributed.model_dump()
+    return fingerprint({"run": checkpoint.run, "identity": identity} | distributed, [])
 
 
 def find(address: str) -> Path | None:
@@ -74,19 +70,12 @@ def new_entry(address: str) -> Iterator[Path]:
 
 def take(entries: Mapping[RunKey, Path], run: str) -> None:
     """Copies the entries of a run's checkpoints to the outputs of its stage."""
-    with ExitStack() as stack:
-
-        def replaced(path: Path) -> Path:
-            folder = stack.enter_context(replacing(path))
+    outputs = {kind: paths.PROGRESS / kind / run for kind in PROGRESS}
+    outputs |= {"pretrained": paths.PRETRAINED / run, "timing": paths.TIMINGS / "pretrain" / run}
+    for kind, output in outputs.items():
+        with replacing(output) as folder:
             folder.mkdir()
-            return folder
-
-        weights = replaced(paths.PRETRAINED / run)
-        tables = {kind: replaced(paths.PROGRESS / kind / run) for kind in PROGRESS}
-        tables["timing"] = replaced(paths.TIMINGS / "pretrain" / run)
-        for checkpoint, entry in entries.items():
-            seed = str(checkpoint.pretrain_seed)
-            shutil.copytree(entry / "pretrained", weights / seed)
-            for kind, folder in tables.items():
-                (file,) = entry.glob(f"{kind}.*")
-                shutil.copyfile(file, folder / f"{seed}{file.suffix}")
+            for checkpoint, entry in entries.items():
+                (source,) = entry.glob(f"{kind}*")
+                target = folder / f"{checkpoint.pretrain_seed}{source.suffix}"
+                (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)

@@ -39,16 +39,14 @@ class Device:
 
 def resolve(compute: Compute, *, threads: int) -> Device:
     """Returns the settings without ``auto``: CUDA if available, and bfloat16 if the hardware
-    computes in it.
+    computes in it. Sets the number of threads of this process.
 
-    Sets the number of threads of this process and, on CUDA, which attention kernels it uses.
     Raises ValueError if CUDA is required but not available.
     """
     torch.set_num_threads(threads)
-    has_cuda = torch.cuda.is_available()
-    if compute.device == "cuda" and not has_cuda:
+    if compute.device == "cuda" and not torch.cuda.is_available():
         raise ValueError("compute.device: cuda is not available here; valid: auto, cpu")
-    device = "cuda" if has_cuda and compute.device != "cpu" else "cpu"
+    device = "cuda" if torch.cuda.is_available() and compute.device != "cpu" else "cpu"
     if device == "cuda":
         # With a mask, cuDNN's attention gives NaN gradients for some shapes (pytorch#196678).
         torch.backends.cuda.enable_cudnn_sdp(False)

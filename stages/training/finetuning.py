@@ -14,15 +14,8 @@ from stages.text.batch import Batch, in_few_widths
 BUCKET_BATCHES = 8  # the examples of this many batches are sorted by length together
 
 
-class Windowed(Protocol):
-    """An input that is read in one or more windows, each a row of a batch."""
-
-    @property
-    def num_windows(self) -> int: ...
-
-
 @runtime_checkable
-class Encoded(Windowed, Protocol):
+class Encoded(Protocol):
     """An input to predict for: an Example of a task, or a prompt. A row may have several inputs."""
 
     @property
@@ -37,18 +30,13 @@ class Encoded(Windowed, Protocol):
     @property
     def num_cut(self) -> int: ...  # tokens that were left out
 
-    @property
-    def num_repeated(self) -> int: ...  # those of ``tokens`` that earlier windows also have
-
 
 E = TypeVar("E", bound=Encoded)
-W = TypeVar("W", bound=Windowed)
 
 
 class FinetuningData:
     """The micro-batches of each step. Each epoch has every example once, in a new random order. The
-    examples of a batch have similar lengths, so that there is little padding. All windows of a text
-    are in one micro-batch."""
+    examples of a batch have similar lengths, so that there is little padding."""
 
     def __init__(
         self,
@@ -61,8 +49,7 @@ class FinetuningData:
     ) -> None:
         self._examples, self._task, self._seed = examples, task, seed
         self._few_widths = few_widths
-        self._batch_examples = self._micro_batch_examples = batch_examples
-        self._fewest_windows = min((each.num_windows for each in examples), default=1)
+        self._batch_examples = batch_examples
         self._lengths = np.array([len(example.tokens) for example in examples])
         self._ordered: tuple[int, list[np.ndarray]] = (-1, [])  # latest epoch and its batches
         self.steps_per_epoch = -(-len(examples) // batch_examples)
@@ -74,52 +61,24 @@ class FinetuningData:
             batches = self._epoch_batches(epoch)
             self._ordered = epoch, batches
         chosen = [self._examples[i] for i in batches[place]]
-        parts = in_parts(chosen, self._micro_batch_examples)
         with in_few_widths(self._task.max_tokens) if self._few_widths else nullcontext():
-            return [self._task.collate(part, rngs=[]) for part in parts]
-
-    @property
-    def at_once(self) -> str:
-        windows = " windows of one text" if self._fewest_windows > 1 else ""
-        return f"batch_examples: {self._micro_batch_examples}{windows}"
-
-    def halve(self) -> bool:
-        """Halves the limit on the windows of a micro-batch; the examples of a step stay the same.
-        Returns False if each text already has a micro-batch of its own."""
-        if self._micro_batch_examples <= self._fewest_windows:
-            return False
-        self._micro_batch_examples = -(-self._micro_batch_examples // 2)
-        return True
+            return [self._task.collate(chosen, rngs=[])]
 
     def _epoch_batches(self, epoch: int) -> list[np.ndarray]:
         rng = stream(self._seed, "examples", epoch)
         order = rng.permutation(len(self._examples))
         bucket = np.arange(len(order)) // (BUCKET_BATCHES * self._batch_examples)
         order = order[np.lexsort((self._lengths[order], bucket))]
-        batches = [order[at : at + self._batch_examples] for at in self._starts(len(order))]
+        size = self._batch_examples
+        batches = [order[at : at + size] for at in range(0, len(order), size)]
         return [batches[i] for i in rng.permutation(len(batches))]
-
-    def _starts(self, number: int) -> range:
-        return range(0, number, self._batch_examples)
 
 
 def in_order_of_length(examples: Sequence[E], *, batch_examples: int) -> Iterator[list[E]]:
     """Yields all examples in batches of similar lengths, shortest first, for prediction."""
-    yield from in_parts(sorted(examples, key=lambda each: len(each.tokens)), batch_examples)
-
-
-def in_parts(examples: Sequence[W], most_windows: int) -> Iterator[list[W]]:
-    """Yields the examples in order, in parts of at most ``most_windows`` windows. An example with
-    more windows is a part of its own."""
-    part, num_windows = list[W](), 0
-    for example in examples:
-        if part and num_windows + example.num_windows > most_windows:
-            yield part
-            part, num_windows = [], 0
-        part.append(example)
-        num_windows += example.num_windows
-    if part:
-        yield part
+    ordered = sorted(examples, key=lambda each: len(each.tokens))
+    for at in range(0, len(ordered), batch_examples):
+        yield ordered[at : at + batch_examples]
 
 
 def steps_per_epoch(settings: Adaptation, num_examples: int) -> int:

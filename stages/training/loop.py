@@ -6,39 +6,34 @@ micro-batches nor on the number of processes (ranks) that share them.
 """
 
 import math
-import operator
 import os
-import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from tqdm import tqdm
 
 from stages.core.components import BrokenContract, file_of
 from stages.core.ending import held_signals
 from stages.core.params import Optimisation
 from stages.core.seeding import derive
-from stages.core.sharded import whole
 from stages.models._heads import ModelWithHead
 from stages.optimizers._optimizer import OPTIMIZERS
 from stages.text.batch import Batch
 from stages.training.checkpoint import Resumable
 from stages.training.device import Device
 from stages.training.flops import StepFlops
-from stages.training.learning_rate import lr_factor
-from stages.training.progress import Progress
-from stages.training.ranks import ALONE, Ranks
+from stages.training.ranks import ALONE, Ranks, whole
 
 # Time between saves (0: a save after each step). Not a setting of a study: it changes no result.
 CHECKPOINT_SECONDS = float(os.environ.get("CHECKPOINT_SECONDS", "20"))
-SAVING_SHARE = 0.02  # share of the time that saves may take: large models are saved less often
-T = TypeVar("T")
 
 
 @runtime_checkable
@@ -59,16 +54,6 @@ class Data(Protocol):
     def micro_batches(self, step: int) -> list[Batch]: ...
 
 
-@runtime_checkable
-class Divisible(Data, Protocol):
-    """Data whose micro-batches can become smaller, which changes gradients only through dropout."""
-
-    @property
-    def at_once(self) -> str: ...  # setting and size of a micro-batch: ``batch_examples: 16``
-
-    def halve(self) -> bool: ...  # halves the rows of micro-batches; False if that is impossible
-
-
 @dataclass
 class Step:
     """The numbers of a training step."""
@@ -82,17 +67,6 @@ class Step:
 
 class Diverged(ValueError):
     """Raised for a NaN or infinite loss; the message begins with the setting to lower."""
-
-    def __init__(self, what: str, value: float, *, lr: float, step: int, num_steps: int) -> None:
-        super().__init__(
-            f"lr: training diverged at {lr:g}, the {what} of step {step} of {num_steps} is "
-            f"{value}; lower it, or max_grad_norm"
-        )
-
-
-class OutOfMemory(ValueError):
-    """Raised if even the smallest micro-batches do not fit into memory; the message begins with the
-    setting of their size."""
 
 
 def train(
@@ -116,149 +90,109 @@ def train(
     ``history`` gets the steps of interrupted processes, and then each step before it is yielded.
     Between steps the caller may set the ``validation_loss`` of the last step and change ``frozen``,
     the weights that get no gradient. With ``resumable`` training continues from the saved state.
-    The state is saved from time to time and when a signal ends this process, always after the
-    caller is done with a step.
-
-    A single process that is out of memory goes on with smaller micro-batches.
+    The state is saved from time to time, at the end, and when a signal ends this process, always
+    after the caller is done with a step. ``description`` begins the progress line, if there is one.
 
     Raises Diverged for a NaN or infinite loss (such a step is in ``history``, but is not yielded)
-    or validation loss, and OutOfMemory.
+    or validation loss.
     """
     optimizer = OPTIMIZERS.build(
         schedule.optimizer, model, schedule.weight_decay, device.dtype, where="optimizer"
     )
-    history = [] if history is None else history
-    start, earlier = resumable.load(model, optimizer) if resumable else (0, [])
-    history += [Step(**row) for row in earlier]
+    step_flops = StepFlops(model, criterion, shared=resumable is None, compiles=device.compile)
+    history, start = [] if history is None else history, 0
+    if resumable and (state := resumable.load(model, optimizer)):
+        start, step_flops.counts = state["step"], state["flops"]
+        history += [Step(**row) for row in state["history"]]
     weights = list(model.parameters())
-    step_flops = StepFlops(compiles=device.compile, ranks=ranks)
     if device.compile:
         model.compile()
+    called = ranks.synchronised(model)
     saved, saving_s = time.monotonic(), 0.0
     model.train()  # all its parts, whichever mode they were built in
-    # With several ranks the process that started them handles the death of its own parent.
-    held = held_signals(of_parent=ranks.number == 1) if resumable else nullcontext([])
     with (
-        held as signals,
-        Progress(
-            description, num_steps=num_steps, start=start, device=device, num_ranks=ranks.number
+        # torchrun handles the death of the process that started it.
+        held_signals(of_parent=ranks.number == 1) if resumable else nullcontext([]) as signals,
+        # tqdm's None for ``disable``: hidden unless on a terminal.
+        tqdm(
+            total=num_steps, initial=start, desc=description, disable=description is None or None
         ) as progress,
         closing(_prefetched(data, start, num_steps)) as prefetched,
     ):
-        for index, micro_batches in enumerate(prefetched, start=start):
+        for index, batches in enumerate(prefetched, start=start):
             if not model.training:  # the caller has evaluated it
                 model.train()
-            lr = schedule.lr * lr_factor(
-                index, num_steps, warmup_fraction=schedule.warmup_fraction, decay=schedule.decay
-            )
-
-            def compute(
-                micro_batches: list[Batch], *, index: int = index
-            ) -> tuple[list[Tensor], int]:
-                first, number = len(micro_batches) * ranks.rank, len(micro_batches)
-                gradients = partial(
-                    add_gradients,
-                    model,
-                    criterion,
-                    micro_batches,
-                    device,
-                    dropout_seeds=[
-                        _dropout_seed(seed, index, place) for place in range(first, first + number)
-                    ],
-                    ranks=ranks,
-                )
-                return step_flops.of(gradients, weights, micro_batches)
-
+            lr = schedule.lr * lr_factor(schedule, index, num_steps)
+            # A micro-batch's dropout depends on its place in the whole step, not on the rank.
+            first = ranks.rank * len(batches)
+            seeds = [derive(seed, "dropout", index, first + i) for i in range(len(batches))]
             with _without_gradients(frozen):
-                losses, flops = _in_memory(compute, micro_batches, data, index, weights, ranks)
-            ranks.sum_gradients(weights)
+                losses, flops = step_flops.of(
+                    lambda b=batches, s=seeds: add_gradients(
+                        called, criterion, b, device, dropout_seeds=s, ranks=ranks
+                    ),
+                    batches,
+                )
             norm = whole(nn.utils.clip_grad_norm_(weights, schedule.max_grad_norm))
             optimizer.step(lr=lr)
             # Read after the whole step is launched, because the host waits for the device here.
             *parts, gradient_norm = _values([*losses, norm])
-            loss = ranks.total({"loss": math.fsum(parts)})["loss"]
+            # Large models are saved less often: saves take at most 2 % of the time.
+            pause_s = max(CHECKPOINT_SECONDS, 50 * saving_s) if CHECKPOINT_SECONDS > 0 else -1
+            due = ranks.is_first and time.monotonic() - saved > pause_s
+            known = ranks.total(
+                {"loss": math.fsum(parts), "flops": flops, "due": due, "ends": bool(signals)}
+            )
 
-            due = ranks.is_first and time.monotonic() - saved > _seconds_between_saves(saving_s)
-            known = ranks.total({"flops": flops, "due": int(due), "ends": int(bool(signals))})
-            step = Step(index + 1, loss, lr, known["flops"])
+            step = Step(index + 1, known["loss"], lr, int(known["flops"]))
             history.append(step)
             _refuse_divergence(step, schedule.lr, num_steps)
             yield step
             _refuse_divergence(step, schedule.lr, num_steps)
 
-            progress.update(
-                loss=loss,
-                gradient_norm=gradient_norm,
-                tokens=ranks.number * sum(batch.input_ids.numel() for batch in micro_batches),
-                flops=step.flops,
-            )
-            if resumable and (known["due"] or known["ends"]) and step.step < num_steps:
-                began = time.monotonic()
-                resumable.save(step.step, model, optimizer, [*map(vars, history)])
-                saved = time.monotonic()
-                saving_s = saved - began
+            if not progress.disable:
+                tokens = ranks.number * sum(batch.input_ids.numel() for batch in batches)
+                per_s = tqdm.format_sizeof(tokens * (progress.format_dict["rate"] or 0.0))
+                about = f"loss {step.loss:.3f}, norm {gradient_norm:.2f}, {per_s} tokens/s"
+                progress.set_postfix_str(about, refresh=False)
+            progress.update()
+            if resumable and (known["due"] or known["ends"] or step.step == num_steps):
+                began, rows = time.monotonic(), [*map(vars, history)]
+                record = {"step": step.step, "history": rows, "flops": step_flops.counts}
+                resumable.save(record, model, optimizer)
+                saved, saving_s = time.monotonic(), time.monotonic() - began
                 if known["ends"]:  # on all ranks, whichever of them got the signal
                     raise KeyboardInterrupt
 
 
-def _seconds_between_saves(saving_s: float) -> float:
-    """Returns the time until the next save, after a save that took ``saving_s``."""
-    if CHECKPOINT_SECONDS <= 0:
-        return CHECKPOINT_SECONDS
-    return max(CHECKPOINT_SECONDS, saving_s / SAVING_SHARE)
+def lr_factor(schedule: Optimisation, step: int, num_steps: int) -> float:
+    """Returns the factor of the learning rate in ``step`` (0, 1, ..., num_steps - 1): it rises
+    linearly to 1, then falls to 0 at ``num_steps`` or, without decay, stays at 1."""
+    warmup = round(schedule.warmup_fraction * num_steps)
+    if step < warmup:
+        return (step + 1) / (warmup + 1)
+    remaining = (num_steps - step) / max(num_steps - warmup, 1)
+    match schedule.decay:
+        case "linear":
+            return remaining
+        case "cosine":
+            return 0.5 * (1 - math.cos(math.pi * remaining))
+        case _:
+            return 1.0
 
 
 def _refuse_divergence(step: Step, lr: float, num_steps: int) -> None:
     for what, value in {"loss": step.loss, "validation loss": step.validation_loss}.items():
         if value is not None and not math.isfinite(value):
-            raise Diverged(what, value, lr=lr, step=step.step, num_steps=num_steps)
-
-
-def _in_memory(
-    compute: Callable[[list[Batch]], T],
-    micro_batches: list[Batch],
-    data: Data,
-    step: int,
-    weights: Sequence[nn.Parameter],
-    ranks: Ranks,
-) -> T:
-    """Returns the result of ``compute`` for the micro-batches of a step, which are made smaller
-    until they fit into memory.
-
-    Raises OutOfMemory if they cannot be smaller, or with several ranks, which would have to agree
-    on a size.
-    """
-    while True:
-        try:
-            return compute(micro_batches)
-        except torch.OutOfMemoryError as error:
-            # The error itself is not kept: its frames hold the tensors of the step. torch's advice
-            # is left out.
-            reason = str(error).partition(" If reserved")[0]
-        for weight in weights:
-            weight.grad = None
-        if ranks.number > 1 or not isinstance(data, Divisible):
-            setting = data.at_once if isinstance(data, Divisible) else "memory"
-            raise OutOfMemory(f"{setting} do not fit: {reason}")
-        smaller = data.micro_batches(step)
-        if len(smaller) == len(micro_batches):  # else they were prefetched before the last halving
-            if not data.halve():
-                raise OutOfMemory(f"{data.at_once} do not fit; lower max_tokens: {reason}")
-            print(f"note: out of memory; from now on {data.at_once} at once", file=sys.stderr)
-            smaller = data.micro_batches(step)
-        micro_batches = smaller
-
-
-def _dropout_seed(seed: int, step: int, place: int) -> int:
-    """Returns the dropout seed of the micro-batch at position ``place`` of the whole step. It does
-    not depend on the rank."""
-    return derive(seed, "dropout", step, *([place] if place else []))
+            raise Diverged(
+                f"lr: training diverged at {lr:g}, the {what} of step {step.step} of {num_steps} "
+                f"is {value}; lower it, or max_grad_norm"
+            )
 
 
 def _seed(seed: int, device: Device) -> None:
-    """Seeds torch's generators of the CPU and of the device in use. ``torch.manual_seed`` would
-    also queue a call, with its stack trace, for all other kinds of devices, which costs time and
-    memory in every step."""
+    """Seeds torch's generators of the devices in use; ``torch.manual_seed`` would queue a call for
+    each other kind of device in every step."""
     torch.default_generator.manual_seed(seed)
     if device.device == "cuda":
         torch.cuda.manual_seed(seed)
@@ -268,9 +202,7 @@ def _seed(seed: int, device: Device) -> None:
 def _without_gradients(frozen: Sequence[nn.Parameter]) -> Iterator[None]:
     """A context in which ``frozen`` weights get no gradient, so the optimizer leaves them exactly
     as they are."""
-    weights = list(frozen)
-    for weight in weights:
-        weight.requires_grad_(False)
+    weights = [weight.requires_grad_(False) for weight in frozen]
     try:
         yield
     finally:
@@ -286,7 +218,7 @@ def accumulate(
 
 
 def add_gradients(
-    model: ModelWithHead,
+    model: nn.Module,
     criterion: Criterion,
     micro_batches: list[Batch],
     device: Device,
@@ -301,28 +233,31 @@ def add_gradients(
     of all ranks before the first backward pass. ``dropout_seeds`` has one per micro-batch, or none.
     """
     totals = ranks.total(count_targets(micro_batches))
+    apart = model.no_sync if isinstance(model, DistributedDataParallel) else nullcontext
     losses = list[Tensor]()
-    for number, batch in enumerate(micro_batches):
+    for number, batch in enumerate(micro_batches, start=1):
         if dropout_seeds:
-            _seed(dropout_seeds[number], device)
-        with device.autocast():
-            terms = model(criterion.loss, _moved(batch, device))
-        loss = sum(
-            weight * loss_sum / _number(totals, term, criterion)
-            for term, (weight, loss_sum) in terms.items()
-        )
-        assert isinstance(loss, torch.Tensor)
-        ranks.scaled(loss).backward()
+            _seed(dropout_seeds[number - 1], device)
+        # Gradients are summed over the ranks once a step.
+        with apart() if number < len(micro_batches) else nullcontext():
+            loss = sum(
+                weight * loss_sum / _number(totals, term, criterion)
+                for term, (weight, loss_sum) in _terms(model, criterion, batch, device).items()
+            )
+            assert isinstance(loss, Tensor)
+            (loss * ranks.number).backward()  # torch takes the mean over the ranks, not the sum
         losses.append(loss.detach())
     return losses
 
 
-def _moved(batch: Batch, device: Device) -> Batch:
-    """Returns the batch on the device."""
+def _terms(
+    model: nn.Module, criterion: Criterion, batch: Batch, device: Device
+) -> Mapping[str, tuple[float, Tensor]]:
     moved = batch.to(device.torch)
     if device.compile:
         moved.declare_changing_sizes()
-    return moved
+    with device.autocast():
+        return model(criterion.loss, moved)
 
 
 @torch.no_grad()
@@ -332,52 +267,46 @@ def mean_loss(
     """Returns the loss of all batches as if they were one; leaves the model in evaluation mode."""
     model.eval()
     totals = count_targets(batches)
-    weights, sums = list[float](), list[Tensor]()
-    for batch in batches:
-        with device.autocast():
-            terms = model(criterion.loss, _moved(batch, device))
-        for term, (weight, loss_sum) in terms.items():
-            weights.append(weight / _number(totals, term, criterion))
-            sums.append(loss_sum)
-    # All losses are copied to the host at once, since every copy waits for the device.
-    return math.fsum(map(operator.mul, weights, _values(sums)))
+    weighted = [
+        (weight / _number(totals, term, criterion), loss_sum)
+        for batch in batches
+        for term, (weight, loss_sum) in _terms(model, criterion, batch, device).items()
+    ]
+    values = _values([loss_sum for _, loss_sum in weighted])
+    return math.fsum(weight * value for (weight, _), value in zip(weighted, values, strict=True))
 
 
 def _values(losses: Sequence[Tensor]) -> list[float]:
-    """Returns the values of scalar tensors in one copy to the host, which waits for the device."""
+    """Returns the values of scalars in one copy to the host, since every copy waits for the
+    device."""
     return torch.stack([loss.double() for loss in losses]).tolist() if losses else []
 
 
-def _number(totals: Mapping[str, int], term: str, criterion: Criterion) -> int:
+def _number(totals: Mapping[str, float], term: str, criterion: Criterion) -> float:
     """Returns the divisor of a term's sum: the number of its targets, or 1 if there are none.
 
     Raises BrokenContract for a term that ``collate`` does not count.
     """
     if term not in totals:
-        raise BrokenContract(
-            f"{file_of(type(criterion))}: loss has the term {term!r}, but num_targets of its "
-            f"batches counts {', '.join(totals) or 'nothing'}; it needs the same terms"
-        )
+        counted = ", ".join(totals) or "nothing"
+        file = file_of(type(criterion))
+        raise BrokenContract(f"{file}: loss has {term!r}, but num_targets counts {counted}")
     return max(totals[term], 1)
 
 
 def count_targets(batches: list[Batch]) -> dict[str, int]:
     """The number of targets of each term over all batches."""
-    totals: dict[str, int] = {}
+    totals = Counter[str]()
     for batch in batches:
-        for term, number in batch.num_targets.items():
-            totals[term] = totals.get(term, 0) + number
-    return totals
+        totals.update(batch.num_targets)
+    return dict(totals)
 
 
 def _prefetched(data: Data, start: int, num_steps: int) -> Generator[list[Batch], None, None]:
     """Yields the micro-batches of each step, and meanwhile makes those of the next step."""
-    if start >= num_steps:
-        return
     with ThreadPoolExecutor(max_workers=1) as pool:
-        coming = pool.submit(data.micro_batches, start)
+        coming = None
         for step in range(start, num_steps):
-            ready = coming.result()
-            if step + 1 < num_steps:
-                coming = pool.submit(data.micro_batches, step + 1)
+            ready = coming.result() if coming else data.micro_batches(step)
+            coming = pool.submit(data.micro_batches, step + 1) if step + 1 < num_steps else None
             yield ready

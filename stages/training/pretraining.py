@@ -6,17 +6,17 @@ from copy import copy
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
+from stages.core import paths
 from stages.core.components import below
 from stages.core.params import Run
 from stages.core.seeding import stream
 from stages.models._backbone import MODELS, Backbone
 from stages.objectives._objective import OBJECTIVES, Objective
 from stages.text.batch import IGNORE_INDEX, Batch, in_few_widths
+from stages.text.checkpoints import folder_of
 from stages.text.packing import Packing, Row
-from stages.text.tokenizer import Vocabulary
+from stages.text.tokenizer import Tokenizer, Vocabulary
 from stages.training.ranks import ALONE, Ranks
 
 VALIDATION_ROWS = 256  # at most; the same for every run on a corpus
@@ -29,32 +29,41 @@ def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, Ob
 
     Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
-    backbone: Backbone = MODELS.build(run.model, vocabulary.vocab_size, where=f"{where}.model")
+    backbone: Backbone = MODELS.build(
+        run.architecture, vocabulary.vocab_size, where=f"{where}.architecture"
+    )
     objective = objective_for(run, vocabulary, backbone, where=where)
     if objective.trains:
         if faults := [*incompatibilities(run, backbone, objective, where)]:
             raise ValueError("\n".join(faults))
-        with below(f"{where}.model"):
-            backbone.add_pretraining_layers()
+        with below(f"{where}.architecture"):
+            backbone.add_output_layers()
     return backbone, objective
+
+
+def tokenizer_of(run: Run) -> Tokenizer:
+    """Returns the tokenizer of a run: its checkpoint's own, or one that the study trained."""
+    if run.is_hub:
+        return Tokenizer(folder_of(run.architecture["path"], run.architecture["revision"]))
+    return Tokenizer(paths.TOKENIZERS / run.tokenizer)
 
 
 def objective_for(run: Run, vocabulary: Vocabulary, backbone: Backbone, *, where: str) -> Objective:
     """Returns the objective of a run, set up for the architecture of its model."""
     length, here = run.training.max_tokens, f"{where}.objective"
     objective = OBJECTIVES.build(run.objective, vocabulary, length, where=here)
-    objective.architecture = backbone.trained_like
+    objective.architecture = backbone.architecture
     return objective
 
 
 def incompatibilities(
     run: Run, backbone: Backbone, objective: Objective, where: str
 ) -> Iterator[str]:
-    """Yields reasons why a run's objective cannot train its model, with paths in params.yaml."""
+    """Yields why a run's objective cannot train its model, with paths in params.yaml."""
     if reason := objective.incompatibility(backbone):
         yield f"{where}.objective: {run.objective['name']} {reason}"
     if reason := backbone.too_long(run.training.max_tokens):
-        yield f"{where}.training.max_tokens: {reason} ({where}.model)"
+        yield f"{where}.training.max_tokens: {reason} ({where}.architecture)"
 
 
 class PretrainingData:
@@ -81,28 +90,12 @@ class PretrainingData:
         part._ranks = ranks
         return part
 
-    @property
-    def at_once(self) -> str:
-        rows = self._micro_batch_rows
-        return f"micro_batch_rows: {rows} of {self._packing.max_tokens} tokens"
-
-    def halve(self) -> bool:
-        """Halves the rows of a micro-batch, or returns False if their number is odd. Validation
-        batches, which keep no states for a backward pass, do not change."""
-        if self._micro_batch_rows % 2:
-            return False
-        self._micro_batch_rows //= 2
-        return True
-
     def micro_batches(self, step: int) -> list[Batch]:
         number = self._batch_rows // self._ranks.number
         first = step * self._batch_rows + self._ranks.rank * number
-        rows, at_once = range(first, first + number), self._micro_batch_rows
-        widths = in_few_widths(self._objective.max_tokens) if self._few_widths else nullcontext()
-        with widths:
-            return _collated(
-                self._packing, self._objective, rows, at_once, self._seed, "corruption"
-            )
+        rows, size = range(first, first + number), self._micro_batch_rows
+        with in_few_widths(self._objective.max_tokens) if self._few_widths else nullcontext():
+            return _collated(self._packing, self._objective, rows, size, self._seed, "corruption")
 
 
 def begin_with_frequencies(backbone: Backbone, data: PretrainingData, *, num_steps: int) -> None:
@@ -116,25 +109,16 @@ def begin_with_frequencies(backbone: Backbone, data: PretrainingData, *, num_ste
     bias = backbone.logit_bias
     if bias is None or bias.any():
         return
-    frequencies = target_frequencies(data, len(bias), num_steps=num_steps)
-    with torch.no_grad():
-        bias.copy_(frequencies.log())
-
-
-def target_frequencies(
-    data: PretrainingData, vocab_size: int, *, num_steps: int
-) -> Float[Tensor, " V"]:
-    """The share of each token among the targets of the first ``num_steps`` steps, or of fewer if
-    these already have COUNTED_TARGETS targets. Each count begins at 1, so that no share is 0."""
-    counts = torch.ones(vocab_size)
+    counts = torch.ones(len(bias))  # from 1, so that no frequency is 0
     for step in range(num_steps):
         for batch in data.micro_batches(step):
             assert batch.labels is not None, "without labels, set predicts_tokens = False"
             labels = batch.labels[batch.labels != IGNORE_INDEX]
-            counts += torch.bincount(labels, minlength=vocab_size)
-        if counts.sum() >= COUNTED_TARGETS + vocab_size:
+            counts += torch.bincount(labels, minlength=len(bias))
+        if counts.sum() >= COUNTED_TARGETS + len(bias):
             break
-    return counts / counts.sum()
+    with torch.no_grad():
+        bias.copy_((counts / counts.sum()).log())
 
 
 def validation_batches(packing: Packing, objective: Objective, *, batch_rows: int) -> list[Batch]:

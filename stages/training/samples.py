@@ -10,7 +10,7 @@ from stages.objectives._objective import Objective
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Row
-from stages.text.tokenizer import TaskTokenizer
+from stages.text.tokenizer import Tokenizer
 from stages.training.device import Device
 
 PASSAGES = 3
@@ -22,7 +22,7 @@ def samples(
     backbone: Backbone,
     objective: Objective,
     corpus: EncodedCorpus,
-    tokenizer: TaskTokenizer,
+    tokenizer: Tokenizer,
     device: Device,
 ) -> list[dict[str, str]]:
     """Returns samples for the beginnings of a few documents: each has the ``passage``, the
@@ -41,7 +41,14 @@ def samples(
     ]
     if not read:
         return []
-    batch = _batch([prompt for _, prompt in read], objective, tokenizer)
+    prompts = [prompt for _, prompt in read]
+    documents = pad([np.ones(len(prompt)) for prompt in prompts], PADDING)
+    batch = Batch(
+        input_ids=pad(prompts, tokenizer.pad_id),
+        document_ids=documents,
+        visible=documents != PADDING if objective.has_prefix else None,
+        num_targets={},
+    )
     room = objective.max_tokens
     if backbone.is_causal:  # the generated text continues the row of the prompt
         room -= batch.input_ids.shape[1] - 1
@@ -65,24 +72,12 @@ def samples(
     ]
 
 
-def _batch(prompts: list[np.ndarray], objective: Objective, tokenizer: TaskTokenizer) -> Batch:
-    documents = pad([np.ones(len(prompt)) for prompt in prompts], PADDING)
-    return Batch(
-        input_ids=pad(prompts, tokenizer.pad_id),
-        document_ids=documents,
-        visible=documents != PADDING if objective.has_prefix else None,
-        num_targets={},
-    )
-
-
 def beginnings(corpus: EncodedCorpus, max_tokens: int) -> list[Row]:
     """Returns the beginnings of a few documents, the same for every run."""
-    order = stream(SEED, "passages").permutation(len(corpus.document_starts))
+    chosen = stream(SEED, "passages").permutation(len(corpus.document_starts))[:PASSAGES]
     rows = []
     for start, length in zip(
-        corpus.document_starts[order[:PASSAGES]],
-        corpus.document_lengths[order[:PASSAGES]],
-        strict=True,
+        corpus.document_starts[chosen], corpus.document_lengths[chosen], strict=True
     ):
         places = np.arange(start, start + min(length, max_tokens))
         tokens = corpus.tokens[places].astype(np.int64)

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import Resumable
@@ -18,7 +18,7 @@ class Try:
     """A training at one learning rate."""
 
     rate: float
-    history: Sequence[Step]
+    history: list[Step]
 
     @property
     def final_loss(self) -> float:
@@ -40,36 +40,26 @@ def try_each(
     model: ModelWithHead, rates: Sequence[float], resumable: Resumable, attempt: Attempt
 ) -> list[Try]:
     """Trains ``model`` in place at each rate, each time from its initial weights, and leaves it
-    with the weights of the best try.
-
-    A try that diverges loses to all others. The result of each try is kept next to the state of
-    ``resumable``, so that a resumed process goes on with the try that was interrupted.
+    with the weights of the best try. A try that diverges loses to all others. The end of each try
+    is saved, so that a resumed process goes on with the try that was interrupted.
 
     Raises ValueError if the training diverges at every rate.
     """
+    tries = [Try(rate, []) for rate in rates]
     if len(rates) == 1:
-        history: list[Step] = []
-        attempt(rates[0], history, resumable)
-        return [Try(rates[0], history)]
+        attempt(rates[0], tries[0].history, resumable)
+        return tries
     initial = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    states = [resumable.another(str(number)) for number, _ in enumerate(rates)]
-    tries: list[Try] = []
-    for rate, state in zip(rates, states, strict=True):
-        earlier = state.finished()
-        history = [Step(**row) for row in earlier or []]
-        tries.append(Try(rate, history))
-        if earlier is not None:
-            continue
+    states = [replace(resumable, part=str(number)) for number in range(len(rates))]
+    for of_rate, state in zip(tries, states, strict=True):
         model.load_state_dict(initial, strict=False)  # buffers do not change
         try:
-            attempt(rate, history, state)
+            attempt(of_rate.rate, of_rate.history, state)
         except Diverged as error:
             print(f"warning: {error}; it is a try that lost", file=sys.stderr)
-        keeps_weights = best(tries) is tries[-1]
-        state.finish(model if keeps_weights else None, [*map(vars, history)])
     chosen = best(tries)
     if chosen.diverged:
         tried = ", ".join(f"{rate:g}" for rate in rates)
         raise ValueError(f"lr: training diverged at each of {tried}; lower them, or max_grad_norm")
-    states[tries.index(chosen)].restore(model)
+    states[tries.index(chosen)].load(model, None)
     return tries

@@ -1,10 +1,11 @@
 """The LSTMs of a bidirectional language model."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
-from stages.matching.budget import outline
 from stages.text.batch import PADDING, Batch
 from tests.small import D_CELL, DIMENSIONS, VOCAB_SIZE, small_model
 
@@ -109,14 +110,14 @@ def test_dropout_is_of_training_alone() -> None:
     assert torch.equal(model.eval()(batch), small_model("bilstm").eval()(batch))
 
 
-def test_elmo_s_size_is_what_its_width_gives() -> None:
-    entry = {"name": "bilstm", "d_model": 1024}
-    model = outline(entry, VOCAB_SIZE, where="model")
-    assert model.sizes == {"num_layers": 2, "d_cell": 4096}
-    assert outline(entry | {"num_layers": 1, "d_cell": 512}, VOCAB_SIZE, where="model").sizes == {
-        "num_layers": 1,
-        "d_cell": 512,
-    }
+def test_a_saved_model_is_loaded(tmp_path: Path) -> None:
+    model, batch = small_model("bilstm").eval(), packed_batch()
+    model.save(tmp_path)
+    again = small_model("bilstm", seed=2)
+    again.load(tmp_path)
+    assert torch.equal(again.eval()(batch), model(batch))
+    with pytest.raises(ValueError, match="model.safetensors"):
+        small_model("bilstm", d_cell=20).load(tmp_path)
 
 
 def test_untied_output_has_its_own_weights() -> None:
@@ -129,17 +130,8 @@ def test_untied_output_has_its_own_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"d_model": 33}, "model: d_model must be even, half for each direction, not 33"),
-        ({"d_model": 0}, "model: d_model must be even, half for each direction, not 0"),
-        ({"d_cell": 0}, "model: d_cell must be at least d_model / 2 = 16, not 0"),
-        ({"d_cell": 15}, "model: d_cell must be at least d_model / 2 = 16, not 15"),
-        ({"num_layers": 0}, "model: num_layers must be from 1 to 1000, not 0"),
-        ({"dropout": 1.0}, r"model: dropout must be in \[0, 1\), not 1.0"),
-        ({"num_heads": 2}, "model.num_heads: unknown 'num_heads'"),
-    ],
+    "settings", [{"d_model": 33}, {"d_cell": 15}, {"num_layers": 0}, {"dropout": 1.0}], ids=str
 )
-def test_impossible_dimensions_are_refused(settings, message) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_impossible_sizes_are_refused(settings: dict) -> None:
+    with pytest.raises(ValueError, match=f"^architecture: {next(iter(settings))} must be "):
         small_model("bilstm", **settings)

@@ -1,75 +1,138 @@
 """Muon, which updates as torch's own does, and the weights that it updates."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
+from transformers import GPT2Config, GPT2Model, ModernBertConfig, ModernBertModel
 
 from stages.models._heads import ModelWithHead
-from stages.optimizers._optimizer import OPTIMIZERS
-from stages.optimizers.muon import Muon, orthogonalised
-from tests.small import headless, small_model
+from stages.optimizers.adamw import AdamW
+from stages.optimizers.muon import Muon, hidden_matrices, orthogonalised
+from tests.small import small_model
 
 LR, DECAY, STEPS = 0.01, 0.1, 5
 
 
-def with_gradients(model: ModelWithHead, *, seed: int) -> ModelWithHead:
-    generator = torch.Generator().manual_seed(seed)
-    for weight in model.parameters():
-        weight.grad = torch.randn(weight.shape, generator=generator)
+class Backbone(nn.Module):
+    """A stub of a backbone: an embedding and blocks."""
+
+    def __init__(self, *blocks: nn.Module) -> None:
+        super().__init__()
+        self.token_embedding, self.layers = nn.Embedding(9, 8), nn.ModuleList(blocks)
+
+
+def model_of(*blocks: nn.Module) -> Any:
+    model: Any = ModelWithHead(small_model("modernbert"), nn.Linear(8, 2))
+    model.backbone = Backbone(*blocks)
     return model
 
 
-def parts_of(name: str, weight: torch.Tensor) -> list[torch.Tensor]:
-    return list(weight.chunk(2 if "key_value" in name or "up" in name else 1))
+def with_gradients(model: nn.Module, *, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for weight in model.parameters():
+        weight.grad = torch.randn(weight.shape, generator=generator)
 
 
-@pytest.mark.parametrize("architecture", ["encoder", "encoder_decoder"])
-def test_muon_steps_like_torch(architecture: str) -> None:
-    """Keys and values are two matrices of one layer, and so are the values and gates of swiglu."""
-    ours = headless(small_model(architecture, activation="swiglu"))
-    hidden = {
-        name: weight
-        for name, weight in ours.named_parameters()
-        if "blocks" in name and weight.dim() == 2
-    }
+def test_muon_steps_like_torch_with_each_part_of_a_fused_layer_as_a_matrix() -> None:
+    torch.manual_seed(0)
+    block = nn.ModuleDict({"Wqkv": nn.Linear(8, 24), "Wo": nn.Linear(8, 8), "up": nn.Linear(8, 32)})
+    model = model_of(block)
+    hidden: dict[str, Any] = {name: layer.weight for name, layer in block.items()}
+    numbers = {"Wqkv": 3, "Wo": 1, "up": 1}
     copies = {
-        name: [nn.Parameter(part.clone()) for part in parts_of(name, weight)]
+        name: [nn.Parameter(part.detach().clone()) for part in weight.chunk(numbers[name])]
         for name, weight in hidden.items()
     }
-    parts = [part for several in copies.values() for part in several]
     reference = torch.optim.Muon(
-        parts, lr=LR, weight_decay=DECAY, adjust_lr_fn="match_rms_adamw", momentum=0.95
+        [part for parts in copies.values() for part in parts],
+        lr=LR,
+        weight_decay=DECAY,
+        adjust_lr_fn="match_rms_adamw",
+        momentum=0.95,
     )
-    optimizer = Muon(ours, DECAY, torch.bfloat16)
+    optimizer = Muon(model, DECAY, torch.bfloat16)
     for step in range(STEPS):
-        with_gradients(ours, seed=step)
+        with_gradients(model, seed=step)
         for name, weight in hidden.items():
-            assert weight.grad is not None
-            for part, gradient in zip(copies[name], parts_of(name, weight.grad), strict=True):
-                part.grad = gradient.clone()
+            for part, of_part in zip(copies[name], weight.grad.chunk(numbers[name]), strict=True):
+                part.grad = of_part.clone()
         optimizer.step(lr=LR)
         reference.step()
-        assert all(weight.grad is None for weight in ours.parameters())
     for name, weight in hidden.items():
         # Both multiply in bfloat16, in different orders: updates differ by about 1 %.
         torch.testing.assert_close(
             weight, torch.cat([*copies[name]]), atol=STEPS * LR * 0.02, rtol=0
         )
-    assert len(hidden) == len(optimizer.model.backbone.hidden_matrices())
 
 
 def test_muon_leaves_other_weights_to_adamw() -> None:
-    model, alike = headless(small_model("decoder")), headless(small_model("decoder"))
-    optimizer = Muon(model, DECAY, torch.float32)
-    reference = OPTIMIZERS.build({"name": "adamw"}, alike, DECAY, torch.float32, where="optimizer")
+    torch.manual_seed(0)
+    model = model_of(nn.Linear(8, 8))
+    alike = model_of(nn.Linear(8, 8))
+    alike.load_state_dict(model.state_dict())
     with_gradients(model, seed=1), with_gradients(alike, seed=1)
-    optimizer.step(lr=LR)
-    reference.step(lr=LR)
+    Muon(model, DECAY, torch.float32).step(lr=LR)
+    AdamW(alike, DECAY, torch.float32).step(lr=LR)
     others = dict(alike.named_parameters())
-    for name, weight in model.named_parameters():
-        is_hidden = set(optimizer.state[name]) == {"momentum"}
-        assert is_hidden == ("blocks" in name and weight.dim() == 2)
-        assert torch.equal(weight, others[name]) != is_hidden
+    differ = {n for n, w in model.named_parameters() if not torch.equal(w, others[n])}
+    assert differ == {"backbone.layers.0.weight"}
+
+
+def test_hidden_matrices_are_those_of_linear_layers_in_blocks() -> None:
+    sizes: dict[str, Any] = {"vocab_size": 9, "num_hidden_layers": 1, "num_attention_heads": 2}
+    tokens = {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": None}
+    bert = ModernBertModel(
+        ModernBertConfig(
+            hidden_size=8, intermediate_size=16, cls_token_id=1, sep_token_id=1, **sizes, **tokens
+        )
+    )
+    gpt = GPT2Model(GPT2Config(vocab_size=9, n_embd=8, n_layer=1, n_head=2))
+    lstm = nn.LSTM(8, 16, proj_size=8)
+    expected = {
+        "attn.Wqkv.weight": (3, 0),
+        "attn.Wo.weight": (1, 0),
+        "mlp.Wi.weight": (2, 0),
+        "mlp.Wo.weight": (1, 0),
+    }
+    assert _by_name(bert.layers[0]) == expected
+    expected = {
+        "attn.c_attn.weight": (3, 1),
+        "attn.c_proj.weight": (1, 1),
+        "mlp.c_fc.weight": (1, 1),
+        "mlp.c_proj.weight": (1, 1),
+    }
+    assert _by_name(gpt.h[0]) == expected
+    expected = {"weight_ih_l0": (4, 0), "weight_hh_l0": (4, 0), "weight_hr_l0": (1, 0)}
+    assert _by_name(nn.ModuleList([lstm]), "0.") == expected
+
+
+def _by_name(block: nn.Module, prefix: str = "") -> dict[str, tuple[int, int]]:
+    stacks = hidden_matrices(block, 9)
+    named = block.named_parameters()
+    return {name.removeprefix(prefix): stacks[w] for name, w in named if w in stacks}
+
+
+def test_muon_updates_have_the_stated_root_mean_square() -> None:
+    layer = nn.Linear(64, 64)
+    model = model_of(layer)
+    before = layer.weight.detach().clone()
+    with_gradients(model, seed=1)
+    Muon(model, 0.0, torch.float32, update_rms=0.4).step(lr=LR)
+    rms = (layer.weight - before).square().mean().sqrt().item()
+    assert rms == pytest.approx(0.4 * LR, rel=0.2)
+
+
+@pytest.mark.parametrize("optimizer", [AdamW, Muon])
+def test_step_leaves_weights_without_gradient(optimizer: Any) -> None:
+    model = model_of(nn.Linear(8, 8))
+    made = optimizer(model, DECAY, torch.float32)
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    model.head.weight.grad = torch.ones(2, 8)
+    made.step(lr=LR)
+    changed = {n for n, w in model.named_parameters() if not torch.equal(w, before[n])}
+    assert changed == {"head.weight"} and model.head.weight.grad is None
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (2, 8, 32)])
@@ -80,37 +143,3 @@ def test_orthogonalised_keeps_directions_and_equalises_their_sizes(shape) -> Non
     diagonal = sizes.diagonal(dim1=1, dim2=2)
     assert diagonal.min() > 0.5 and diagonal.max() < 1.3
     torch.testing.assert_close(sizes, torch.diag_embed(diagonal), atol=1e-3, rtol=0)
-
-
-def test_muon_updates_have_the_stated_root_mean_square() -> None:
-    model = headless(small_model("encoder"))
-    weight = next(iter(model.backbone.hidden_matrices()))
-    before = weight.detach().clone()
-    Muon(with_gradients(model, seed=1), 0.0, torch.float32, update_rms=0.4).step(lr=LR)
-    rms = (weight - before).square().mean().sqrt().item()
-    assert rms == pytest.approx(0.4 * LR, rel=0.2)
-
-
-def test_muon_trains_the_gates_of_a_bilstm_one_by_one() -> None:
-    backbone = small_model("bilstm")
-    parts = backbone.hidden_matrices()
-    names = {name for name, weight in backbone.named_parameters() if parts.get(weight) == 4}
-    assert names and all("weight_ih" in name or "weight_hh" in name for name in names)
-
-
-def test_muon_leaves_weights_without_gradient() -> None:
-    model = headless(small_model("encoder"))
-    optimizer = Muon(model, DECAY, torch.float32)
-    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    optimizer.step(lr=LR)
-    assert all(torch.equal(w, before[name]) for name, w in model.named_parameters())
-
-
-@pytest.mark.parametrize(("settings", "word"), [({"update_rms": 0.0}, "0"), ({}, "adamw")])
-def test_muon_refuses_what_it_cannot_do(settings: dict[str, float], word: str) -> None:
-    model = headless(small_model("encoder"))
-    if not settings:
-        for weight in model.backbone.hidden_matrices():
-            weight.requires_grad_(False)
-    with pytest.raises(ValueError, match=word):
-        Muon(model, DECAY, torch.float32, **settings)

@@ -1,33 +1,116 @@
-"""Conversion of text to ids and back."""
+"""Conversion of text to ids and back, by tokenizers that are trained here and published ones."""
 
+import io
+import shutil
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
-from stages.text import tokenizer
+from stages.core.artifacts import read_json, write_json
 from stages.text.tokenizer import (
     BOS_ID,
     EOS_ID,
     MASK_ID,
-    MOST_BYTES,
     NUM_SENTINELS,
-    NUM_SPECIAL,
     Tokenizer,
     Vocabulary,
-    _within_limit,
+    train,
 )
-from tests.small import VOCAB_SIZE, documents, small_tokenizer
+from tests.small import VOCAB_SIZE, documents, new_folder, small_model, small_tokenizer
+from tests.small_hub import FAMILIES, checkpoint
+
+LINES = [line for document in documents() for line in document]
+ODD = [
+    "",
+    "   ",
+    " two  blanks\u00a0and\ta tab ",
+    "Ωmega 漢字 caf\u00e9 cafe\u0301 Ⅷ ﬁne \uff5e",
+    "🙂 👨\u200d👩\u200d👧 <0xE2>",
+    "<s> </s> <pad> <unk> [MASK] <extra_id_0> <0x41>",
+]
+
+
+def trained(algorithm: str, lines: list[str], vocab_size: int = VOCAB_SIZE) -> Tokenizer:
+    folder = new_folder()
+    train(lines, folder, algorithm=algorithm, vocab_size=vocab_size, threads=1)
+    return Tokenizer(folder)
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe", "char"])
+def test_train_gives_the_ids_of_sentencepiece(
+    algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The converted tokenizer reads as the model that was trained, also characters and names of
+    special tokens that it did not learn from."""
+    models: list[io.BytesIO] = []
+    learn = sentencepiece.SentencePieceTrainer.train
+
+    def remember(**options) -> None:
+        models.append(options["model_writer"])
+        learn(**options)
+
+    monkeypatch.setattr(sentencepiece.SentencePieceTrainer, "train", remember)
+    known = [line for line in LINES if not set(line) & {"<", "["}]
+    ours = trained(algorithm, known)
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=models[0].getvalue())
+    assert ours.vocab_size == theirs.get_piece_size() + NUM_SENTINELS
+    texts = [*LINES, *ODD]
+    for text, expected, ids in zip(texts, theirs.encode(texts), ours.encode(texts), strict=True):
+        # A repeated character has several equally probable splits.
+        assert ids == expected or sorted(ids) == sorted(expected), text
+        known_ids = [i for i in expected if ours.is_regular[i]]
+        assert ours.decode(ids) == theirs.decode(known_ids).strip()
+    starts = [theirs.id_to_piece(int(i)).startswith("▁") for i in ours.regular_ids]
+    is_byte = [theirs.is_byte(int(i)) for i in ours.regular_ids]
+    ours_starts = ours.starts_word[ours.regular_ids]
+    assert all(a == b for a, b, byte in zip(starts, ours_starts, is_byte, strict=True) if not byte)
+
+
+def test_trained_tokenizer_has_the_defaults_of_a_vocabulary() -> None:
+    expected, ours = Vocabulary(VOCAB_SIZE), small_tokenizer()
+    names = ("pad_id", "unk_id", "mask_id", "start_id", "eos_id", "before", "between", "after")
+    for name in (*names, "before_target", "vocab_size"):
+        assert getattr(ours, name) == getattr(expected, name)
+    for name in ("sentinel_ids", "regular_ids"):
+        assert getattr(ours, name).tolist() == getattr(expected, name).tolist()
+    assert ours.sentinel_ids[0] == VOCAB_SIZE - 1
+
+
+def test_trained_tokenizer_is_the_same_beside_a_model(tmp_path: Path) -> None:
+    small_model("t5").save(tmp_path)
+    small_tokenizer().save_to(tmp_path)
+    beside, alone = Tokenizer(tmp_path), small_tokenizer()
+    assert (beside.start_id, beside.target([7])) == (alone.start_id, alone.target([7]))
+    assert beside.encode(LINES[:20]) == alone.encode(LINES[:20])
+
+
+def test_train_gives_the_same_files_twice(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        train(LINES[:300], tmp_path / name, algorithm="bpe", vocab_size=500, threads=2)
+    one, other = ({f.name: f.read_bytes() for f in (tmp_path / n).iterdir()} for n in ("a", "b"))
+    assert one == other
+
+
+def test_train_reads_sentences_of_any_length() -> None:
+    long = " ".join(f"elephant{i % 7}" for i in range(2000))
+    (ids,) = trained("unigram", [*["a short one"] * 9, long], 379).encode(["elephant"])
+    assert len(ids) < 4  # not one for each letter
+
+
+def test_train_refuses_a_vocabulary_that_the_text_cannot_fill() -> None:
+    with pytest.raises(ValueError, match="vocab_size 50000 does not suit the text"):
+        trained("unigram", ["few words"], 50_000)
 
 
 def test_decode_gives_back_what_was_encoded() -> None:
     """Characters that are not in the training text are kept as bytes."""
-    texts = ["Ωmega 漢字", *(line for document in documents()[:5] for line in document)]
-    encoded = small_tokenizer().encode(texts)
-    assert [small_tokenizer().decode(ids) for ids in encoded] == texts
-    regular = {*small_tokenizer().regular_ids}
-    assert all(regular.issuperset(ids) for ids in encoded)
+    texts = ["Ωmega 漢字", *LINES[:200]]
+    assert [small_tokenizer().decode(ids) for ids in small_tokenizer().encode(texts)] == texts
 
 
 def test_shown_marks_what_is_left_out() -> None:
@@ -38,91 +121,113 @@ def test_shown_marks_what_is_left_out() -> None:
     assert small_tokenizer().shown(ids) == "one thing <s0> and two <mask> <mask> <s1>"
 
 
-def test_vocabulary_has_the_size_asked_for_and_ends_with_the_sentinels() -> None:
-    vocabulary = Vocabulary(VOCAB_SIZE)
-    assert small_tokenizer().vocab_size == VOCAB_SIZE
-    assert vocabulary.sentinel_ids[0] == VOCAB_SIZE - 1
-    assert len(vocabulary.sentinel_ids) == NUM_SENTINELS
-    assert list(vocabulary.regular_ids) == list(range(NUM_SPECIAL, VOCAB_SIZE - NUM_SENTINELS))
-
-
-def test_starts_word_is_where_a_piece_carries_the_blank() -> None:
-    (ids,) = small_tokenizer().encode(["one two three"])
-    assert small_tokenizer().starts_word[ids].sum() == 3
-    assert small_tokenizer().starts_word[ids[0]]
-
-
-@pytest.mark.parametrize("algorithm", ["unigram", "bpe", "char"])
-def test_train_gives_the_same_bytes_twice(tmp_path, algorithm) -> None:
-    lines = [line for document in documents()[:10] for line in document]
-    paths = [tmp_path / "a" / tokenizer.FILE, tmp_path / "b" / tokenizer.FILE]
-    for path in paths:
-        path.parent.mkdir()
-        tokenizer.train(lines, path, algorithm=algorithm, vocab_size=500, threads=2)
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-    assert Tokenizer(paths[0]).encode(["the same"]) == Tokenizer(paths[1]).encode(["the same"])
-
-
-def test_train_reads_sentences_that_sentencepiece_alone_would_leave_out(tmp_path) -> None:
-    long = " ".join(f"elephant{i % 7}" for i in range(2000))
-    tokenizer.train(
-        [*["a short one"] * 9, long],
-        tmp_path / tokenizer.FILE,
-        algorithm="unigram",
-        vocab_size=379,
-        threads=1,
-    )
-    (ids,) = tokenizer.Tokenizer(tmp_path / tokenizer.FILE).encode(["elephant"])
-    assert len(ids) < 4  # not one for each letter
-
-
-@given(st.text(st.sampled_from("a é好"), max_size=9000))
-def test_within_limit_cuts_a_sentence_into_pieces_that_are_the_whole(sentence: str) -> None:
-    pieces = [*_within_limit(sentence)]
-    assert "".join(pieces) == sentence
-    assert all(len(piece.encode()) <= MOST_BYTES for piece in pieces)
-
-
-def test_train_refuses_a_vocabulary_that_the_text_cannot_fill(tmp_path) -> None:
-    with pytest.raises(ValueError, match="vocab_size 50000 does not suit the text"):
-        tokenizer.train(
-            ["few words"], tmp_path / "t.model", algorithm="unigram", vocab_size=50_000, threads=1
-        )
-
-
 @pytest.mark.parametrize(
-    ("text", "parts"),
+    ("text", "letters"),
     [
-        ("a class", ["a", "class"]),
-        ("  a\u00a0class ", ["a", "class"]),
-        ("Ⅷ", ["Ⅷ"]),  # several letters in NFKC
-        ("漢e\u0301", ["漢", "e\u0301"]),  # several bytes; one letter in NFKC
-        ("", []),
-        (" \t ", []),
+        ("  a\u00a0class ", "aclass"),
+        ("Ⅷ", "Ⅷ"),  # several letters in NFKC
+        ("漢 a", "漢a"),  # several bytes
+        (" \t ", ""),
     ],
 )
-def test_encode_with_offsets_counts_in_the_text_as_it_was_given(text, parts) -> None:
-    ((ids, offsets),) = small_tokenizer().encode_with_offsets([text])
-    assert [ids] == small_tokenizer().encode([text])
-    pieces = [text[begin:end] for begin, end in offsets]
-    assert [part for part in dict.fromkeys(pieces) if part] == parts
+def test_encode_with_offsets_counts_in_the_text_as_it_was_given(text: str, letters: str) -> None:
+    ((_, offsets),) = small_tokenizer().encode_with_offsets([text])
+    covered = {place for begin, end in offsets for place in range(begin, end)}
+    assert letters == "".join(text[place] for place in sorted(covered))
+
+
+def tokenizers() -> list[Tokenizer]:
+    return [small_tokenizer(), *(Tokenizer(checkpoint(family)) for family in FAMILIES)]
+
+
+@pytest.mark.parametrize("number", range(1 + len(FAMILIES)))
+def test_encode_with_offsets_covers_every_letter_in_order(number: int) -> None:
+    tokenizer, texts = tokenizers()[number], [*LINES[:100], "  The caf\u00e9, ﬁne ", ""]
+    encodings = tokenizer.encode_with_offsets(texts)
+    assert [ids for ids, _ in encodings] == tokenizer.encode(texts)
+    for text, (ids, offsets) in zip(texts, encodings, strict=True):
+        assert len(ids) == len(offsets)
+        assert all(a <= b for a, b in pairwise(begin for begin, _ in offsets))
+        covered = {place for begin, end in offsets for place in range(begin, end)}
+        assert covered == {i for i, letter in enumerate(text) if not letter.isspace()}
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=30), max_size=5))
 @settings(max_examples=100, deadline=None)
-def test_encode_with_offsets_is_in_order_and_leaves_blanks_out(texts) -> None:
-    encodings = small_tokenizer().encode_with_offsets(texts)
-    assert [ids for ids, _ in encodings] == small_tokenizer().encode(texts)
-    for text, (ids, offsets) in zip(texts, encodings, strict=True):
-        assert len(ids) == len(offsets)
+def test_encode_with_offsets_leaves_blanks_out(texts: list[str]) -> None:
+    for text, (_, offsets) in zip(texts, small_tokenizer().encode_with_offsets(texts), strict=True):
         assert all(0 <= begin <= end <= len(text) for begin, end in offsets)
-        assert all(a <= b for a, b in pairwise(begin for begin, _ in offsets))
         parts = [text[begin:end] for begin, end in offsets]
         assert parts == [part.strip() for part in parts]
 
 
-def test_encode_with_offsets_covers_every_letter() -> None:
-    texts = [line for document in documents()[:3] for line in document]
-    for text, (_, offsets) in zip(texts, small_tokenizer().encode_with_offsets(texts), strict=True):
-        covered = {place for begin, end in offsets for place in range(begin, end)}
-        assert {i for i, letter in enumerate(text) if not letter.isspace()} <= covered
+# Published tokenizers
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_wrap_adds_the_special_tokens_as_published(family: str) -> None:
+    """GPT-2's adds none, and its texts end with its end-of-text token."""
+    ours, theirs = Tokenizer(checkpoint(family)), AutoTokenizer.from_pretrained(checkpoint(family))
+    end = [theirs.eos_token_id] if family == "gpt2" else []
+    texts = LINES[:9]
+    for (one, other), (a, b) in zip(pairwise(texts), pairwise(ours.encode(texts)), strict=True):
+        assert ours.wrap(a) == theirs(one)["input_ids"] + end
+        if not end:
+            assert ours.wrap(a, b) == theirs(one, other)["input_ids"]
+
+
+def test_target_begins_as_the_decoder_was_pretrained(tmp_path: Path) -> None:
+    """T5 reads padding first, BART the end of a text and then its beginning."""
+    t5, folder = Tokenizer(checkpoint("t5")), tmp_path / "bart"
+    assert (t5.start_id, t5.target([7])) == (t5.pad_id, [7, t5.eos_id])
+    shutil.copytree(checkpoint("bart"), folder)
+    bart = Tokenizer(folder)
+    config = read_json(folder / "config.json") | {"decoder_start_token_id": bart.eos_id}
+    write_json(folder / "config.json", config)
+    bart = Tokenizer(folder)
+    assert (bart.start_id, bart.target([7])) == (bart.eos_id, [*bart.before, 7, bart.eos_id])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_words_and_following_sentences_are_encoded_as_in_a_running_text(family: str) -> None:
+    """Tokens may include the blank before a word, follow a token for it, or ignore it."""
+    tokenizer = Tokenizer(checkpoint(family))
+    rows = [line.split() for line in LINES[:50]]
+    running = tokenizer.encode([" ".join(["a", *words]) for words in rows])
+    (before,) = tokenizer.encode(["a"])
+    for words, ids, expected in zip(rows, tokenizer.encode_words(rows), running, strict=True):
+        assert len(ids) == len(words) and all(ids)
+        assert before + [i for of_word in ids for i in of_word] == expected
+    sentences = tokenizer.encode_running(LINES[:4])
+    assert [i for ids in sentences for i in ids] == tokenizer.encode([" ".join(LINES[:4])])[0]
+    (ids,) = tokenizer.encode(["one two three"])
+    if family not in ("bert", "distilbert"):  # WordPiece marks what continues a word
+        assert tokenizer.starts_word[ids].sum() >= 2
+
+
+def test_a_special_token_in_a_text_is_text() -> None:
+    tokenizer = Tokenizer(checkpoint("bert"))
+    (ids,) = tokenizer.encode(["a [SEP] b"])
+    assert not set(ids) & {*tokenizer.before, *tokenizer.after}
+
+
+def test_save_to_copies_the_tokenizer_without_the_model(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(checkpoint("roberta"))
+    tokenizer.save_to(tmp_path)
+    assert not (tmp_path / "config.json").exists()
+    assert Tokenizer(tmp_path).encode(LINES[:9]) == tokenizer.encode(LINES[:9])
+
+
+def test_tokenizer_refuses_a_vocabulary_without_words(tmp_path: Path) -> None:
+    """transformers reads a DeBERTa without its spm.model, and each word as unknown."""
+    (tmp_path / "config.json").write_text('{"model_type": "deberta-v2"}')
+    with pytest.raises(ValueError, match="^path: .* knows no word"):
+        Tokenizer(tmp_path)
+
+
+def test_tokenizer_refuses_a_folder_without_a_fast_form(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "ctrl"}')
+    (tmp_path / "vocab.json").write_text('{"a</w>": 0, "<unk>": 1}')
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    with pytest.raises(ValueError, match="^path: .* no fast form"):
+        Tokenizer(tmp_path)

@@ -1,7 +1,6 @@
 """Labelled examples in epochs."""
 
 import numpy as np
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,14 +80,3 @@ def test_batches_have_about_one_length() -> None:
 def test_prediction_batches_are_shortest_first() -> None:
     batches = list(in_order_of_length(examples_of([3, 1, 2, 5, 4]), batch_examples=2))
     assert [[e.id for e in batch] for batch in batches] == [["1", "2"], ["0", "4"], ["3"]]
-
-
-def test_halve_divides_the_examples_of_a_step_into_micro_batches() -> None:
-    data = FinetuningData(examples_of([5] * 10), Ids(), batch_examples=5, seed=1)
-    (whole,) = data.micro_batches(4)
-    assert data.halve()
-    parts = data.micro_batches(4)
-    assert [len(part.input_ids) for part in parts] == [3, 2]
-    assert torch.equal(torch.cat([part.input_ids for part in parts]), whole.input_ids)
-    assert data.halve() and data.halve() and not data.halve()
-    assert data.at_once == "batch_examples: 1"

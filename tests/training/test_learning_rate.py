@@ -2,12 +2,14 @@
 
 import pytest
 
-from stages.training.learning_rate import lr_factor
+from stages.core.params import Optimisation
+from stages.training.loop import lr_factor
 
 
 @pytest.mark.parametrize("decay", ["linear", "cosine"])
 def test_schedule_rises_to_1_and_falls_to_0(decay) -> None:
-    factors = [lr_factor(s, 100, warmup_fraction=0.1, decay=decay) for s in range(101)]
+    schedule = Optimisation(lr=1.0, warmup_fraction=0.1, decay=decay)
+    factors = [lr_factor(schedule, step, 100) for step in range(101)]
     assert factors[0] == pytest.approx(1 / 11)
     assert max(factors) == factors[10] == pytest.approx(1.0)
     assert factors[:11] == sorted(factors[:11])
@@ -16,4 +18,5 @@ def test_schedule_rises_to_1_and_falls_to_0(decay) -> None:
 
 
 def test_constant_schedule_stays_after_warm_up() -> None:
-    assert {lr_factor(s, 10, warmup_fraction=0.0, decay="constant") for s in range(10)} == {1.0}
+    schedule = Optimisation(lr=1.0, warmup_fraction=0.0, decay="constant")
+    assert {lr_factor(schedule, step, 10) for step in range(10)} == {1.0}

@@ -30,7 +30,7 @@ def written(objective: str, architecture: str, *, seed: int = 1, **settings: Any
     entry = {"name": objective, **settings}
     made: Any = OBJECTIVES.build(entry, small_tokenizer(), MAX_TOKENS, where="objective")
     made.architecture = architecture
-    model = small_model(architecture, seed=seed, positions="learned", max_positions=MAX_TOKENS)
+    model = small_model(architecture, seed=seed)
     return samples(model, made, small_corpus(), small_tokenizer(), CPU)
 
 

@@ -1,0 +1,127 @@
+"""Matched budgets give runs equal tokens, operations or parameters."""
+
+from typing import Any
+
+import pytest
+
+from stages.budgets.budget import matched, step_flops
+from stages.core.params import Params, Run
+from stages.core.study_file import load
+from stages.models._backbone import outline
+from stages.text.tokenizer import Vocabulary
+from tests.small import with_encoder_decoder
+from tests.smoke import SMOKE
+
+WRITING = {"name": "seq2seq", "max_target_tokens": 8}
+DEEP = {"name": "t5", "d_model": 64, "num_layers": 8, "num_heads": 2}
+REFERENCE = {"name": "modernbert", "d_model": 64, "num_layers": 2, "num_heads": 2}
+
+
+def study(budget: str, **training: Any) -> Params:
+    """Returns the smoke study with a third architecture, another matched budget and other settings
+    of the decoder's training."""
+    params = with_encoder_decoder(load(SMOKE))
+    decoder = params.runs["decoder_causal"]
+    changed = decoder.training.model_copy(update=training)
+    runs = params.runs | {"decoder_causal": decoder.model_copy(update={"training": changed})}
+    update = {"runs": runs, "budget": params.budget.model_copy(update={"matched": budget})}
+    return params.model_copy(update=update)
+
+
+def num_steps(params: Params, run: str = "decoder_causal") -> int:
+    return matched(params).runs[run].training.num_steps
+
+
+def matched_run(budget: str, model: dict[str, Any], *tasks: dict[str, Any]) -> Run:
+    """Returns a run with this model under the budget, in a study of these tasks or, without any, of
+    two with a head. The run trains nothing, because no objective suits every model."""
+    params = study(budget)
+    if tasks:
+        section = params.tasks["section"]
+        entries = {t["name"]: section.model_copy(update={"task": t}) for t in tasks}
+        params = params.model_copy(update={"tasks": entries})
+    run = params.runs["encoder_mlm"].model_copy(
+        update={"architecture": model, "objective": {"name": "none"}}
+    )
+    return matched(params.model_copy(update={"runs": params.runs | {"run": run}})).runs["run"]
+
+
+def count(model: dict[str, Any], *, with_head: bool = False) -> int:
+    """Returns the number of weights, or of the weights that a task with a head uses."""
+    backbone = outline(model, Vocabulary(2048).vocab_size, where="model")
+    if with_head:
+        backbone.drop_output_layers()
+    return sum(weight.numel() for weight in backbone.parameters())
+
+
+def test_matched_none_keeps_what_each_entry_says() -> None:
+    params = study("none", num_steps=7)
+    assert num_steps(params) == 7 and num_steps(params, "encoder_mlm") == 40
+
+
+def test_matched_tokens_are_those_of_the_reference_whatever_a_step_holds() -> None:
+    params = study("tokens", num_steps=7, batch_rows=8, micro_batch_rows=8, max_tokens=32)
+    assert num_steps(params) * 8 * 32 == 40 * 16 * 64
+
+
+def test_matched_flops_are_those_of_the_reference_to_half_a_step() -> None:
+    params = study("flops")
+    whole = 40 * step_flops(params, params.runs["encoder_mlm"])
+    for key in ("decoder_causal", "encoder_decoder_span"):
+        of_step, steps = step_flops(params, params.runs[key]), num_steps(params, key)
+        assert abs(steps * of_step - whole) <= of_step / 2
+        assert steps != 40
+
+
+@pytest.mark.parametrize("budget", ["tokens", "flops", "parameters"])
+def test_matched_keeps_the_reference_and_runs_that_train_nothing(budget: str) -> None:
+    params = study(budget)
+    after = matched(params).runs
+    for key in ("encoder_mlm", "encoder_scratch"):
+        before, run = params.runs[key], after[key]
+        assert run == before.model_copy(update={"architecture": run.architecture})
+        assert run.architecture.items() >= before.architecture.items()
+        assert count(run.architecture) == count(before.architecture)
+
+
+def test_matched_counts_every_learning_rate_in_flops_and_none_in_tokens() -> None:
+    """All tries together take the reference's operations; the kept model alone, its tokens."""
+    single, tuned = study("flops"), study("flops", lr=[1e-3, 2e-3, 3e-3, 4e-3])
+    assert abs(4 * num_steps(tuned) - num_steps(single)) <= 2
+    of_steps = [step_flops(params, params.runs["decoder_causal"]) for params in (single, tuned)]
+    assert of_steps[0] == of_steps[1]
+    assert num_steps(study("tokens", lr=[1e-3, 2e-3])) == 40
+
+
+def test_step_flops_of_a_student_have_a_forward_pass_of_its_teacher() -> None:
+    params = study("flops")
+    teacher = params.runs["encoder_mlm"]
+    alone = teacher.model_copy(update={"architecture": teacher.architecture | {"num_layers": 1}})
+    student = alone.model_copy(
+        update={"parent": "encoder_mlm", "objective": {"name": "distillation"}}
+    )
+    of_teacher = step_flops(params, student) - step_flops(params, alone)
+    assert 3 * of_teacher == pytest.approx(step_flops(params, teacher), rel=0.05)
+
+
+def test_matched_parameters_of_both_halves_are_those_of_the_reference() -> None:
+    """Tasks with answers as texts use the decoder, too, so each half has fewer layers."""
+    model = matched_run("parameters", DEEP, WRITING).architecture
+    wanted = count(REFERENCE)
+    differences = {n: abs(count(DEEP | {"num_layers": n}) - wanted) for n in range(1, 9)}
+    assert model["num_layers"] == min(differences, key=differences.__getitem__)
+
+
+def test_matched_parameters_with_a_head_are_those_without_a_decoder() -> None:
+    """Tasks with a head use the encoder alone."""
+    model = matched_run("parameters", DEEP).architecture
+    wanted = count(REFERENCE, with_head=True)
+    assert count(model, with_head=True) == pytest.approx(wanted, rel=0.05)
+
+
+def test_matched_parameters_of_a_bilstm_choose_its_cells() -> None:
+    model = matched_run("parameters", {"name": "bilstm", "d_model": 64}).architecture
+    wanted = count(REFERENCE, with_head=True)
+    more, fewer = (count(model | {"d_cell": model["d_cell"] + n}, with_head=True) for n in (1, -1))
+    assert fewer < wanted < more
+    assert abs(count(model, with_head=True) - wanted) <= (more - fewer) / 2
