@@ -4,12 +4,14 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
+from stages.core.artifacts import Json
 from stages.core.components import Components
 from stages.models._backbone import Backbone, unsupported
 from stages.models._heads import ModelWithHead
-from stages.text.batch import Batch
+from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
@@ -76,6 +78,24 @@ class Objective(ABC):
         """The objective for validation. Subclasses with settings of their own return one with fixed
         settings, so that runs can be compared."""
         return self
+
+
+def tokens_of(rows: list[Row]) -> Json:
+    """Returns the fields of a batch that hold the tokens of rows of equal length and the documents
+    that they belong to."""
+    return {
+        "input_ids": torch.from_numpy(np.stack([row.tokens for row in rows])),
+        "document_ids": torch.from_numpy(np.stack([row.document_ids for row in rows])),
+    }
+
+
+def next_tokens(rows: list[Row]) -> np.ndarray:
+    """Returns the token after each token [B T], IGNORE_INDEX after the last of a document."""
+    tokens = np.stack([row.tokens for row in rows])
+    documents = np.stack([row.document_ids for row in rows])
+    following = np.full_like(tokens, IGNORE_INDEX)
+    following[:, :-1] = np.where(documents[:, 1:] == documents[:, :-1], tokens[:, 1:], IGNORE_INDEX)
+    return following
 
 
 def first_words(passage: Row, vocabulary: Vocabulary) -> np.ndarray:

@@ -1,11 +1,13 @@
 """Bidirectional language modelling (ELMo; Peters et al. 2018, section 3.1)."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
 from stages.models._heads import ModelWithHead, labelled
 from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._objective import Objective, Terms
+from stages.objectives._objective import Objective, Terms, next_tokens, tokens_of
 from stages.text.batch import IGNORE_INDEX, Batch, label_places
 from stages.text.packing import Row
 
@@ -23,16 +25,15 @@ class BidirectionalLM(Objective):
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
         """Makes a batch whose labels are [B, 2, T]: the next tokens, then the previous tokens."""
-        input_ids = torch.from_numpy(np.stack([row.tokens for row in examples]))
-        document_ids = torch.from_numpy(np.stack([row.document_ids for row in examples]))
-        labels = torch.full((len(examples), 2, input_ids.shape[1]), IGNORE_INDEX)
-        same = document_ids[:, 1:] == document_ids[:, :-1]
-        labels[:, 0, :-1] = torch.where(same, input_ids[:, 1:], IGNORE_INDEX)
-        labels[:, 1, 1:] = torch.where(same, input_ids[:, :-1], IGNORE_INDEX)
-        number = int(same.sum())
+        backwards = [
+            replace(row, tokens=row.tokens[::-1], document_ids=row.document_ids[::-1])
+            for row in examples
+        ]
+        both = [next_tokens(examples), next_tokens(backwards)[:, ::-1]]
+        labels = torch.from_numpy(np.stack(both, axis=1))
+        number = int((labels[:, 0] != IGNORE_INDEX).sum())
         return Batch(
-            input_ids=input_ids,
-            document_ids=document_ids,
+            **tokens_of(examples),
             labels=labels,
             label_places=torch.stack([label_places(each) for each in labels.unbind(dim=1)]),
             num_targets={"forward": number, "backward": number},

@@ -6,7 +6,7 @@ import torch
 
 from stages.models._heads import ModelWithHead
 from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._objective import Objective, Terms, first_words
+from stages.objectives._objective import Objective, Terms, first_words, next_tokens, tokens_of
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
 
@@ -19,26 +19,17 @@ class Causal(Objective):
     draws_text = True
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        input_ids = torch.from_numpy(np.stack([row.tokens for row in examples]))
-        document_ids = torch.from_numpy(np.stack([row.document_ids for row in examples]))
-        labels = torch.full_like(input_ids, IGNORE_INDEX)
-        same = document_ids[:, 1:] == document_ids[:, :-1]
-        labels[:, :-1] = torch.where(same, input_ids[:, 1:], IGNORE_INDEX)
+        labels = next_tokens(examples)
         return Batch(
-            input_ids=input_ids,
-            document_ids=document_ids,
-            labels=labels,
-            num_targets={"causal": int(same.sum())},
+            **tokens_of(examples),
+            labels=torch.from_numpy(labels),
+            num_targets={"causal": int((labels != IGNORE_INDEX).sum())},
         )
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         assert batch.labels is not None
-        return {
-            "causal": (
-                1.0,
-                cross_entropy(model.backbone.unembed(model.backbone(batch)), batch.labels),
-            )
-        }
+        logits = model.backbone.unembed(model.backbone(batch))
+        return {"causal": (1.0, cross_entropy(logits, batch.labels))}
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
         return first_words(passage, self.vocabulary)

@@ -2,16 +2,12 @@
 
 import numpy as np
 
-from stages.models._heads import ModelWithHead
-from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._objective import Objective, Terms
-from stages.objectives._seq2seq import Pair, batch_of, documents_of, written
-from stages.text.batch import Batch
+from stages.objectives._seq2seq import Corruption, Pair, written
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
 
-class Denoising(Objective):
+class Denoising(Corruption):
     """A document is corrupted and the decoder writes the whole original document.
 
         inputs   See you at <mask> week. Thank you <mask> me.
@@ -21,12 +17,12 @@ class Denoising(Objective):
     deleted, tokens masked, spans replaced by a mask, the document rotated. The defaults are those
     of the paper's large model (section 5.1).
 
-    Each document of a row is corrupted separately. <bos> and <eos> at its ends stay; <bos> is not a
-    target, since the decoder starts from it (but a published BART's decoder starts from <eos> and
-    writes <bos> first, also in this project).
+    <bos> and <eos> at the ends of a document stay; <bos> is not a target, since the decoder starts
+    from it (but a published BART's decoder starts from <eos> and writes <bos> first, also in this
+    project).
     """
 
-    architectures = ("encoder_decoder",)
+    term = "denoising"
 
     def __init__(
         self,
@@ -64,24 +60,9 @@ class Denoising(Objective):
         self.mask_tokens, self.delete_tokens = mask_tokens, delete_tokens
         self.permute_sentences, self.rotate_documents = permute_sentences, rotate_documents
 
-    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        return batch_of(
-            [self._pairs(row, rng) for row, rng in zip(examples, rngs, strict=True)],
-            term="denoising",
-            vocabulary=self.vocabulary,
-        )
-
-    def _pairs(self, row: Row, rng: np.random.Generator) -> list[Pair]:
-        assert row.starts_sentence is not None
-        return [
-            self.corrupt(row.tokens[places], row.starts_sentence[places], rng=rng)
-            for places in documents_of(row)
-        ]
-
-    def corrupt(
-        self, tokens: np.ndarray, starts_sentence: np.ndarray, *, rng: np.random.Generator
-    ) -> Pair:
-        """Returns (inputs, targets) of one document."""
+    def corrupt(self, document: Row, *, rng: np.random.Generator) -> Pair:
+        tokens, starts_sentence = document.tokens, document.starts_sentence
+        assert starts_sentence is not None
         inside = self.vocabulary.text_of(tokens)
         text, targets = tokens[inside], tokens[inside.start :]
         if inside.start:  # the row includes the beginning of the document
@@ -91,8 +72,7 @@ class Denoising(Objective):
         return np.concatenate([tokens[: inside.start], text, tokens[inside.stop :]]), targets
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
-        ((inputs, _),) = self._pairs(passage, rng)
-        return inputs
+        return self.corrupt(passage, rng=rng)[0]
 
     def _noisy(
         self, text: np.ndarray, starts_sentence: np.ndarray, rng: np.random.Generator
@@ -106,16 +86,11 @@ class Denoising(Objective):
         if self.mask_tokens:
             text = mask_tokens(text, self.mask_tokens, mask_id=mask_id, rng=rng)
         if self.infilling:
-            length = self.mean_span_length
-            text = infill(text, self.infilling, mean_span_length=length, mask_id=mask_id, rng=rng)
+            lengths = span_lengths(_part(text, self.infilling), self.mean_span_length, rng=rng)
+            text = infill(text, lengths, mask_id=mask_id, rng=rng)
         if self.rotate_documents:
             text = rotate(text, rng=rng)
         return text
-
-    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
-        assert batch.labels is not None
-        logits = model.backbone.unembed(model.backbone.decode(batch))
-        return {"denoising": (1.0, cross_entropy(logits, batch.labels))}
 
     def for_validation(self) -> "Denoising":
         """The objective with the noise of the paper's large model."""
@@ -155,20 +130,14 @@ def mask_tokens(
 
 
 def infill(
-    text: np.ndarray,
-    rate: float,
-    *,
-    mean_span_length: float,
-    mask_id: int,
-    rng: np.random.Generator,
+    text: np.ndarray, lengths: np.ndarray, *, mask_id: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Returns the text with random spans replaced by one mask each; together the spans hold a share
-    ``rate`` of the tokens (section 2.2, "Text Infilling").
+    """Returns the text with random spans of these ``lengths`` replaced by one mask each (section
+    2.2, "Text Infilling").
 
     A span of length 0 inserts a mask. Spans do not overlap; all arrangements of the spans among the
     tokens that stay have equal probability.
     """
-    lengths = span_lengths(_part(text, rate), mean_span_length, rng=rng)
     kept = len(text) - lengths.sum()
     is_span = np.zeros(kept + len(lengths), dtype=bool)
     is_span[rng.choice(len(is_span), len(lengths), replace=False)] = True

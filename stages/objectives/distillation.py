@@ -1,8 +1,7 @@
 """Distillation: a smaller student learns the predictions of a teacher (DistilBERT; Sanh et al.
 2019)."""
 
-import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -13,15 +12,12 @@ from torch import Tensor
 
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, gather
-from stages.models._transformer import TransformerBackbone
 from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._masking import MASK_PROB, RANDOM_PROB, REPLACE_PROB, MaskedObjective
+from stages.objectives._masking import BERT, MaskedObjective, Masking
 from stages.objectives._objective import Terms
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
-
-FREE = ("num_layers", "dropout", "locality")  # may differ: no copied weight depends on them
 
 
 class Distillation(MaskedObjective):
@@ -47,23 +43,15 @@ class Distillation(MaskedObjective):
         self,
         vocabulary: Vocabulary,
         max_tokens: int,
+        masking: Masking = BERT,
         *,
         temperature: float = 2.0,
         soft_weight: float = 5.0,
         mlm_weight: float = 2.0,
         cosine_weight: float = 1.0,
         student_init: Literal["every_second_layer", "random"] = "every_second_layer",
-        mask_prob: float = MASK_PROB,
-        replace_prob: float = REPLACE_PROB,
-        random_prob: float = RANDOM_PROB,
     ) -> None:
-        super().__init__(
-            vocabulary,
-            max_tokens,
-            mask_prob=mask_prob,
-            replace_prob=replace_prob,
-            random_prob=random_prob,
-        )
+        super().__init__(vocabulary, max_tokens, masking)
         if temperature <= 0:
             raise ValueError(f"temperature must be more than 0, not {temperature}")
         weights = {"soft": soft_weight, "mlm": mlm_weight, "cosine": cosine_weight}
@@ -148,23 +136,24 @@ def cosine_distance(
 @torch.no_grad()
 def _copy_every_second_layer(teacher: Backbone, student: Backbone) -> None:
     """Copies the teacher's block 2 i into the student's block i, and all other weights."""
-    hint = "make them equal, or student_init random"
-    if not isinstance(teacher, TransformerBackbone) or not isinstance(student, type(teacher)):
-        raise ValueError(f"student_init copies weights between models of one name; {hint}")
-    of_teacher, of_student = asdict(teacher.dims), asdict(student.dims)
-    for name in of_teacher:
-        if name not in FREE and of_teacher[name] != of_student[name]:
-            raise ValueError(
-                f"student_init copies weights: {name} is {of_teacher[name]} there and "
-                f"{of_student[name]} here; {hint}"
-            )
-    kept = len(range(0, of_teacher["num_layers"], 2))
-    if of_student["num_layers"] != kept:
+    kept = teacher.blocks[::2]
+    if teacher.family != student.family or len(student.blocks) != len(kept):
         raise ValueError(
-            f"student_init takes every second of {of_teacher['num_layers']} layers: num_layers "
-            f"must be {kept}, not {of_student['num_layers']}; or make student_init random"
+            f"student_init takes every second of the {len(teacher.blocks)} layers of a "
+            f"{teacher.family}: make this run a {teacher.family} with num_layers {len(kept)}, or "
+            "student_init random"
         )
+    pairs = [*zip(kept, student.blocks, strict=True)]
+    in_blocks = {weight for block in student.blocks for weight in block.parameters()}
     weights = dict(teacher.named_parameters())
-    for name, weight in student.named_parameters():
-        source = re.sub(r"(?<=blocks\.)\d+", lambda number: str(2 * int(number[0])), name)
-        weight.copy_(weights[source])
+    copied = [(weights[n], w) for n, w in student.named_parameters() if w not in in_blocks]
+    for block, own in pairs:
+        copied += zip(block.parameters(), own.parameters(), strict=True)
+    for source, weight in copied:
+        if source.shape != weight.shape:
+            raise ValueError(
+                f"student_init copies weights: their shapes are {[*source.shape]} there and "
+                f"{[*weight.shape]} here; make all sizes but num_layers equal, or student_init "
+                "random"
+            )
+        weight.copy_(source)

@@ -8,13 +8,13 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, gather
-from stages.models._transformer import TransformerBackbone
 from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._masking import MASK_PROB, RANDOM_PROB, REPLACE_PROB, MaskedObjective
+from stages.objectives._masking import BERT, MaskedObjective, Masking
 from stages.objectives._objective import Terms
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
@@ -47,19 +47,11 @@ class MLM(MaskedObjective):
         self,
         vocabulary: Vocabulary,
         max_tokens: int,
+        masking: Masking = BERT,
         *,
-        mask_prob: float = MASK_PROB,
-        replace_prob: float = REPLACE_PROB,
-        random_prob: float = RANDOM_PROB,
         next_sentence: Literal["nsp", "sop", "none"] = "none",
     ) -> None:
-        super().__init__(
-            vocabulary,
-            max_tokens,
-            mask_prob=mask_prob,
-            replace_prob=replace_prob,
-            random_prob=random_prob,
-        )
+        super().__init__(vocabulary, max_tokens, masking)
         if next_sentence != "none" and max_tokens < LEAST_PAIR:
             raise ValueError(
                 f"next_sentence {next_sentence} needs max_tokens of at least {LEAST_PAIR}, "
@@ -74,19 +66,6 @@ class MLM(MaskedObjective):
         self.next_sentence = next_sentence
         self.compares_documents = next_sentence == "nsp"
         self.pair_capacity = max_tokens // LEAST_PAIR
-
-    def incompatibility(self, backbone: Backbone) -> str | None:
-        if reason := super().incompatibility(backbone):
-            return reason
-        num_segments = (
-            backbone.dims.num_segments if isinstance(backbone, TransformerBackbone) else 0
-        )
-        if self.next_sentence != "none" and num_segments == 1:
-            return (
-                f"with next_sentence {self.next_sentence} needs num_segments 2, or 0 for no "
-                "segment embeddings, not 1"
-            )
-        return None
 
     def head(self, backbone: Backbone) -> nn.Module:
         """BERT's pooler and classifier of pairs."""
@@ -115,11 +94,7 @@ class MLM(MaskedObjective):
         """Returns (the row with its documents as pairs, int64 [T] segment ids, the positions of the
         pairs, their labels); documents too short for a pair are unchanged."""
         tokens, segment_ids = row.tokens.copy(), np.zeros_like(row.tokens)
-        before, between, after = (
-            self.vocabulary.before,
-            self.vocabulary.between,
-            self.vocabulary.after,
-        )
+        marks = self.vocabulary
         positions, labels = [], []
         begins = np.flatnonzero(np.diff(row.document_ids, prepend=0))
         for begin, end in pairwise([*begins, len(tokens)]):
@@ -127,7 +102,9 @@ class MLM(MaskedObjective):
             if texts is None:
                 continue
             first, second, label = texts
-            tokens[begin:end] = np.concatenate([before, first, between, second, after])
+            tokens[begin:end] = np.concatenate(
+                [marks.before, first, marks.between, second, marks.after]
+            )
             segment_ids[begin + len(first) + 2 : end] = 1
             positions.append(begin)
             labels.append(label)
@@ -174,15 +151,13 @@ class MLM(MaskedObjective):
             second = np.concatenate([text[low:split], text[high:]])
         return first, second, label
 
-    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
-        assert batch.target_positions is not None and batch.labels is not None
-        states = model.backbone(batch)
-        logits = model.backbone.unembed(gather(states, batch.target_positions))
-        terms: Terms = {"mlm": (1.0, cross_entropy(logits, batch.labels))}
-        if batch.pair_positions is not None and batch.pair_labels is not None:
-            kinds = model.head(gather(states, batch.pair_positions))
-            terms["next_sentence"] = (1.0, cross_entropy(kinds, batch.pair_labels))
-        return terms
+    def further_terms(
+        self, model: ModelWithHead, batch: Batch, states: Float[Tensor, "B T D"]
+    ) -> Terms:
+        if batch.pair_positions is None or batch.pair_labels is None:
+            return {}
+        kinds = model.head(gather(states, batch.pair_positions))
+        return {"next_sentence": (1.0, cross_entropy(kinds, batch.pair_labels))}
 
 
 class _Runs:

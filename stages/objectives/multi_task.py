@@ -7,8 +7,8 @@ import numpy as np
 from stages.models._heads import ModelWithHead, labelled
 from stages.objectives._cross_entropy import cross_entropy
 from stages.objectives._objective import Objective, Terms
-from stages.objectives._seq2seq import Pair, batch_of, documents_of, written
-from stages.text.batch import IGNORE_INDEX, PADDING, Batch, label_places, pad
+from stages.objectives._seq2seq import Pair, batch_of, documents_of, joined, numbered, written
+from stages.text.batch import IGNORE_INDEX, Batch, label_places
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
@@ -29,33 +29,27 @@ class MultiTask(Objective):
     architectures = ("decoder", "encoder_decoder")
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        batch = self._batch(examples)
-        assert batch.labels is not None
-        return replace(batch, label_places=label_places(batch.labels))
-
-    def _batch(self, examples: list[Row]) -> Batch:
         rows = [
-            [pair_of(row, places, self.vocabulary) for places in documents_of(row)]
+            [pair_of(document, self.vocabulary) for document in documents_of(row)]
             for row in examples
         ]
         if self.architecture == "encoder_decoder":
-            return batch_of(rows, term=TERM, vocabulary=self.vocabulary)
-        ids, documents, labels = [], [], []
-        for pairs in rows:
-            joined = [_joined(source, target) for source, target in pairs]
-            ids.append(np.concatenate([tokens for tokens, _ in joined]))
-            labels.append(np.concatenate([label for _, label in joined]))
-            numbers = np.arange(1, len(pairs) + 1)
-            documents.append(np.repeat(numbers, [len(tokens) for tokens, _ in joined]))
-        return Batch(
-            input_ids=pad(ids, self.vocabulary.pad_id),
-            document_ids=pad(documents, PADDING),
-            labels=pad(labels, IGNORE_INDEX),
-            num_targets={TERM: sum(int((row != IGNORE_INDEX).sum()) for row in labels)},
-        )
+            batch = batch_of(rows, term=TERM, vocabulary=self.vocabulary)
+        else:
+            both = [[_joined(source, target) for source, target in pairs] for pairs in rows]
+            ids = [[tokens for tokens, _ in pairs] for pairs in both]
+            labels = joined([[label for _, label in pairs] for pairs in both], IGNORE_INDEX)
+            batch = Batch(
+                input_ids=joined(ids, self.vocabulary.pad_id),
+                document_ids=numbered(ids),
+                labels=labels,
+                num_targets={TERM: int((labels != IGNORE_INDEX).sum())},
+            )
+        assert batch.labels is not None
+        return replace(batch, label_places=label_places(batch.labels))
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
-        inputs, targets = pair_of(passage, np.arange(len(passage.tokens)), self.vocabulary)
+        inputs, targets = pair_of(passage, self.vocabulary)
         # Long inputs are cut, as in fine-tuning.
         room = self.max_tokens - 1
         return inputs if len(targets) else np.append(inputs[:room], self.vocabulary.after)
@@ -68,12 +62,11 @@ class MultiTask(Objective):
         return {TERM: (1.0, cross_entropy(model.backbone.unembed(states), labels))}
 
 
-def pair_of(row: Row, places: np.ndarray, vocabulary: Vocabulary) -> Pair:
+def pair_of(document: Row, vocabulary: Vocabulary) -> Pair:
     """Returns (inputs, targets) of a document; the targets are empty if the document's beginning or
     second sentence is in another row."""
-    assert row.starts_sentence is not None
-    tokens = row.tokens[places]
-    starts = np.flatnonzero(row.starts_sentence[places])
+    assert document.starts_sentence is not None
+    tokens, starts = document.tokens, np.flatnonzero(document.starts_sentence)
     if len(starts) < 2:
         return tokens, tokens[:0]
     split = int(starts[1])

@@ -5,7 +5,7 @@ import torch
 
 from stages.models._heads import ModelWithHead
 from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._objective import Objective, Terms, first_words
+from stages.objectives._objective import Objective, Terms, first_words, tokens_of
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
 
@@ -31,8 +31,7 @@ class PrefixLM(Objective):
         splits = [_split(row, rng=rng) for row, rng in zip(examples, rngs, strict=True)]
         visible, labels = map(np.stack, zip(*splits, strict=True))
         return Batch(
-            input_ids=torch.from_numpy(np.stack([row.tokens for row in examples])),
-            document_ids=torch.from_numpy(np.stack([row.document_ids for row in examples])),
+            **tokens_of(examples),
             visible=torch.from_numpy(visible),
             labels=torch.from_numpy(labels),
             num_targets={"prefix_lm": int((labels != IGNORE_INDEX).sum())},

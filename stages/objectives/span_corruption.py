@@ -2,28 +2,22 @@
 
 import numpy as np
 
-from stages.models._heads import ModelWithHead
-from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._objective import Objective, Terms
-from stages.objectives._seq2seq import batch_of, documents_of
-from stages.text.batch import Batch
+from stages.objectives._seq2seq import Corruption, Pair
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
 NOISE_DENSITY, MEAN_SPAN_LENGTH = 0.15, 3.0  # the paper's
 
 
-class SpanCorruption(Objective):
+class SpanCorruption(Corruption):
     """Random spans of the text are replaced by one sentinel each; the decoder writes each sentinel
     with the span that it replaces, and a final sentinel.
 
         inputs   Thank you <s0> me to your party <s1> week
         targets  <s0> for inviting <s1> last <s2>
-
-    Each document of a row is corrupted separately.
     """
 
-    architectures = ("encoder_decoder",)
+    term = "span_corruption"
 
     def __init__(
         self,
@@ -48,39 +42,24 @@ class SpanCorruption(Objective):
             )
         self.noise_density, self.mean_span_length = noise_density, mean_span_length
 
-    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        return batch_of(
-            [
-                [self.corrupt(row.tokens[places], rng=rng) for places in documents_of(row)]
-                for row, rng in zip(examples, rngs, strict=True)
-            ],
-            term="span_corruption",
-            vocabulary=self.vocabulary,
-        )
-
-    def corrupt(
-        self, tokens: np.ndarray, *, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (inputs, targets) of a document; the targets are empty if it is too short for a
-        span.
-
-        <bos> and <eos> stay in the inputs.
-        """
+    def corrupt(self, document: Row, *, rng: np.random.Generator) -> Pair:
+        """Returns the inputs and the targets; the targets are empty if the document is too short
+        for a span. <bos> and <eos> stay in the inputs."""
+        tokens = document.tokens
         inside = self.vocabulary.text_of(tokens)
         text = tokens[inside]
         noise = self.noise_mask(len(text), rng=rng)
         if not noise.any():
             return tokens, tokens[:0]
-        inputs = [
-            tokens[: inside.start],
-            self._sentinels_for(text, noise),
-            tokens[inside.stop :],
-        ]
-        last = self.vocabulary.sentinel_ids[_num_spans(noise)]
-        return np.concatenate(inputs), np.append(self._sentinels_for(text, ~noise), last)
+        shown, hidden = self._sentinels_for(text, noise), self._sentinels_for(text, ~noise)
+        last = self.vocabulary.sentinel_ids[_begins(noise).sum()]
+        return (
+            np.concatenate([tokens[: inside.start], shown, tokens[inside.stop :]]),
+            np.append(hidden, last),
+        )
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray | None:
-        inputs, targets = self.corrupt(passage.tokens, rng=rng)
+        inputs, targets = self.corrupt(passage, rng=rng)
         return inputs if len(targets) else None
 
     def noise_mask(self, length: int, *, rng: np.random.Generator) -> np.ndarray:
@@ -102,16 +81,9 @@ class SpanCorruption(Objective):
 
     def _sentinels_for(self, tokens: np.ndarray, hidden: np.ndarray) -> np.ndarray:
         """Returns the tokens with each run of hidden tokens replaced by the next sentinel."""
-        begins = hidden & ~np.concatenate([[False], hidden[:-1]])
-        shown = np.where(
-            begins, self.vocabulary.sentinel_ids[np.maximum(begins.cumsum() - 1, 0)], tokens
-        )
-        return shown[begins | ~hidden]
-
-    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
-        assert batch.labels is not None
-        logits = model.backbone.unembed(model.backbone.decode(batch))
-        return {"span_corruption": (1.0, cross_entropy(logits, batch.labels))}
+        begins = _begins(hidden)
+        sentinels = self.vocabulary.sentinel_ids[np.maximum(begins.cumsum() - 1, 0)]
+        return np.where(begins, sentinels, tokens)[begins | ~hidden]
 
     def for_validation(self) -> "SpanCorruption":
         """The objective with the paper's density and mean span length, or with longer spans if
@@ -121,8 +93,9 @@ class SpanCorruption(Objective):
         return SpanCorruption(self.vocabulary, self.max_tokens, mean_span_length=length)
 
 
-def _num_spans(noise: np.ndarray) -> int:
-    return int((noise & ~np.concatenate([[False], noise[:-1]])).sum())
+def _begins(noise: np.ndarray) -> np.ndarray:
+    """Returns whether each token is the first of a run of noise."""
+    return noise & ~np.concatenate([[False], noise[:-1]])
 
 
 def _composition(total: int, parts: int, *, rng: np.random.Generator) -> np.ndarray:

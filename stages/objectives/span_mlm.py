@@ -1,6 +1,7 @@
 """Masked spans, also predicted from their boundaries (SpanBERT; Joshi et al. 2020, section 3)."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,15 +13,9 @@ from stages.models._backbone import Backbone
 from stages.models._embedding import embedding_table
 from stages.models._heads import ModelWithHead, gather
 from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._masking import (
-    MASK_PROB,
-    RANDOM_PROB,
-    REPLACE_PROB,
-    MaskedObjective,
-    corrupt,
-)
+from stages.objectives._masking import BERT, MaskedObjective, Masking
 from stages.objectives._objective import Terms
-from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
+from stages.text.batch import IGNORE_INDEX, PADDING, Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
@@ -42,25 +37,19 @@ class SpanMLM(MaskedObjective):
     The spans are the same with and without ``boundary_objective``.
     """
 
+    term = "span_mlm"
+
     def __init__(
         self,
         vocabulary: Vocabulary,
         max_tokens: int,
+        masking: Masking = BERT,
         *,
-        mask_prob: float = MASK_PROB,
-        replace_prob: float = REPLACE_PROB,
-        random_prob: float = RANDOM_PROB,
         geometric_p: float = 0.2,
         max_span_words: int = 10,
         boundary_objective: bool = True,
     ) -> None:
-        super().__init__(
-            vocabulary,
-            max_tokens,
-            mask_prob=mask_prob,
-            replace_prob=replace_prob,
-            random_prob=random_prob,
-        )
+        super().__init__(vocabulary, max_tokens, masking)
         if not 0 < geometric_p <= 1:
             raise ValueError(f"geometric_p must be in (0, 1], not {geometric_p}")
         if max_span_words < 1:
@@ -81,46 +70,32 @@ class SpanMLM(MaskedObjective):
         # A span has at most as many tokens as a row has targets.
         return _BoundaryHead(backbone.d_model, self.capacity, backbone.vocab_size)
 
-    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        inputs, positions, labels, lefts, rights = [], [], [], [], []
-        for row, rng in zip(examples, rngs, strict=True):
-            begins, ends = self.choose_spans(row, rng=rng).T
-            lengths = ends - begins
-            chosen = np.concatenate([np.arange(0), *map(np.arange, begins, ends)])
-            inputs.append(
-                corrupt(
-                    row.tokens,
-                    chosen,
-                    np.repeat(rng.random(len(begins)), lengths),  # one fate for each span
-                    replace_prob=self.replace_prob,
-                    random_prob=self.random_prob,
-                    vocabulary=self.vocabulary,
-                    rng=rng,
-                )
-            )
-            positions.append(chosen)
-            labels.append(row.tokens[chosen])
-            lefts.append(np.repeat(begins - 1, lengths))
-            rights.append(np.repeat(ends, lengths))
-        number = sum(map(len, labels))
-        boundaries = [pad(side, 0, length=self.capacity) for side in (lefts, rights)]
-        return Batch(
-            input_ids=torch.from_numpy(np.stack(inputs)),
-            document_ids=torch.from_numpy(np.stack([row.document_ids for row in examples])),
-            target_positions=pad(positions, 0, length=self.capacity),
-            boundary_positions=torch.stack(boundaries, dim=-1) if self.boundary_objective else None,
-            labels=pad(labels, IGNORE_INDEX, length=self.capacity),
-            num_targets=dict.fromkeys(self._terms, number),
-        )
+    def choose(self, row: Row, *, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        begins, ends = self.choose_spans(row, rng=rng).T
+        chosen = np.concatenate([np.arange(0), *map(np.arange, begins, ends)])
+        return chosen, np.repeat(rng.random(len(begins)), ends - begins)  # a fate for each span
 
-    @property
-    def _terms(self) -> tuple[str, ...]:
-        return ("span_mlm", "boundary") if self.boundary_objective else ("span_mlm",)
+    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        batch = super().collate(examples, rngs=rngs)
+        if not self.boundary_objective:
+            return batch
+        assert batch.target_positions is not None and batch.labels is not None
+        boundaries = np.zeros((*batch.labels.shape, 2), dtype=np.int64)
+        is_target = (batch.labels != IGNORE_INDEX).numpy()
+        for row, positions, counted in zip(
+            boundaries, batch.target_positions.numpy(), is_target, strict=True
+        ):
+            row[counted] = _boundaries(positions[counted])
+        return replace(
+            batch,
+            boundary_positions=torch.from_numpy(boundaries),
+            num_targets=batch.num_targets | {"boundary": batch.num_targets[self.term]},
+        )
 
     def choose_spans(self, row: Row, *, rng: np.random.Generator) -> np.ndarray:
         """Returns the begin and end of each span to predict, int [number of spans, 2], in order."""
         begins, ends, free = self._words(row)
-        left = math.ceil(self.mask_prob * int(self.vocabulary.is_regular[row.tokens].sum()))
+        left = math.ceil(self.masking.mask_prob * int(self.vocabulary.is_regular[row.tokens].sum()))
         spans: list[tuple[int, int]] = []
         while True:
             free_from = _free_from(free)
@@ -157,22 +132,20 @@ class SpanMLM(MaskedObjective):
         neighbours = (ids[begins] == documents[begins]) & (ids[ends + 1] == documents[begins])
         return begins, ends, whole & neighbours
 
-    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
+    def further_terms(
+        self, model: ModelWithHead, batch: Batch, states: Float[Tensor, "B T D"]
+    ) -> Terms:
+        if batch.boundary_positions is None:
+            return {}
         assert batch.target_positions is not None and batch.labels is not None
-        backbone, states = model.backbone, model.backbone(batch)
-        logits = backbone.unembed(gather(states, batch.target_positions))
-        terms: Terms = {"span_mlm": (1.0, cross_entropy(logits, batch.labels))}
-        if self.boundary_objective:
-            assert batch.boundary_positions is not None
-            left, right = batch.boundary_positions.unbind(-1)
-            logits = model.head(
-                gather(states, left),
-                gather(states, right),
-                (batch.target_positions - left - 1).clamp(min=0),  # -1 where nothing is predicted
-                backbone.token_embedding.get_parameter("weight")[: backbone.vocab_size],
-            )
-            terms["boundary"] = (1.0, cross_entropy(logits, batch.labels))
-        return terms
+        left, right = batch.boundary_positions.unbind(-1)
+        logits = model.head(
+            gather(states, left),
+            gather(states, right),
+            (batch.target_positions - left - 1).clamp(min=0),  # -1 where nothing is predicted
+            model.backbone.token_embedding.get_parameter("weight")[: model.backbone.vocab_size],
+        )
+        return {"boundary": (1.0, cross_entropy(logits, batch.labels))}
 
     def for_validation(self) -> "SpanMLM":
         """The objective with the paper's spans and rates and without the boundary term, so that
@@ -210,6 +183,14 @@ class _BoundaryHead(nn.Module):
         h = self.first_norm(F.gelu(self.first(x)))
         y = self.second_norm(F.gelu(self.second(h)))
         return F.linear(y, embedding, self.bias)
+
+
+def _boundaries(positions: np.ndarray) -> np.ndarray:
+    """Returns the positions just before and after the span of each position [M 2]; a span is a run
+    of consecutive positions, since spans do not touch."""
+    begins, ends = (np.diff(positions, prepend=-2) > 1, np.diff(positions, append=2**40) > 1)
+    span = begins.cumsum() - 1
+    return np.stack([positions[begins][span] - 1, positions[ends][span] + 1], axis=1)
 
 
 def _free_from(free: np.ndarray) -> np.ndarray:

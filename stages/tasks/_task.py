@@ -1,24 +1,31 @@
-"""The interface of tasks: labelled examples with a loss and a prediction rule."""
+"""The interface of tasks: kinds of labelled rows, and how a model learns them.
+
+A task is one public class in ``stages/tasks/NAME.py``. Preparing, scoring and the classical
+baselines read tasks without torch, so a task imports torch, and what needs it, inside the methods
+that use it.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from jaxtyping import Float
-from torch import Tensor, nn
 
 from stages.core.artifacts import Json
 from stages.core.components import Components, Settings
-from stages.kinds._cells import Row
-from stages.kinds._kind import Kind
-from stages.models._backbone import Backbone
-from stages.models._heads import ModelWithHead
-from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
-from stages.text.tokenizer import TaskTokenizer, Wrapped
+from stages.tasks._cells import Row
+from stages.tasks._kind import Kind
+from stages.text.ignored import IGNORE_INDEX
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from stages.models._backbone import Backbone
+    from stages.models._heads import ModelWithHead
+    from stages.text.batch import Batch
+    from stages.text.tokenizer import Tokenizer, Wrapped
 
 
 @dataclass(frozen=True)
@@ -34,19 +41,12 @@ class Example:
     offsets: np.ndarray | None = None  # int64 [T, 2]: the (begin, end) of each token's characters
     window: int = 0  # index of the example among the examples of its row
     num_cut: int = 0  # number of the row's tokens that are in no example
-    num_repeated: int = 0  # tokens that windows repeat, special tokens included
     weights: np.ndarray | None = None  # float64: of the labels in the loss; None: all 1
-    # The windows of a text that has a single label; ``tokens`` are the windows' tokens, joined.
-    windows: "tuple[Example, ...]" = ()
 
     @property
     def key(self) -> str:
         """A key that no other example has."""
         return f"{self.id} {self.window}"
-
-    @property
-    def num_windows(self) -> int:
-        return len(self.windows) or 1
 
 
 class Predicted(NamedTuple):
@@ -69,16 +69,16 @@ class Predicted(NamedTuple):
         return self.otherwise if is_below else self.prediction
 
 
-class Task(ABC):
-    """Turns labelled rows into examples, examples into a batch and a batch into a loss.
+class Task(Kind, ABC):
+    """A kind of rows that models learn: turns rows into examples, examples into a batch and a batch
+    into a loss.
 
-    Before ``encode``, ``read_by`` tells the task which model reads its inputs, because the position
-    of a word's label depends on what a state has read. For a model that was pretrained with a
-    prefix (``has_prefix``) the whole input is the prefix, unless the input itself is predicted
-    (``scores_text``).
+    The constructor's keyword-only parameters are settings of params.yaml. Before ``encode``,
+    ``read_by`` tells the task which model reads its inputs, because the position of a word's label
+    depends on what a state has read. For a model that was pretrained with a prefix (``has_prefix``)
+    the whole input is the prefix, unless the input itself is predicted (``scores_text``).
     """
 
-    kind: Kind  # kind of the rows; it has the task's name if such a kind exists
     has_prefix: bool = False
     is_causal: bool = False  # a state has read its own and earlier tokens only
     read_at: str = ""  # states that a label is predicted from, as shown in the report
@@ -86,18 +86,14 @@ class Task(ABC):
     architectures: ClassVar[tuple[str, ...]] = ()  # architectures that the task fits; empty for all
     scores_text: ClassVar[bool] = False  # uses the model's own likelihood and adds no head
 
-    # Settings that may be lists of values: each trial keeps the value that is best on validation.
-    tried: ClassVar[tuple[str, ...]] = ()
-    # Settings in ``tried`` that ``encode`` does not use.
-    tried_by_head: ClassVar[tuple[str, ...]] = ()
-
     generates: ClassVar[bool] = False  # writes text, for which a model needs its decoder
     max_target_tokens: int  # set if the task generates
 
-    def __init__(self, labels: list[str], tokenizer: TaskTokenizer, max_tokens: int) -> None:
+    def __init__(self, labels: list[str], tokenizer: Any, max_tokens: int) -> None:
+        self.kind: Kind = self  # reads and scores the rows; another task if this writes its answers
         self.labels = labels
         self.index = {label: i for i, label in enumerate(labels)}
-        self.tokenizer = tokenizer
+        self.tokenizer: Tokenizer = tokenizer
         self.max_tokens = max_tokens
 
     @classmethod  # noqa: B027 (most settings go together)
@@ -110,27 +106,21 @@ class Task(ABC):
         """Raises ValueError for settings that predict a label from a state that has not read the
         labelled text. A state has read all tokens or, if ``is_causal``, no later ones."""
 
-    @classmethod
-    def values(cls, setting: str, value: Any, backbone: Backbone) -> Sequence[Any]:
-        """Returns the values that trials of this model try if a setting in ``tried`` is ``value``:
-        several for ``auto``, else ``value`` alone."""
-        return [value]
-
-    def read_by(self, backbone: Backbone, *, has_prefix: bool) -> None:
+    def read_by(self, backbone: "Backbone", *, has_prefix: bool) -> None:
         """Sets the attributes that depend on model and prefix. It is called before ``encode``."""
         self.has_prefix = has_prefix
         self.is_causal = backbone.is_causal and not (has_prefix and not self.scores_text)
         self.read_at = self.states_read(backbone)
 
-    def states_read(self, backbone: Backbone) -> str:
+    def states_read(self, backbone: "Backbone") -> str:
         """Returns the text of ``read_at`` for this model, a few words."""
         return "one state of the text"
 
     def take_facts(self, record: Settings) -> None:  # noqa: B027 (most tasks need none)
-        """Sets attributes from the facts in ``record``, the ``task.json`` (``Kind.facts``)."""
+        """Sets attributes from the facts in ``record``, the ``task.json`` (``facts``)."""
 
     @abstractmethod
-    def head(self, backbone: Backbone) -> nn.Module:
+    def head(self, backbone: "Backbone") -> "nn.Module":
         """Returns a head for the states of ``backbone``. The caller initialises its weights.
 
         Raises the errors of ``check_read``.
@@ -150,16 +140,16 @@ class Task(ABC):
         return examples
 
     @abstractmethod
-    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+    def loss(self, model: "ModelWithHead", batch: "Batch") -> dict[str, tuple[float, "Tensor"]]:
         """Returns {term: (weight, loss summed over labels)}, as an objective does."""
 
     @abstractmethod
-    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[Any]:
+    def predict(self, model: "ModelWithHead", batch: "Batch", examples: list[Example]) -> list[Any]:
         """Returns a prediction for each example of the batch: the text that is written to a file,
         or a value from which ``combine`` makes this text."""
 
     def predict_scored(
-        self, model: ModelWithHead, batch: Batch, examples: list[Example]
+        self, model: "ModelWithHead", batch: "Batch", examples: list[Example]
     ) -> list[Predicted]:
         """Returns the predictions with scores, if the task has any."""
         return [Predicted(prediction) for prediction in self.predict(model, batch, examples)]
@@ -174,26 +164,18 @@ class Task(ABC):
         a row must have an answer."""
         return None
 
-    def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
+    def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> "Batch":
         """Returns one padded row per example; nothing is random, so ``rngs`` are not used."""
-        ones = [np.ones(len(example.tokens)) for example in examples]
-        segments = [
-            np.arange(len(e.tokens)) >= (len(e.tokens) if e.pair_start is None else e.pair_start)
-            for e in examples
-        ]
-        input_ids = pad([example.tokens for example in examples], self.tokenizer.pad_id)
-        has_prefix = self.has_prefix and not self.scores_text
-        has_pairs = any(example.pair_start is not None for example in examples)
-        return Batch(
-            input_ids=input_ids,
-            document_ids=pad(ones, PADDING),
-            segment_ids=pad(segments, 0) if has_pairs else None,
-            visible=torch.ones_like(input_ids, dtype=torch.bool) if has_prefix else None,
-            **self.targets(examples),
-            example_ids=[example.key for example in examples],
+        from stages.tasks._batches import batch_of
+
+        return batch_of(
+            examples,
+            pad_id=self.tokenizer.pad_id,
+            is_visible=self.has_prefix and not self.scores_text,
+            targets=self.targets(examples),
         )
 
-    def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> Wrapped:
+    def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> "Wrapped":
         """Returns a text, or a pair, with its special tokens, cut to ``max_tokens``. Of a pair, the
         longer text is cut first.
 
@@ -215,7 +197,7 @@ class Task(ABC):
         ``pad``, like the tokens, since on a GPU rows may be wider than their longest text."""
 
 
-def example_of(id: str, wrapped: Wrapped, labels: np.ndarray, *, window: int = 0) -> Example:
+def example_of(id: str, wrapped: "Wrapped", labels: np.ndarray, *, window: int = 0) -> Example:
     """Returns the example of a text or a pair that is ``wrapped`` in its special tokens."""
     return Example(
         id,
@@ -225,12 +207,6 @@ def example_of(id: str, wrapped: Wrapped, labels: np.ndarray, *, window: int = 0
         num_cut=wrapped.num_cut,
         window=window,
     )
-
-
-def window_starts(length: int, room: int, overlap: int) -> range:
-    """Returns where the windows of a text of ``length`` tokens start. A window has ``room`` tokens,
-    of which it shares ``overlap`` with the next one; the last window may have fewer."""
-    return range(0, max(length - overlap, 1), room - overlap)
 
 
 def balanced(examples: Sequence[Example]) -> list[Example]:
@@ -248,22 +224,26 @@ def balanced(examples: Sequence[Example]) -> list[Example]:
     return [replace(e, weights=weights[at]) for e, at in zip(examples, places, strict=True)]
 
 
-def label_weights(examples: Sequence[Example], *, width: int = 1) -> Float[Tensor, "B T"] | None:
-    """Returns the weights of the labels, padded with 0 to ``width`` for each example, or None if
-    the examples have no weights."""
-    weights = [torch.from_numpy(e.weights).float() for e in examples if e.weights is not None]
-    padded = [F.pad(each, (0, width - len(each))) for each in weights]
-    return torch.stack(padded) if padded else None
+class Tasks(Components[Task]):
+    """A mapping from the names of tasks to tasks for rows alone: ``TASKS["tagging"]``."""
+
+    def __getitem__(self, name: str) -> Task:
+        """Returns the task with default settings; raises ValueError for an unknown name."""
+        return _for_rows(self.find(name, where="kind"))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def values(self) -> list[Task]:
+        return [self[name] for name in self]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
 
 
-def cross_entropy(logits: Float[Tensor, "*N C"], batch: Batch) -> Float[Tensor, ""]:
-    """Returns the sum of the weighted losses of the batch's labels."""
-    assert batch.labels is not None
-    logits, labels = logits.flatten(0, -2), batch.labels.flatten()
-    if batch.label_weights is None:
-        return F.cross_entropy(logits, labels, ignore_index=IGNORE_INDEX, reduction="sum")
-    losses = F.cross_entropy(logits, labels, ignore_index=IGNORE_INDEX, reduction="none")
-    return (losses * batch.label_weights.flatten()).sum()
+TASKS = Tasks("tasks")
 
 
-TASKS = Components[Task]("tasks")
+@cache
+def _for_rows(cls: type[Task]) -> Task:
+    return cls.for_rows()

@@ -1,17 +1,18 @@
 """Any task as text to text: no head, and the answer is written (T5; Raffel et al. 2020)."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from stages.core.components import Settings
-from stages.kinds._cells import Row
-from stages.kinds._plain_text import plain_text
+from stages.tasks._cells import Row
+from stages.tasks._plain_text import plain_text
 from stages.tasks._task import Task
 from stages.tasks._writing import Writing
-from stages.text.tokenizer import longest_first
 
 
 class TextToText(Writing):
-    """A task's rows in their text form (``Kind.as_text``), with answers decoded greedily.
+    """A task's rows in their text form (``Task.as_text``), with answers decoded greedily.
 
     ``max_target_tokens`` is ``Task.longest_as_text`` plus the end token. Inputs are cut to
     ``max_tokens``: the longest of their texts is cut first, and the names of texts are never cut.
@@ -21,8 +22,7 @@ class TextToText(Writing):
     """
 
     def __init__(self, key: str, record: Settings, task: Task) -> None:
-        self.kind = task.kind
-        self._form = task.kind.as_text(key, record)
+        self._form = task.as_text(key, record)
         encoded = task.tokenizer.encode([*self._form.words.values()])
         for words, ids in zip(self._form.words.values(), encoded, strict=True):
             if (written := task.tokenizer.decode(ids)) != plain_text(words):
@@ -33,12 +33,15 @@ class TextToText(Writing):
         end = len(task.tokenizer.target([]))
         self.shortest_answer = max(longest, 1) + end  # for any class, or a token of free text
         super().__init__(task.labels, task.tokenizer, task.max_tokens)
+        self.kind = task
         self.max_target_tokens = task.longest_as_text(longest) + end
 
     def text_of(self, row: Row) -> str:
         return self._form.input(row)
 
     def shortened(self, row: Row, text: list[int], room: int) -> list[int]:
+        from stages.text.tokenizer import longest_first
+
         parts = self._form.parts(row)
         encoded = self.tokenizer.encode_running([piece for part in parts for piece in part])
         names, texts = encoded[::2], encoded[1::2]

@@ -1,20 +1,24 @@
 """Tasks that write a text, token by token, after reading one."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from stages.core.artifacts import Json
-from stages.kinds._cells import Row
-from stages.models._backbone import Backbone
-from stages.models._generation import Decoding
-from stages.models._heads import ModelWithHead
+from stages.tasks._cells import Row
 from stages.tasks._task import Example, Task
-from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
+from stages.text.ignored import IGNORE_INDEX
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from stages.models._backbone import Backbone
+    from stages.models._heads import ModelWithHead
+    from stages.text.batch import Batch
 
 
 class Writing(Task):
@@ -51,6 +55,8 @@ class Writing(Task):
         return "written as text"
 
     def head(self, backbone: Backbone) -> nn.Module:
+        from torch import nn
+
         return nn.Identity()
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
@@ -79,6 +85,8 @@ class Writing(Task):
         )
 
     def targets(self, examples: list[Example]) -> Json:
+        from stages.text.batch import PADDING, pad
+
         start = self.tokenizer.start_id
         before = [np.concatenate([[start], example.labels[:-1]]) for example in examples]
         counted = sum(int((example.labels != IGNORE_INDEX).sum()) for example in examples)
@@ -90,6 +98,8 @@ class Writing(Task):
         }
 
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+        import torch.nn.functional as F
+
         assert batch.labels is not None
         loss = F.cross_entropy(
             model.backbone.logits(batch).flatten(0, 1).float(),
@@ -101,6 +111,8 @@ class Writing(Task):
         return {"target": (1.0, loss)}
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
+        from stages.models._generation import Decoding
+
         decoding = Decoding(
             max_new_tokens=self.max_target_tokens,
             num_beams=self.num_beams,

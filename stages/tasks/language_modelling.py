@@ -1,24 +1,31 @@
 """Language modelling: the likelihood of held-out text, in bits."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from torch import Tensor, nn
 
 from stages.core.artifacts import Json
-from stages.kinds._cells import Row
-from stages.kinds.language_modelling import PlainText
-from stages.models._backbone import Backbone
-from stages.models._heads import ModelWithHead
-from stages.models._likelihood import log_likelihoods
+from stages.tasks._cells import Row
+from stages.tasks._plain_text import plain_text
 from stages.tasks._task import Example, Task
-from stages.text.batch import IGNORE_INDEX, Batch, label_places, pad
+from stages.text.ignored import IGNORE_INDEX
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from stages.models._backbone import Backbone
+    from stages.models._heads import ModelWithHead
+    from stages.text.batch import Batch
 
 
 class LanguageModelling(Task):
-    """Predicts each token of a text from the tokens before it; training continues the causal
+    """Rows of ``text``, both input and answer. A prediction is the text's number of bits.
+
+    Predicts each token of a text from the tokens before it; training continues the causal
     objective.
 
     The prediction of a row is the number of bits of its text. ``bits_per_byte`` and
@@ -34,7 +41,9 @@ class LanguageModelling(Task):
     unknown token would not encode them and so would take too few bits.
     """
 
-    kind = PlainText()
+    inputs = ("text",)
+    target = "text"
+    metrics = ("bits_per_byte", "word_perplexity")
     scores_text = True
     architectures = ("decoder",)
 
@@ -46,11 +55,20 @@ class LanguageModelling(Task):
         super().__init__(*from_code)
         self.start = list(self.tokenizer.before or self.tokenizer.after[-1:])
 
+    def prepared(self, row: Json) -> Json:
+        return {"text": plain_text(row["text"])}
+
+    def answer(self, row: Row) -> str:
+        """Returns the numbers of bytes and words that the bits of the text are divided by."""
+        return f"{len(row['text'].encode())} {len(row['text'].split())}"
+
     def states_read(self, backbone: Backbone) -> str:
         return "every token"
 
     def head(self, backbone: Backbone) -> nn.Module:
         """Returns a head without weights, since a backbone itself has the vocabulary's logits."""
+        from torch import nn
+
         return nn.Identity()
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
@@ -81,6 +99,8 @@ class LanguageModelling(Task):
         return windows
 
     def targets(self, examples: list[Example]) -> Json:
+        from stages.text.batch import label_places, pad
+
         labels = pad([example.labels for example in examples], IGNORE_INDEX)
         places = label_places(labels)
         return {
@@ -90,9 +110,13 @@ class LanguageModelling(Task):
         }
 
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+        from stages.models._likelihood import log_likelihoods
+
         return {"language_modelling": (1.0, -log_likelihoods(model.backbone, batch).sum())}
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[float]:
+        from stages.models._likelihood import log_likelihoods
+
         nats = log_likelihoods(model.backbone, batch).tolist()
         return [-each / math.log(2) for each in nats]
 

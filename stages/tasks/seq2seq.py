@@ -1,14 +1,31 @@
 """Sequence to sequence: a text is written from a text (translation, summarisation)."""
 
+from __future__ import annotations
+
 from typing import Any, Literal
 
-from stages.kinds._cells import Row
-from stages.kinds.seq2seq import NO_PREFIX, TextAndTarget
+from stages.tasks._cells import Row
+from stages.tasks._text_form import TextForm
 from stages.tasks._writing import Writing
+
+NO_PREFIX = "none"
+
+
+class _AsText(TextForm):
+    """Writes the target text. The input begins with the task's ``prefix``, not the task's name."""
+
+    def input(self, row: Row) -> str:
+        prefix = self.settings.get("prefix", NO_PREFIX)
+        return row["text"] if prefix == NO_PREFIX else prefix + row["text"]
+
+    def answer(self, row: Row) -> str | None:
+        return row.get("target")
 
 
 class Seq2Seq(Writing):
-    """Writes the row's target from its text, with ``prefix`` before every text (T5's "translate
+    """Rows of ``text`` and ``target``, the text to write.
+
+    Writes the row's target from its text, with ``prefix`` before every text (T5's "translate
     English to German: ", Raffel et al. 2020, section 2.4).
 
     ``num_beams`` and ``length_penalty`` apply to the predictions for validation and test rows
@@ -17,7 +34,10 @@ class Seq2Seq(Writing):
     Raises ValueError for a prefix that leaves no room for a text.
     """
 
-    kind = TextAndTarget()
+    inputs = ("text",)
+    target = "target"
+    metrics = ("bleu", "chrf", "rouge_l")
+    form = _AsText
 
     def __init__(
         self,

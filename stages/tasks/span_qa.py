@@ -1,36 +1,65 @@
 """Extractive question answering: the span of a context that answers a question, if any does."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from stages.core.artifacts import Json
-from stages.kinds._cells import Row
-from stages.kinds.span_qa import AnsweredQuestion
-from stages.models._backbone import Backbone
-from stages.models._heads import ModelWithHead, SpanHead, StartEndHead
-from stages.tasks._task import Example, Task, window_starts
-from stages.text.batch import IGNORE_INDEX, Batch, pad
+from stages.core.components import Settings
+from stages.tasks._cells import Row, short, unprinted
+from stages.tasks._kind import CellSettings
+from stages.tasks._plain_text import folded
+from stages.tasks._task import Example, Task
+from stages.tasks._text_form import TextForm
+from stages.text.ignored import IGNORE_INDEX
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+    from torch import Tensor
+
+    from stages.models._backbone import Backbone
+    from stages.models._heads import ModelWithHead, StartEndHead
+    from stages.text.batch import Batch
+
+
+class _AsText(TextForm):
+    """Writes the first right answer, or an empty text if there is none."""
+
+    def answer(self, row: Row) -> str | None:
+        if "answers" not in row:
+            return None
+        return row["answers"][0]["text"] if row["answers"] else ""
+
 
 NO_ANSWER = 0  # class of both ends; 1 + t is the class of token t
 FEWEST_MARKS = 2  # fewest special tokens around a question and a context: GPT-2's
-# Weights of the terms of the loss.
-WEIGHTS = {"start_end": {"start": 0.5, "end": 0.5}, "span": {"span": 1.0}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CellSettings(CellSettings):
+    unanswerable: Literal["keep", "drop"] = "keep"
 
 
 class SpanQA(Task):
-    """Reads ``<bos> question <eos> context <eos>``, or the tokenizer's own special tokens; predicts
+    """Rows of ``question``, ``context`` and ``answers``: ``[{"text", "answer_start"}]``, as in
+    SQuAD; an empty list if the context has no answer.
+
+    The answers may be two columns of the data: an answer's text, and the number of its first
+    character in the context. Both are empty where there is no answer.
+
+    ``unanswerable`` says whether rows without an answer are kept.
+
+    Reads ``<bos> question <eos> context <eos>``, or the tokenizer's own special tokens; predicts
     the first and the last token of the answer (BERT; Devlin et al. 2019, sections 4.2 and 4.3).
 
     A context that is too long is read in windows, and neighbouring windows share ``stride`` tokens.
     A window without the whole answer is trained to have no answer. If there are several right
-    answers, the first with at most ``max_answer_tokens`` tokens is trained. ``head: start_end``
-    scores the two ends independently, ``head: span`` scores each span by a hidden layer of
-    ``d_span`` units.
+    answers, the first with at most ``max_answer_tokens`` tokens is trained.
 
     In a causal model the state of a span's last token has read the question and the whole span, but
     the state of its first token has not read what follows.
@@ -43,29 +72,30 @@ class SpanQA(Task):
     Raises ValueError for lengths that leave no room for the context.
     """
 
-    kind = AnsweredQuestion()
-    tried: ClassVar[tuple[str, ...]] = ("head", "dropout")
-    tried_by_head: ClassVar[tuple[str, ...]] = ("head", "dropout")
+    inputs = ("question", "context")
+    target = "answers"
+    gathered = ("answers",)
+    metrics = ("squad_f1", "exact_match")
+    right_if = "exact_match"
+    form = _AsText
+    cells = _CellSettings()
 
     def __init__(
         self,
         *from_code: Any,
-        head: Literal["start_end", "span"] = "start_end",
         no_answer: bool = False,
         stride: int = 32,
         max_question_tokens: int = 64,
         max_answer_tokens: int = 30,
-        d_span: int = 64,
         dropout: float = 0.1,
         metric: Literal["squad_f1", "exact_match"] = "squad_f1",
     ) -> None:
         super().__init__(*from_code)
         marks = len(self.tokenizer.wrap([], []))
         _check_room(self.max_tokens, stride, max_question_tokens, marks)
-        self.head_name: Literal["start_end", "span"] = head
         self.no_answer, self.stride = no_answer, stride
         self.max_question_tokens, self.max_answer_tokens = max_question_tokens, max_answer_tokens
-        self.d_span, self.dropout = d_span, dropout
+        self.dropout = dropout
 
     @classmethod
     def check(  # type: ignore[override]
@@ -75,31 +105,60 @@ class SpanQA(Task):
         stride: int,
         max_question_tokens: int,
         max_answer_tokens: int,
-        d_span: int,
         **others: object,
     ) -> None:
         for name, least, given in (
             ("stride", 0, stride),
             ("max_question_tokens", 1, max_question_tokens),
             ("max_answer_tokens", 1, max_answer_tokens),
-            ("d_span", 1, d_span),
         ):
             if given < least:
                 raise ValueError(f"{name} must be at least {least}, not {given}")
         _check_room(max_tokens, stride, max_question_tokens, FEWEST_MARKS)
 
-    def states_read(self, backbone: Backbone) -> str:
-        parts = {"start_end": "start and end of a span", "span": "start, end and mean of a span"}
-        return parts[self.head_name]
+    def read(self, column: str, value: Any, row: Row, place: str) -> Any:
+        if column == "answers":
+            return _answers(value, row["context"], place)
+        return super().read(column, value, row, place)
 
-    def head(self, backbone: Backbone) -> StartEndHead | SpanHead:
+    def checked(self, row: Json, place: str) -> Json | None:
+        return None if self.cells.unanswerable == "drop" and not row["answers"] else row
+
+    def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Settings) -> None:
+        if settings.get("no_answer", False):
+            return
+        for id, row in rows:
+            if not row["answers"]:
+                raise ValueError(
+                    f"no_answer: the question of row {id} has no answer; set no_answer: true to "
+                    "allow unanswerable questions, or unanswerable: drop in the source to leave "
+                    "them out"
+                )
+
+    def split_key(self, row: Row) -> str:
+        """Returns the context, of which the answers to all questions about it are parts."""
+        return folded(row["context"])
+
+    def answer(self, row: Row) -> str:
+        """Returns a JSON list of the right answers. A prediction is one text, "" for no answer."""
+        return json.dumps([one["text"] for one in row["answers"]], ensure_ascii=False)
+
+    def answer_parts(self, row: Row) -> list[str]:
+        return [one["text"] for one in row["answers"][:1]] or [""]
+
+    def right_answers(self, answer: str) -> list[str]:
+        return json.loads(answer) or [""]
+
+    def states_read(self, backbone: Backbone) -> str:
+        return "start and end of a span"
+
+    def head(self, backbone: Backbone) -> StartEndHead:
+        from stages.models._heads import StartEndHead
+
         # The score of no answer is read at the first token, as in BERT; in a decoder at the last
         # token, the only one that has read the whole input.
         no_answer = "last" if backbone.is_causal else "first"
-        settings: Any = {"dropout": self.dropout, "no_answer": no_answer}
-        if self.head_name == "start_end":
-            return StartEndHead(backbone.d_model, self.max_answer_tokens, **settings)
-        return SpanHead(backbone.d_model, self.max_answer_tokens, d_span=self.d_span, **settings)
+        return StartEndHead(backbone.d_model, dropout=self.dropout, no_answer=no_answer)
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
         questions = self.tokenizer.encode([row["question"] for row in rows])
@@ -129,7 +188,7 @@ class SpanQA(Task):
         pair_start = len(self.tokenizer.wrap(question, [])) - len(self.tokenizer.after)
         room = self.max_tokens - pair_start - len(self.tokenizer.after)
         windows = []
-        for start in window_starts(len(context), room, overlap=self.stride):
+        for start in range(0, max(len(context) - self.stride, 1), room - self.stride):
             tokens = self.tokenizer.wrap(question, context[start : start + room])
             here = characters[start : start + room]
             inside = np.zeros((len(tokens), 2), dtype=np.int64)
@@ -160,27 +219,28 @@ class SpanQA(Task):
         return np.full(2, IGNORE_INDEX if whole else NO_ANSWER)
 
     def targets(self, examples: list[Example]) -> Json:
+        import torch
+
+        from stages.text.batch import pad
+
         labels = torch.from_numpy(np.stack([example.labels for example in examples]))
         counted = int((labels[:, 0] != IGNORE_INDEX).sum())
         return {
             "labels": labels,
             "candidates": pad([_has_characters(example) for example in examples], 0).bool(),
-            "num_targets": dict.fromkeys(WEIGHTS[self.head_name], counted),
+            "num_targets": {"start": counted, "end": counted},
         }
 
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+        import torch.nn.functional as F
+
         assert batch.labels is not None
-        logits = self._logits(model, batch)
-        classes = model.head.classes(batch.labels, batch.input_ids.shape[1])
-        return {
-            term: (
-                weight,
-                F.cross_entropy(
-                    logits[term], classes[term], ignore_index=IGNORE_INDEX, reduction="sum"
-                ),
-            )
-            for term, weight in WEIGHTS[self.head_name].items()
-        }
+        logits, (first, last) = self._logits(model, batch), batch.labels.unbind(dim=1)
+        losses = [
+            F.cross_entropy(each, classes, ignore_index=IGNORE_INDEX, reduction="sum")
+            for each, classes in zip(logits, (first, last), strict=True)
+        ]
+        return {"start": (0.5, losses[0]), "end": (0.5, losses[1])}
 
     def predict(
         self, model: ModelWithHead, batch: Batch, examples: list[Example]
@@ -188,8 +248,7 @@ class SpanQA(Task):
         """Returns for each window the score of its best span, and the characters of the context at
         which the span begins and ends. Among equal spans the first one is best, then the
         shortest."""
-        no_answer, spans = model.head.scores(self._logits(model, batch), batch.input_ids.shape[1])
-        scores = (spans - no_answer[:, None, None]).cpu().numpy()
+        scores = span_scores(*self._logits(model, batch), self.max_answer_tokens).cpu().numpy()
         predictions = []
         for score, example in zip(scores, examples, strict=True):
             assert example.offsets is not None
@@ -213,8 +272,69 @@ class SpanQA(Task):
         return self.max_answer_tokens
 
     @staticmethod
-    def _logits(model: ModelWithHead, batch: Batch) -> Json:
+    def _logits(model: ModelWithHead, batch: Batch) -> tuple[Tensor, Tensor]:
         return model.head(model.backbone(batch), batch.document_ids, batch.candidates)
+
+
+def _answers(value: Any, context: str, place: str) -> list[Json]:
+    """Returns answers as ``[{"text", "answer_start"}]``. Converts the hub's form, ``{"text": [],
+    "answer_start": []}``, and two columns of the data, even if a csv file has them as text."""
+    value = unprinted(value)
+    if isinstance(value, Mapping):
+        names = ["text", "answer_start"]
+        keys = names if {*names} <= value.keys() else [*value]
+        value = _paired(*(value[key] for key in keys)) if len(keys) == 2 else value
+    if not _are_answers(value):
+        expected = '{"text": a text, "answer_start": its first character in the context}'
+        raise ValueError(
+            f"{place} must be a list of {expected}, or these two in columns of their own "
+            f"(`answers: [answer, answer_start]`), not {short(value)}"
+        )
+    answers = []
+    for answer in value:
+        text, start = answer["text"], answer["answer_start"]
+        if not text or start < 0 or context[start : start + len(text)] != text:
+            raise ValueError(
+                f"{place}: {short(text)} is not in the context at character {start}; "
+                f"the context has {short(context[max(start, 0) : start + max(len(text), 1)])}"
+            )
+        answers.append({"text": text, "answer_start": start})
+    return answers
+
+
+def _paired(text: Any, start: Any) -> list[Json]:
+    """Returns the answers from their texts and starts: two lists, or one text and one number."""
+    texts, starts = unprinted(text), unprinted(start)
+    if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
+        if all(cell in ("", None, -1, "-1") or cell != cell for cell in (text, start)):
+            return []
+        number = str(start).removesuffix(".0")  # pandas writes 5.0 if other cells are empty
+        texts, starts = [text], [int(number) if number.isdecimal() else start]
+    return [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
+
+
+def _are_answers(value: Any) -> bool:
+    return isinstance(value, Iterable) and all(
+        isinstance(each, Mapping)
+        and isinstance(each.get("text"), str)
+        and type(each.get("answer_start")) is int
+        for each in value
+    )
+
+
+def span_scores(
+    first: Float[Tensor, "B C"], last: Float[Tensor, "B C"], longest: int
+) -> Float[Tensor, "B C-1 L"]:
+    """Returns the scores of all spans of at most ``longest`` tokens: the sum of the logits of their
+    two ends, less the score of no answer. Entry [t, l] is the span of 1 + l tokens that begins with
+    token t; it is minus infinity if it ends beyond the row."""
+
+    import torch
+    import torch.nn.functional as F
+
+    longest = min(longest, first.shape[1] - 1)
+    ends = F.pad(last[:, 1:], (0, longest - 1), value=-torch.inf).unfold(1, longest, 1)
+    return first[:, 1:, None] + ends - (first[:, 0] + last[:, 0])[:, None, None]
 
 
 def covering(offsets: np.ndarray, begin: int, end: int) -> range:

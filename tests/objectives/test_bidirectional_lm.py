@@ -1,7 +1,6 @@
 """Bidirectional language modelling: the next and the previous token, within the document."""
 
 import numpy as np
-import pytest
 import torch
 import torch.nn.functional as F
 
@@ -9,12 +8,8 @@ from stages.objectives.bidirectional_lm import BidirectionalLM
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import Vocabulary
-from stages.training.device import Device
-from stages.training.loop import train
 from tests.small import VOCAB_SIZE, headless, small_corpus, small_model
-from tests.training.test_loop import SCHEDULE
 
-CPU = Device("cpu", "float32", compile=False, threads=1)
 OBJECTIVE = BidirectionalLM(Vocabulary(VOCAB_SIZE), 32)
 DIRECTIONS = ("forward", "backward")
 
@@ -59,17 +54,6 @@ def test_no_prediction_sees_its_label() -> None:
         assert not torch.equal(backward[:, position], before[1][:, position])
 
 
-def test_an_untrained_model_is_as_good_as_chance() -> None:
-    batch = collated(real_rows(8))
-    terms = OBJECTIVE.loss(headless(small_model("bilstm")), batch)
-    assert {name: weight for name, (weight, _) in terms.items()} == {
-        "forward": 0.5,
-        "backward": 0.5,
-    }
-    for name, (_, loss_sum) in terms.items():
-        assert abs(loss_sum.item() / batch.num_targets[name] - np.log(VOCAB_SIZE)) < 0.2
-
-
 def test_leaving_out_what_has_no_label_changes_no_loss() -> None:
     """The loss equals cross-entropy on the logits of all positions."""
     batch = collated(real_rows(4))
@@ -80,35 +64,3 @@ def test_leaving_out_what_has_no_label_changes_no_loss() -> None:
         logits, labels = model.unembed(states).flatten(0, 1), batch.labels[:, number].flatten()
         expected = F.cross_entropy(logits, labels, ignore_index=IGNORE_INDEX, reduction="sum")
         torch.testing.assert_close(terms[name][1], expected)
-
-
-def test_it_trains_every_weight_but_the_mix_of_a_task() -> None:
-    model = small_model("bilstm", tied=False)
-    loss = sum(loss for _, loss in OBJECTIVE.loss(headless(model), collated(real_rows(2))).values())
-    assert isinstance(loss, torch.Tensor)
-    loss.backward()
-    without = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()}
-    assert without == {"mix.s", "mix.gamma"}
-
-
-class Fixed:
-    """One batch, given in every step."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-
-    def micro_batches(self, step: int) -> list[Batch]:
-        return [self._batch]
-
-
-@pytest.mark.slow
-def test_one_batch_is_learnt_in_both_directions() -> None:
-    """The loss falls well below the entropy of the tokens' frequencies."""
-    batch = collated(real_rows(4))
-    model = headless(small_model("bilstm", d_model=64, d_cell=64))
-    schedule = SCHEDULE.model_copy(update={"lr": 2e-2})
-    list(train(model, OBJECTIVE, Fixed(batch), schedule, num_steps=60, seed=1, device=CPU))
-    shares = torch.bincount(batch.input_ids.flatten()) / batch.input_ids.numel()
-    entropy = torch.special.entr(shares).sum().item()
-    for name, (_, loss_sum) in OBJECTIVE.loss(model, batch).items():
-        assert loss_sum.item() / batch.num_targets[name] < 0.3 * entropy

@@ -90,13 +90,6 @@ def test_bits_of_a_text_are_a_sum_over_its_windows(max_tokens) -> None:
         assert total == pytest.approx(expected, rel=1e-4)
 
 
-def test_bits_do_not_depend_on_a_model_that_knows_prefixes() -> None:
-    model = headless(small_model("decoder"))
-    plain, of = task(2000), task(2000)
-    of.has_prefix = True
-    assert bits(of, model, ROWS[:2]) == bits(plain, model, ROWS[:2])
-
-
 def test_loss_is_the_bits_and_training_lowers_them() -> None:
     of, model = task(32), headless(small_model("decoder"))
     examples = of.encode(ROWS)
@@ -114,10 +107,9 @@ def test_loss_is_the_bits_and_training_lowers_them() -> None:
 
 
 def test_encode_refuses_a_text_that_the_tokenizer_does_not_know(tmp_path: Path) -> None:
-    path = tmp_path / tokenizer.FILE
     lines = [line for document in documents() for line in document]
-    tokenizer.train(lines, path, algorithm="char", vocab_size=300, threads=1)
-    of = LanguageModelling([], Tokenizer(path), 64)
+    tokenizer.train(lines, tmp_path, algorithm="char", vocab_size=300, threads=1)
+    of = LanguageModelling([], Tokenizer(tmp_path), 64)
     assert of.encode([{"id": "1", "text": "a class"}])
     with pytest.raises(ValueError, match="row 2: the run's tokenizer does not know"):
         of.encode([{"id": "2", "text": "a класс"}])

@@ -1,17 +1,22 @@
 """Multi-label classification: each label independently."""
 
+import json
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score
+from sklearn.preprocessing import MultiLabelBinarizer
 
-from stages.kinds.multi_label import written
-from stages.methods._method import METHODS
+from stages.evaluation.metrics import score
+from stages.evaluation.row_scores import row_scores
+from stages.tasks._labels import written_labels
 from stages.tasks._pooled import Reading
+from stages.tasks._task import TASKS
 from stages.tasks.multi_label import MultiLabel
-from stages.training.device import Device
-from stages.training.solver import solve
 from tests.small import small_model, small_tokenizer, with_head
 
 LABELS = ["call", "class", "other"]
@@ -47,11 +52,6 @@ def test_loss_is_that_of_transformers() -> None:
     torch.testing.assert_close(loss / batch.num_targets["multi_label"], expected)
 
 
-def test_encode_leaves_out_labels_that_train_does_not_have() -> None:
-    rows = [ROWS[0] | {"labels": ["class", "unseen"]}, ROWS[3]]
-    assert [e.labels.tolist() for e in task().encode(rows)] == [[0, 1, 0], [0, 0, 0]]
-
-
 @torch.no_grad()
 def test_predict_gives_the_labels_above_the_threshold() -> None:
     of = task()
@@ -59,31 +59,72 @@ def test_predict_gives_the_labels_above_the_threshold() -> None:
     batch = of.collate(examples, rngs=[])
     for prediction, scores, *_ in of.predict_scored(model, batch, examples):
         assert scores
-        assert prediction == written([label for label, share in scores.items() if share > 0.5])
-    for threshold, expected in ((1e-9, written(LABELS)), (1 - 1e-9, written([]))):
+        assert prediction == written_labels(
+            [label for label, share in scores.items() if share > 0.5]
+        )
+    for threshold, expected in ((1e-9, written_labels(LABELS)), (1 - 1e-9, written_labels([]))):
         of.threshold = threshold
         assert {*of.predict(model, batch, examples)} == {expected}
-    assert of.kind.predicted_columns({"id": "1"}, written(["b", "a"])) == {"labels": ["a", "b"]}
+    assert of.kind.predicted_columns({"id": "1"}, written_labels(["b", "a"])) == {
+        "labels": ["a", "b"]
+    }
 
 
-def test_solve_fits_one_logistic_regression_for_each_label() -> None:
-    """The probabilities equal those of scikit-learn on the same states, label by label."""
-    of, device = task(dropout=0.0), Device("cpu", "float32", compile=False, threads=1)
-    model = with_head(of, small_model("encoder"))
-    METHODS.build({"name": "linear_probe", "C": [1.0]}, where="").apply(
-        model, generator=torch.Generator().manual_seed(1)
-    )
-    examples = of.encode(ROWS)
-    batch = of.collate(examples, rngs=[])
-    solve(model, of, [batch], [batch], inverse_strengths=[1.0], merit=lambda: 0.0, device=device)
-    with torch.no_grad():
-        states = model.backbone(batch)
-        predictions = of.predict_scored(model, batch, examples)
-    mask = (batch.document_ids > 0)[..., None]
-    pooled = ((states * mask).sum(1) / mask.sum(1)).double().numpy()
-    pooled = (pooled - pooled.mean(0)) / pooled.std(0)
-    for label in LABELS:
-        has = np.array([label in row["labels"] for row in ROWS])
-        solved = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(pooled, has)
-        shares = [each.scores[label] for each in predictions if each.scores]
-        np.testing.assert_allclose(shares, solved.predict_proba(pooled)[:, 1], atol=2e-3)
+# Rows -------------------------------------------------------------------------------------------
+
+KIND = TASKS["multi_label"]
+SETS = st.sets(st.sampled_from("abcd")).map(sorted)
+SETS_OF_ROWS = st.lists(st.tuples(SETS, SETS), min_size=1)
+MICRO, MACRO = "micro_f1", "macro_f1_of_labels"
+
+
+@pytest.mark.slow
+# Undefined scores are 0.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+@given(SETS_OF_ROWS)
+def test_f1_is_that_of_scikit_learn(pairs: list[tuple[list[str], list[str]]]) -> None:
+    gold, predicted = map(list, zip(*pairs, strict=True))
+    texts = [*map(written_labels, gold)], [*map(written_labels, predicted)]
+    present = sorted({label for row in gold for label in row})
+    if not present:
+        assert score(MICRO, *texts) == score(MACRO, *texts) == 0
+        return
+    table = MultiLabelBinarizer(classes=[*"abcd"])
+    x, y = table.fit_transform(gold), table.transform(predicted)
+    expected = f1_score(x, y, average="micro")
+    assert score(MICRO, *texts) == pytest.approx(expected)
+    columns = ["abcd".index(label) for label in present]
+    by_label = [f1_score(x[:, i], y[:, i]) for i in columns]
+    assert score(MACRO, *texts) == pytest.approx(np.mean(by_label))
+
+
+@pytest.mark.parametrize("metric", [MICRO, MACRO])
+@given(SETS_OF_ROWS)
+def test_row_scores_of_f1_are_the_jackknife_and_their_mean_the_metric(metric: str, pairs) -> None:
+    gold, predicted = ([*map(written_labels, each)] for each in zip(*pairs, strict=True))
+    n = len(gold)
+    assume(n > 2 and all(any(json.loads(g) for g in gold[:i] + gold[i + 1 :]) for i in range(n)))
+    scores = row_scores(metric, gold, predicted).astype(float)
+    assert scores.mean() == pytest.approx(score(metric, gold, predicted), abs=1e-6)
+    without = [
+        score(metric, gold[:i] + gold[i + 1 :], predicted[:i] + predicted[i + 1 :])
+        for i in range(n)
+    ]
+    jackknife = ((n - 1) ** 2 / n * np.var(without)) ** 0.5
+    assert scores.std() / n**0.5 == pytest.approx(jackknife, abs=1e-5)
+
+
+def test_read_takes_labels_of_a_list_or_between_separators() -> None:
+    for cell in (["b", " a "], "b,a", " b , a,a", "b,,a,"):
+        assert KIND.read("labels", cell, {}, "a.csv line 2: labels") == ["a", "b"]
+    for empty in (None, "", " ", float("nan"), [], ","):
+        assert KIND.read("labels", empty, {}, "a.csv line 2: labels") == []
+    assert MultiLabel.for_rows(label_separator="|").read("labels", "b, c|a", {}, "") == [
+        "a",
+        "b, c",
+    ]
+    for other in (["a", None], {"a": 2}, 3.5):
+        with pytest.raises(ValueError, match=r"^a\.csv line 2: labels"):
+            KIND.read("labels", other, {}, "a.csv line 2: labels")
+    with pytest.raises(ValueError, match="text"):
+        KIND.read("text", "", {}, "a.csv line 2: text")

@@ -1,15 +1,15 @@
 """Multiple choice: the choices of a row are compared with each other and with nothing else."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from stages.tasks._task import TASKS
+from stages.tasks._text_form import NO_LABEL
 from stages.tasks.multiple_choice import MultipleChoice
-from stages.text.tokenizer import EOS_ID
 from stages.training.finetuning import FinetuningData
-from tests.small import ARCHITECTURES, small_model, small_tokenizer, with_head
+from tests.small import small_model, small_tokenizer, with_head
 
 ROWS: list[dict[str, Any]] = [
     {"id": "1", "text": "a class", "choices": ["the class", "a call"], "label": "0"},
@@ -68,41 +68,36 @@ def test_predict_never_chooses_an_absent_choice_and_loss_learns_nothing_of_it() 
         assert prediction.scores[prediction.prediction] == max(prediction.scores.values())
 
 
-def test_collate_names_choices_after_their_example() -> None:
-    """A probe caches states by these names; speed is measured on copies with new names."""
-    of = task()
-    new = [replace(example, id=f"new {example.id}") for example in of.encode(ROWS)]
-    names = of.collate(new, rngs=[]).example_ids
-    assert all(name.startswith("new ") for name in names) and len({*names}) == 7
+# Rows -------------------------------------------------------------------------------------------
+
+ROW = {"text": "It rained.", "choices": ["He got wet.", "He ate."], "question": "effect"}
 
 
-def test_encode_reads_a_question_and_cuts_a_long_text() -> None:
-    of = task()
-    long = {"id": "1", "text": "a function " * 30, "choices": ["a class", "the method"]}
-    with_question = ROWS[0] | {"question": "the function"}
-    encoded = of.encode([long, ROWS[0], with_question])
-    first, second = (one.tokens.tolist() for one in encoded[0].choices)  # type: ignore[attr-defined]
-    assert first != second and max(len(first), len(second)) <= 16
-    assert encoded[1].tokens.tolist() != encoded[2].tokens.tolist()
+@pytest.mark.parametrize(
+    ("first", "label", "expected"),
+    [(0, "0", "0"), (0, "1", "1"), (1, "1", "0"), (1, "2", "1"), ("A", "A", "0"), ("A", "b", "1")],
+)
+def test_checked_counts_the_right_choice_from_0(first, label: str, expected: str) -> None:
+    kind: Any = MultipleChoice.for_rows(first_choice=first)
+    row = kind.checked(ROW | {"label": label}, "line 1")
+    assert row["label"] == kind.answer(row) == expected
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_outputs_of_a_choice_depend_on_all_of_it_and_its_text(architecture: str) -> None:
-    of = task()
-    model = with_head(of, small_model(architecture))
-    model.head.linear.weight.mul_(20)
-    batch = of.collate(of.encode(ROWS[:1]), rngs=[])
-    before = of.outputs(model, batch)
-    for position in (batch.input_ids[0] > EOS_ID).nonzero().flatten().tolist():
-        changed = batch.input_ids.clone()
-        changed[0, position] += 1
-        after = of.outputs(model, replace(batch, input_ids=changed))
-        assert abs(after[0] - before[0]) > 1e-6 and abs(after[1] - before[1]) < 1e-6
+@pytest.mark.parametrize(
+    ("first", "label"), [(0, "2"), (0, "-1"), (0, "A"), (1, "0"), (1, "3"), ("A", "C"), ("A", "1")]
+)
+def test_checked_refuses_a_label_that_is_none_of_the_choices(first, label: str) -> None:
+    with pytest.raises(ValueError, match=r"^line 1.*first_choice"):
+        MultipleChoice.for_rows(first_choice=first).checked(ROW | {"label": label}, "line 1")
 
 
-def test_head_refuses_pooling_that_has_not_read_the_text() -> None:
-    of = MultipleChoice([], small_tokenizer(), 16, pooling="first")
-    of.read_by(small_model("decoder"), has_prefix=False)
-    with pytest.raises(ValueError, match="^pooling"):
-        of.head(small_model("decoder"))
+def test_as_text_writes_the_right_choice() -> None:
+    form = TASKS["multiple_choice"].as_text("copa", {"task": {}, "labels": []})
+    assert form.input(ROW) == (
+        "copa text: It rained. question: effect choice1: He got wet. choice2: He ate."
+    )
+    assert form.answer(ROW | {"label": "1"}) == "He ate." and form.answer(ROW) is None
+    assert form.prediction(ROW, "he  ate.") == "1"
+    assert form.prediction(ROW, "He") == form.prediction(ROW, "") == NO_LABEL
+    twice = ROW | {"choices": ["No.", "Yes.", "no."]}
+    assert form.prediction(twice, "No.") == "0"

@@ -19,7 +19,7 @@ from stages.models._likelihood import log_likelihoods
 from stages.tasks._task import TASKS, Example, Task
 from stages.tasks._text_to_text import TextToText
 from stages.text.batch import Batch
-from stages.text.tokenizer import TaskTokenizer
+from stages.text.tokenizer import Tokenizer
 from tests.models.test_hub import published, tokenizer_of
 from tests.small import ARCHITECTURES, small_model, small_tokenizer
 from tests.small_hub import FAMILIES, checkpoint
@@ -44,7 +44,7 @@ QUESTION = {
     "context": "A class returns its objects.",
     "answers": [{"text": "objects", "answer_start": 20}],
 }
-SPAN = {"stride": 2, "max_question_tokens": 24, "max_answer_tokens": 5, "d_span": 8}
+SPAN = {"stride": 2, "max_question_tokens": 24, "max_answer_tokens": 5}
 
 
 class Unit(NamedTuple):
@@ -55,7 +55,7 @@ class Unit(NamedTuple):
 
 
 @cache
-def reader(name: str) -> tuple[Backbone, TaskTokenizer]:
+def reader(name: str) -> tuple[Backbone, Tokenizer]:
     if name in FAMILIES:
         return published(checkpoint(name)).eval(), tokenizer_of(checkpoint(name))
     return small_model("decoder" if name == PREFIX else name).eval(), small_tokenizer()
@@ -142,18 +142,18 @@ def each_span(by: str, example: Example) -> Iterator[Unit]:
     assert example.pair_start is not None and example.offsets is not None
     question = [at for at in texts_of(by, example) if at < example.pair_start]
 
-    def scores(model: ModelWithHead, batch: Batch) -> tuple[Tensor, Tensor]:
+    def ends(model: ModelWithHead, batch: Batch, first: int, last: int) -> Tensor:
         logits = model.head(model.backbone(batch), batch.document_ids, batch.candidates)
-        return model.head.scores(logits, batch.input_ids.shape[1])
+        return torch.stack([each[0, at] for each, at in zip(logits, (first, last), strict=True)])
 
     inside = (example.offsets[:, 0] < example.offsets[:, 1]).nonzero()[0].tolist()
     for first, more in [(inside[0], 0), (inside[1], 3), (inside[-3], 2)]:
 
         def span(model: ModelWithHead, batch: Batch, first=first, more=more) -> Tensor:
-            return scores(model, batch)[1][0, first, more]
+            return ends(model, batch, 1 + first, 1 + first + more)
 
         yield Unit([*question, *range(first, first + more + 1)], span)
-    yield Unit(texts_of(by, example), lambda model, batch: scores(model, batch)[0])
+    yield Unit(texts_of(by, example), lambda model, batch: ends(model, batch, 0, 0))
 
 
 def first_written(by: str, example: Example) -> Iterator[Unit]:
@@ -179,8 +179,7 @@ def likelihood(by: str, example: Example) -> Iterator[Unit]:
         ("tagging", {}, WORDS, each_word),
         ("tagging", {"label_subwords": "all"}, WORDS, each_word),
         ("tagging", {"label_subwords": "first"}, WORDS, each_word),
-        ("span_qa", {**SPAN, "head": "start_end", "no_answer": True}, QUESTION, each_span),
-        ("span_qa", {**SPAN, "head": "span", "no_answer": True}, QUESTION, each_span),
+        ("span_qa", {**SPAN, "no_answer": True}, QUESTION, each_span),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -208,20 +207,3 @@ def test_logits_of_a_written_answer_depend_on_all_texts(name, row, by) -> None:
 def test_log_likelihoods_of_a_text_depend_on_all_of_it(by) -> None:
     of = task_of("language_modelling", {}, by)
     check(of, by, TEXT, likelihood)
-
-
-@pytest.mark.parametrize(
-    ("name", "by", "settings", "read_at"),
-    [
-        ("tagging", "encoder", {}, "first subword"),
-        ("tagging", "decoder", {}, "last subword"),
-        ("tagging", PREFIX, {}, "first subword"),
-        ("tagging", "gpt2", {"label_subwords": "all"}, "last subword"),
-        ("classification", "decoder", {"pooling": "last"}, "last token"),
-        ("classification", "decoder", {"pooling": "mean"}, "mean of tokens"),
-        ("span_qa", "encoder", SPAN, "start and end"),
-        ("language_modelling", "decoder", {}, "every token"),
-    ],
-)
-def test_read_at_names_the_states_that_are_read(name, by, settings, read_at) -> None:
-    assert task_of(name, settings, by).read_at.startswith(read_at)

@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from stages.models._heads import ModelWithHead
 from stages.tasks.tagging import Tagging
 from stages.text.batch import IGNORE_INDEX
 from tests.small import small_model, small_tokenizer, with_stub
@@ -68,22 +65,3 @@ class Constant(torch.nn.Module):
 
     def forward(self, batch):
         return torch.tensor([1.0, 0.0, 0.0]).expand(*batch.input_ids.shape, 3)
-
-
-@pytest.mark.slow
-@given(
-    words=st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=20),
-    max_tokens=st.integers(4, 40),
-    subwords=st.sampled_from(["auto", "first", "last", "all"]),
-    by=st.sampled_from(["encoder", "decoder"]),
-)
-@settings(max_examples=30, deadline=None)
-def test_predict_gives_every_word_a_tag_however_it_is_cut(words, max_tokens, subwords, by) -> None:
-    of = task(max_tokens, by=by, label_subwords=subwords)
-    model = ModelWithHead(small_model(by), of.head(small_model(by))).eval()
-    rows = [{"id": "1", "words": words, "tags": ["O"] * len(words)}]
-    examples = of.encode(rows)
-    assert len(examples[0].tokens) <= max_tokens
-    assert len(examples[0].labels) == len(examples[0].tokens)
-    (predicted,) = of.predict(model, of.collate(examples, rngs=[]), examples)
-    assert len(predicted.split(" ")) == len(words)

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from stages.evaluation.metrics import score
-from stages.kinds._kind import KINDS
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import TASKS, Task
 from stages.tasks._text_to_text import TextToText
@@ -21,7 +20,7 @@ from tests.training.test_loop import SCHEDULE
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 CPU = Device("cpu", "float32", compile=False, threads=1)
-SPAN = {"stride": 4, "max_question_tokens": 8, "max_answer_tokens": 12, "d_span": 8}
+SPAN = {"stride": 4, "max_question_tokens": 8, "max_answer_tokens": 12}
 SETTINGS: dict[str, dict[str, Any]] = {
     "classification": {},
     "regression": {},
@@ -92,12 +91,12 @@ def rows_of(name: str) -> list[dict[str, Any]]:
 def task_of(name: str, **settings: Any) -> Task:
     entry = {"name": name, **SETTINGS[name], **settings}
     task = TASKS.build(entry, LABELS.get(name, []), small_tokenizer(), 48, where="task")
-    task.take_facts(KINDS[name].facts(rows_of(name)))
+    task.take_facts(TASKS[name].facts(rows_of(name)))
     return task
 
 
-def model_of(task: Task, architecture: str, **settings: Any) -> ModelWithHead:
-    backbone = small_model(architecture, **settings)
+def model_of(task: Task, architecture: str) -> ModelWithHead:
+    backbone = small_model(architecture)
     task.read_by(backbone, has_prefix=False)
     if task.generates or task.scores_text:
         return ModelWithHead(backbone, task.head(backbone)).eval()
@@ -161,8 +160,7 @@ def as_text(name: str, task: Task) -> Task:
         ("regression", {}, "encoder", 0.97),
         ("multiple_choice", {}, "encoder", 1.0),
         ("tagging", {}, "encoder", 1.0),
-        ("span_qa", {"head": "start_end"}, "encoder", 0.8),
-        ("span_qa", {"head": "span"}, "encoder", 0.8),
+        ("span_qa", {}, "encoder", 0.8),
         ("seq2seq", {}, "decoder", 0.9),
         ("seq2seq", {"num_beams": 3}, "encoder_decoder", 0.9),
         ("classification", {"as_text": True}, "decoder", 1.0),
@@ -174,7 +172,7 @@ def test_task_is_learnt_from_a_few_rows(name, settings, architecture, least) -> 
     rows, is_text = rows_of(name), settings.get("as_text", False)
     task = task_of(name, **{} if is_text else settings)
     task = as_text(name, task) if is_text else task
-    model = model_of(task, architecture, positions="learned")
+    model = model_of(task, architecture)
     examples = task.encode(rows)
     data = FinetuningData(examples, task, batch_examples=8, seed=1)
     schedule = SCHEDULE.model_copy(update={"lr": 3e-3})
@@ -183,20 +181,3 @@ def test_task_is_learnt_from_a_few_rows(name, settings, architecture, least) -> 
     predictions = [each.at(0.0) for each in predict(task, model.eval(), rows, examples, CPU)]
     gold = [task.kind.answer(row) for row in rows]
     assert score(task.kind.metric_names[0], gold, predictions) >= least
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "message"),
-    [
-        ("regression", {"text_step": 0.0}, "text_step"),
-        ("multi_label", {"threshold": 1.5}, "threshold"),
-        ("classification", {"threshold": 0.3}, "threshold: must be 0.5 or validation, not 0.3"),
-        ("span_qa", {"stride": -1}, "stride must be at least 0, not -1"),
-        ("span_qa", {"max_answer_tokens": 0}, "max_answer_tokens must be at least 1, not 0"),
-        ("span_qa", {"stride": 50}, "less than finetune.max_tokens, 32"),
-    ],
-)
-def test_check_refuses_settings_that_do_not_fit(name, settings, message) -> None:
-    entry = {"name": name, **SETTINGS[name], **settings}
-    with pytest.raises(ValueError, match=message):
-        TASKS.find(name, where="").check(32, **TASKS.settings(entry, where="task"))

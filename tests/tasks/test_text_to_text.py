@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from stages.kinds._text_form import NO_LABEL
 from stages.tasks._task import TASKS
 from stages.tasks._text_to_text import TextToText
 from stages.text.batch import IGNORE_INDEX
@@ -39,29 +38,12 @@ def test_encode_puts_a_row_and_its_answer_between_their_marks() -> None:
     assert unknown.labels.tolist() == [IGNORE_INDEX]
 
 
-def test_max_target_tokens_is_that_of_the_longest_answer() -> None:
-    encode = small_tokenizer().encode
-    length = max(map(len, encode(["none", "some class"]))) + 1
-    assert task("classification", LABELS).max_target_tokens == length
-    longest_tag = max(map(len, encode(["B-X", "O"])))
-    assert task("tagging", ["B-X", "O"]).max_target_tokens == 48 * longest_tag + 1
-    settings = {"stride": 4, "max_question_tokens": 8, "max_answer_tokens": 7}
-    assert task("span_qa", [], **settings).max_target_tokens == 8
-
-
 def test_text_to_text_refuses_a_label_that_a_tokenizer_cannot_write() -> None:
     """The vocabulary of this T5 has neither the character nor bytes to write it with."""
     tokenizer = tokenizer_of(checkpoint("t5"))
     assert task("classification", ["a", "b"], tokenizer=tokenizer).max_target_tokens >= 2
     with pytest.raises(ValueError, match="the tokenizer cannot write '\N{SNOWMAN}'"):
         task("classification", ["a", "b"], tokenizer=tokenizer, verbalisers=["a=\N{SNOWMAN}"])
-
-
-def test_combine_of_a_text_that_is_no_label_is_wrong() -> None:
-    of = task("classification", LABELS)
-    meant = [of.combine({}, [text]) for text in ("none", "some class", "class", "")]
-    assert meant == ["none", "some_class", NO_LABEL, NO_LABEL]
-    assert of.kind.predicted_columns({}, "none") == {"label": "none"}
 
 
 @pytest.mark.parametrize("tokenizer", ["ours", "t5", "bart", "gpt2"])
@@ -84,9 +66,3 @@ def test_encode_cuts_the_longer_text_of_a_pair_and_no_name(tokenizer) -> None:
                 remaining[column] == text if text == short else text.startswith(remaining[column])
             )
             assert remaining[column]
-
-
-def test_encode_refuses_names_that_leave_no_room() -> None:
-    row = {"id": "1", "text": "a class", "text_pair": "a value"}
-    with pytest.raises(ValueError, match=r"^finetune\.max_tokens: 9 "):
-        task("classification", ["none", "class"], max_tokens=9).encode([row])

@@ -1,13 +1,14 @@
 """Reads labels from files: one spelling for each, and the signs that a row has no label."""
 
 import html
+import json
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from stages.kinds._cells import text_of
+from stages.tasks._cells import text_of
 
 ASK, NONE = "ask", "none"
 NO_LABEL_SIGNS = "no_label"
@@ -127,7 +128,7 @@ def check_unclear(counts: Mapping[str, int], settings: Mapping[str, Any]) -> Non
         raise ValueError(
             f"{NO_LABEL_SIGNS}: is {shown} a class, or the sign that a row has no label? "
             f"`{NO_LABEL_SIGNS}: [{', '.join(map(repr, signs))}]` leaves these rows out, "
-            f"`{NO_LABEL_SIGNS}: {NONE}` keeps them (of make new --no-label SIGN,... or '')"
+            f"`{NO_LABEL_SIGNS}: {NONE}` keeps them (of make new --set no_label=SIGN,... or '')"
         )
     if settings.get(LABEL_CASE, ASK) == ASK and (groups := alike(counts)):
         shown = "; ".join(
@@ -138,8 +139,13 @@ def check_unclear(counts: Mapping[str, int], settings: Mapping[str, Any]) -> Non
         )
         raise ValueError(
             f"{LABEL_CASE}: labels that look alike: {shown}; `{LABEL_CASE}: fold` makes them one "
-            f"class, `{LABEL_CASE}: keep` keeps them apart (--label-case of make new)"
+            f"class, `{LABEL_CASE}: keep` keeps them apart (--set label_case=fold of make new)"
         )
+
+
+def written_labels(labels: Sequence[str]) -> str:
+    """Returns a set of labels as text, always in the same order."""
+    return json.dumps(sorted({*labels}), ensure_ascii=False)
 
 
 def _odd_letter(label: str) -> str:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.core.seeding import stream
-from stages.kinds._cells import Row
-from stages.kinds._kind import KINDS, distinct_draws, labelled_rows, stratified_order
+from stages.tasks._cells import Row
+from stages.tasks._labelled_rows import distinct_draws, labelled_rows, stratified_order
+from stages.tasks._task import TASKS
 
 LABELS = ["a", "b", "c"]
 
@@ -27,7 +28,7 @@ def tagged(number: int) -> list[Row]:
 
 
 def drawn(rows: list[Row], budget: int | str, *, pair: tuple[int, int] = (1, 1)) -> list[Row]:
-    kind = KINDS["classification" if "label" in rows[0] else "tagging"]
+    kind = TASKS["classification" if "label" in rows[0] else "tagging"]
     seeds = {"pretrain_seed": pair[0], "finetune_seed": pair[1]}
     return labelled_rows(rows, budget, kind, **seeds, task="own")
 
@@ -82,11 +83,6 @@ def test_labelled_rows_are_another_sample_for_each_pair_of_seeds(rows) -> None:
     assert counts.mean() == 20 and 3.2 < counts.std() < 4.6
 
 
-def test_labelled_rows_refuse_more_labels_than_rows() -> None:
-    with pytest.raises(ValueError, match=r"finetune\.label_budgets: 7 .*tasks\.own has 6"):
-        drawn(tagged(6), 7)
-
-
 @pytest.mark.parametrize(("budget", "number"), [(5, 6), ("5", 6), (6, 1), ("all", 1)])
 def test_distinct_draws_of_every_row_are_one(budget, number) -> None:
     seeds = {"pretrain_seeds": [1, 2], "finetune_seeds": [1, 2, 3]}
@@ -96,14 +92,6 @@ def test_distinct_draws_of_every_row_are_one(budget, number) -> None:
     every = product(seeds["pretrain_seeds"], seeds["finetune_seeds"])
     samples = {frozenset(ids(drawn(tagged(6), budget, pair=pair))) for pair in every}
     assert (len(samples) > 1) == (number > 1)
-
-
-def test_distinct_draws_of_every_row_are_one_for_each_draw_of_the_splits() -> None:
-    seeds = {"pretrain_seeds": [1, 2], "finetune_seeds": [1, 2, 3]}
-    about = {"num_examples": {"train": 6}, "split_seeds": [1, 2, 3]}
-    pairs = distinct_draws("all", **seeds, about=about, task="own")
-    assert pairs == [(1, 1), (1, 2), (1, 3)]
-    assert len(distinct_draws(5, **seeds, about=about, task="own")) == 6
 
 
 def test_labelled_rows_are_of_the_draw_of_their_seed() -> None:

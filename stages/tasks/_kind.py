@@ -1,28 +1,20 @@
-"""The interface of a kind of labelled rows.
-
-A kind is one public class in ``stages/kinds/NAME.py``. A task of that kind is one class in
-``stages/tasks/`` with ``kind = ThatClass()``; several tasks may share a kind. Nothing here imports
-torch, because preparing, scoring and the classical baselines run without it.
-"""
+"""A kind of labelled rows: their columns, answers, metrics and form as text, without torch."""
 
 import inspect
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
-from typing import Any, ClassVar, Literal
-
-import numpy as np
+from typing import Any, ClassVar, Literal, TypeVar
 
 from stages.core.artifacts import Json
-from stages.core.components import Components, Settings
-from stages.core.seeding import stream
-from stages.kinds._cells import Row, list_of, text_of
-from stages.kinds._metric import Metric
-from stages.kinds._plain_text import folded
-from stages.kinds._text_form import TextForm
+from stages.core.components import Settings
+from stages.tasks._cells import Row, list_of, text_of
+from stages.tasks._metric import Metric
+from stages.tasks._plain_text import folded
+from stages.tasks._text_form import TextForm
 
+K = TypeVar("K", bound="Kind")
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 SPLIT_NAMES: dict[Split, str] = {
@@ -38,25 +30,29 @@ def split_named(name: str) -> Split | None:
     return next(matching, None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CellSettings:
+    """The settings of a source that say how the cells of rows are read; here none. Every source
+    that reads tables has them."""
+
+
 class Kind:
-    """The columns, answers, metrics and text form of one kind of rows.
+    """The columns, answers, metrics and text form of one kind of rows; tasks are its subclasses.
 
     A row is a JSON object with an ``id`` and the columns ``inputs``, ``optional`` (where the data
     has them) and ``target``. A test row has no target until it is scored, unless the target is one
-    of the inputs (language modelling).
-
-    By default the inputs and the answer of a row are texts. The constructor's keyword-only
-    parameters, each with a default, determine how cells are read (``tag_scheme``); every source
-    that reads tables has them as settings.
+    of the inputs (language modelling). By default the inputs and the answer of a row are texts.
     """
 
+    name: ClassVar[str] = ""  # that of the task's file
+    cells: Any = CellSettings()
     inputs: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]] = ()  # further inputs
     target: ClassVar[str]
     lists: ClassVar[tuple[str, ...]] = ()  # columns that hold a list of texts, not one text
     gathered: ClassVar[tuple[str, ...]] = ()  # columns that several columns of the data may fill
 
-    # Names from evaluation/metrics.py, or metrics of this kind alone. The first is the default; the
+    # Names from evaluation/metrics.py, or metrics of this task alone. The first is the default; the
     # report shows the second, too.
     metrics: ClassVar[tuple[str | Metric, ...]]
     right_if: ClassVar[str | None] = None  # a metric that is 1 for right answers and for no others
@@ -64,12 +60,18 @@ class Kind:
     has_classes: ClassVar[bool] = False  # answers consist of labels of train, not free text
     stratified: ClassVar[bool] = False  # rows have one label; samples are stratified by it
 
-    form: ClassVar[type[TextForm] | None] = None  # the kind as text to text, if that is possible
+    form: ClassVar[type[TextForm] | None] = None  # as text to text, if that is possible
 
-    @property
-    def name(self) -> str:
-        """The kind's name, which is that of its file."""
-        return type(self).__module__.rpartition(".")[2]
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__module__.rpartition(".")[2]
+
+    @classmethod
+    def for_rows(cls: type[K], **cells: Any) -> K:
+        """Returns the kind for reading and scoring rows, without labels and a tokenizer; ``cells``
+        are settings of a source."""
+        kind = cls.__new__(cls)
+        kind.cells = replace(cls.cells, **cells)
+        return kind
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -181,8 +183,7 @@ class Kind:
     # For the report -----------------------------------------------------------------------------
 
     def right_answers(self, answer: str) -> list[str]:
-        """Returns the predictions that are right for this ``Kind.answer``; the report shows the
-        first."""
+        """Returns the predictions that are right for this ``answer``, the one to show first."""
         return [answer]
 
     def shown(self, row: Row, prediction: str) -> str:
@@ -201,126 +202,11 @@ class Kind:
         return self.form((*self.inputs, *self.optional), key, record)
 
 
-class Kinds(Components[Kind]):
-    """A mapping from the names of kinds to kinds: ``KINDS["tagging"]``."""
-
-    def __getitem__(self, name: str) -> Kind:
-        """Returns the kind with its default settings; raises ValueError for an unknown name."""
-        return _built(self.find(name, where="kind"))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names())
-
-    def values(self) -> list[Kind]:
-        return [self[name] for name in self]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.names()
-
-
-KINDS = Kinds("kinds")
+def settings_of(kind: Kind) -> dict[str, inspect.Parameter]:
+    """Returns the settings for reading the cells of rows of this kind."""
+    return _parameters(type(kind.cells))
 
 
 @cache
-def _built(cls: type[Kind]) -> Kind:
-    return cls()
-
-
-@cache
-def settings_of(cls: type[Kind]) -> dict[str, inspect.Parameter]:
-    """Returns the settings for reading cells: the keyword-only parameters of a kind's
-    constructor."""
-    parameters = inspect.signature(cls, eval_str=True).parameters
-    return {k: p for k, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
-
-
-# Label budgets -----------------------------------------------------------------------------------
-
-
-def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
-    """Returns the number of rows in a label budget; raises ValueError if it is above ``rows``, the
-    size of train."""
-    number = rows if budget == "all" else int(budget)
-    if number > rows:
-        raise ValueError(f"finetune.label_budgets: {number} labels, but tasks.{task} has {rows}")
-    return number
-
-
-def most_rows(budgets: Iterable[int | str], rows: int, *, task: str) -> int:
-    """Returns the number of rows in the largest label budget; raises ValueError if it is above
-    ``rows``, the size of train."""
-    return max(rows_in_budget(budget, rows, task=task) for budget in budgets)
-
-
-def of_draw(rows: Iterable[Row], finetune_seed: int) -> list[Row]:
-    """Returns the rows of a split for trials with this seed. If each fine-tuning seed draws its own
-    splits, these are the rows with the seed in their ``draws``; otherwise they are all rows."""
-    return [row for row in rows if finetune_seed in row.get("draws", (finetune_seed,))]
-
-
-def labelled_rows(
-    rows: Sequence[Row],
-    budget: int | str,
-    kind: Kind,
-    *,
-    pretrain_seed: int,
-    finetune_seed: int,
-    task: str,
-) -> list[Row]:
-    """Returns the ``rows`` of train that a trial learns from, in the order of ``rows``.
-
-    Each pair of seeds has its own random sample (Bouthillier et al. 2021: sampling the data varies
-    results as much as initial weights do), stratified if the kind is. For one pair of seeds, all
-    runs and baselines have the same rows, and a smaller budget's rows are a subset of a larger
-    budget's. The budget ``all`` is every row, for every pair. If each fine-tuning seed draws its
-    own splits, only the rows in this seed's train split count.
-
-    Raises ValueError if there are fewer rows than the budget.
-    """
-    rows = of_draw(rows, finetune_seed)
-    number = rows_in_budget(budget, len(rows), task=task)
-    rng = stream(pretrain_seed, "labelled rows", finetune_seed)
-    if kind.stratified:
-        order = stratified_order([kind.labels_of(row)[0] for row in rows], rng)
-    else:
-        order = rng.permutation(len(rows)).tolist()
-    return [rows[i] for i in sorted(order[:number])]
-
-
-def stratified_order(labels: list[str], rng: np.random.Generator) -> list[int]:
-    """Returns a random order of rows with these ``labels``. Every prefix has the class shares of
-    all rows, to within one row, and the order begins with one row of each class.
-
-    Row i = 0, 1, ... of the n rows of a class has the position i / n; ties are broken at random.
-    """
-    seen: dict[str, int] = defaultdict(int)
-    totals = Counter(labels)
-    places = []
-    for tie, index in enumerate(rng.permutation(len(labels)).tolist()):
-        label = labels[index]
-        places.append((seen[label] / totals[label], tie, index))
-        seen[label] += 1
-    return [index for _, _, index in sorted(places)]
-
-
-def distinct_draws(
-    budget: int | str,
-    *,
-    pretrain_seeds: Sequence[int],
-    finetune_seeds: Sequence[int],
-    about: Json,
-    task: str,
-    trains: bool = True,
-) -> list[tuple[int, int]]:
-    """Returns the pairs (pretraining seed, fine-tuning seed) whose ``labelled_rows`` differ.
-
-    These are all pairs, ordered by pretraining seed. If the budget is every row of train, or if
-    nothing is trained on the rows (not ``trains``), only the splits can differ: the result is then
-    one pair for each seed that draws splits, or a single pair if no seed does. ``about`` is the
-    task's task.json.
-
-    Raises the errors of ``labelled_rows``.
-    """
-    pairs, rows = list(product(pretrain_seeds, finetune_seeds)), about["num_examples"]["train"]
-    has_choice = rows_in_budget(budget, rows, task=task) < rows
-    return pairs if trains and has_choice else pairs[: len(about["split_seeds"]) or 1]
+def _parameters(settings: type[CellSettings]) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(settings, eval_str=True).parameters)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.kinds._tags import Form, Scheme, to_bio, written_as
+from stages.tasks._tags import Form, Scheme, to_bio
 
 Span = tuple[str, int]  # its type and its number of words; the type "" marks no span
 SPANS = st.lists(st.tuples(st.sampled_from(["", "PER", "LOC"]), st.integers(1, 4)), max_size=6)
@@ -61,35 +61,9 @@ def test_to_bio_reads_types_alone_as_spans() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("sentences", "scheme", "form", "odd"),
-    [
-        ([["B-PER", "I-PER", "O"]], "bio", "as_is", []),
-        ([["I-PER", "O", "I-LOC"]], "iob1", "as_is", []),
-        ([["I-PER", "B-LOC"]], "bio", "as_is", []),  # B follows another type
-        ([["U-PER", "B-LOC", "L-LOC"]], "bilou", "as_is", []),
-        ([["S-PER", "B-LOC", "E-LOC"]], "bioes", "as_is", []),
-        ([["S-PER", "B-LOC", "M-LOC", "E-LOC"]], "bmes", "as_is", []),
-        ([["PER-B", "PER-I", "O"]], "bio", "suffix", []),
-        ([["b_PER", "i_PER", "o"]], "bio", "prefix", []),
-        ([["B-PER", "I-PER", "0"]], "bio", "prefix", []),
-        ([["B", "I", "O"]], "bio", "prefix", []),
-        ([["B-PER"] * 9 + ["PER"]], "bio", "as_is", ["PER"]),
-        ([["L-PER", "S-PER"]], None, "as_is", []),
-        ([["NOUN", "VERB"]], None, "as_is", ["NOUN", "VERB"]),
-    ],
-)
-def test_written_as_tells_scheme_form_and_odd_tags(sentences, scheme, form, odd) -> None:
-    assert written_as(sentences)[:3] == (scheme, form, odd)
-
-
 @given(SPANS)
 def test_to_bio_reads_bio_as_iob1_too(spans: list[Span]) -> None:
     assert to_bio(tags(spans, "bio"), "iob1") == tags(spans, "bio")
-
-
-def test_to_bio_leaves_parts_of_speech_as_they_are() -> None:
-    assert to_bio(["DET", "NOUN"], "bio") == ["DET", "NOUN"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from stages.kinds._metric import Sums
+from stages.tasks._metric import Sums
 
 SMALLEST_SHARE = 1e-12  # values with a smaller relative spread count as constant
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from stages.core.artifacts import read_json
-from stages.kinds._cells import list_of, structure_of
-from stages.kinds._kind import KINDS, Kind
+from stages.tasks._cells import list_of, structure_of
+from stages.tasks._kind import Kind
+from stages.tasks._task import TASKS
 
 WORDS = "words"  # an input that may be one text with blanks between words
 
@@ -25,7 +26,7 @@ class Columns:
         """Returns the columns of the task that ``prepare_task`` wrote to ``examples``. An optional
         input that the train rows have (the second text of a pair) is required."""
         name = read_json(examples / "task.json")["kind"]
-        inputs, optional = KINDS[name].inputs, KINDS[name].optional
+        inputs, optional = TASKS[name].inputs, TASKS[name].optional
         with (examples / "train.jsonl").open(encoding="utf-8") as file:
             trained_with = json.loads(file.readline())
         required = tuple(key for key in optional if key in trained_with)

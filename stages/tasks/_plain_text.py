@@ -2,6 +2,8 @@
 
 import unicodedata
 
+SPACELESS = 0x0E00  # first character of Thai; most scripts from there on have no blanks
+
 
 def folded(text: str) -> str:
     """Returns the text casefolded, with each run of white space as one blank."""

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from stages.core.components import Settings
-from stages.kinds._cells import Row
-from stages.kinds._plain_text import plain_text
+from stages.tasks._cells import Row
+from stages.tasks._plain_text import plain_text
 
 NO_LABEL = "<no label>"  # prediction for a text that is not exactly one label; always wrong
 
