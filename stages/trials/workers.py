@@ -10,12 +10,11 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from stages.core.ending import die_with_parent
-from stages.core.process import memory_fault
 
 J = TypeVar("J")
 R = TypeVar("R")
 
-IMPORTED_BY_TRIALS = ("scipy.optimize",)  # imported late, because only probes need it
+IMPORTED_BY_TRIALS = ("sklearn.linear_model", "torch._dynamo")  # probes and AdamW load them
 
 
 def each(
@@ -72,10 +71,6 @@ def _result(work: Callable[[J], R], job: J) -> R | ValueError:
         return work(job)
     except ValueError as error:
         return error
-    except Exception as error:
-        if fault := memory_fault(error):
-            return ValueError(fault)
-        raise
 
 
 def _received(receiver: Any, process: BaseProcess) -> Any:

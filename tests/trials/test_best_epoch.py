@@ -18,7 +18,9 @@ from stages.trials.best_epoch import (
     still_improving,
 )
 from tests.small import headless, small_model
-from tests.synthetic_study import ADAPTATION
+from tests.trials.small_trials import TRAINING
+
+SCHEDULE = TRAINING | {"num_epochs": 6, "batch_examples": 10, "warmup_fraction": 0.1}
 
 
 def curve(
@@ -62,7 +64,7 @@ def test_best_epoch_has_the_best_metric_and_of_equal_ones_the_lowest_loss() -> N
 
 
 def settings(**changes: float | str) -> Adaptation:
-    return Adaptation.model_validate(ADAPTATION | {"batch_examples": 10} | changes)
+    return Adaptation.model_validate(SCHEDULE | changes)
 
 
 def test_max_epochs_are_enough_for_the_steps_and_epochs() -> None:

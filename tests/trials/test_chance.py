@@ -20,7 +20,8 @@ from stages.core.keys import RunKey, TrialKey
 from stages.core.params import Params
 from stages.core.plans import BaselinePlan
 from stages.evaluation import records
-from stages.kinds._kind import KINDS, labelled_rows
+from stages.tasks._labelled_rows import labelled_rows
+from stages.tasks._task import TASKS
 from stages.trials import kept, store
 from stages.trials.setup import TrialSetup
 from tests import warm_python
@@ -95,7 +96,7 @@ def initial(seed: int) -> str:
 
 
 def rows_of(finetune_seed: int, budget: int) -> set[str]:
-    kind, rows = KINDS["classification"], read_jsonl(TRAIN)
+    kind, rows = TASKS["classification"], read_jsonl(TRAIN)
     seeds = {"pretrain_seed": 1, "finetune_seed": finetune_seed}
     return {row["id"] for row in labelled_rows(rows, budget, kind, **seeds, task="section")}
 
@@ -178,7 +179,9 @@ def test_head_is_drawn_from_both_seeds(params) -> None:
 
 def test_backbone_from_scratch_has_the_distribution_of_a_run(params) -> None:
     """Only the random stream differs."""
-    checkpoint = load_file(paths.pretrained(RunKey(SCRATCH, 1)) / "model.safetensors")
+    of_run = setup().outline()
+    of_run.load(paths.pretrained(RunKey(SCRATCH, 1)))
+    checkpoint = dict(of_run.named_parameters())
     drawn = dict(setup().backbone(seed=1).named_parameters())
     assert drawn.keys() == checkpoint.keys()
     compared = 0

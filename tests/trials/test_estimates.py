@@ -12,17 +12,14 @@ from stages.core.artifacts import read_json, read_jsonl, remove, write_json, wri
 from stages.core.code import hashes
 from stages.core.keys import RunKey
 from stages.core.params import Params
-from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateRecord
-from stages.evaluation.transferability import h_score, logme, nearest_neighbours, one_hot
+from stages.evaluation.transferability import ESTIMATES, EstimateRecord, h_score, logme, one_hot
 from stages.text.batch import PADDING
 from stages.trials import estimates, store
-from stages.trials.estimates import Estimated
 from stages.trials.setup import TrialSetup
-from tests.small_hub import FAMILIES, checkpoint, revision_of
-from tests.small_study import SCRATCH, pretrain_run, tuned, write_inputs, write_pair
+from tests.small_study import SCRATCH, tuned, write_pair
 
 EXAMPLES = Path("data/tasks/section/examples")
-Values = dict[tuple[str, str], float | None]
+Values = dict[str, float | None]
 
 
 @pytest.fixture
@@ -48,12 +45,12 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return calls
 
 
-def estimated(params: Params, run: str = SCRATCH, task: str = "section") -> Estimated:
+def estimated(params: Params, run: str = SCRATCH, task: str = "section") -> list[EstimateRecord]:
     return estimates.estimated(params.finetune, params.compute, RunKey(run, 1), task)
 
 
-def values(estimates: Estimated) -> Values:
-    return {(record.estimate, record.layers): record.value for record in estimates.records}
+def values(estimates: list[EstimateRecord]) -> Values:
+    return {record.estimate: record.value for record in estimates}
 
 
 def write_rows(rows: list[dict[str, Any]], **record: object) -> None:
@@ -63,57 +60,38 @@ def write_rows(rows: list[dict[str, Any]], **record: object) -> None:
 
 
 def states_row_by_row(params: Params, run: str, task: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the states of each layer [J, N, D] and their labels, computed without batches, heads
-    or hooks."""
+    """Returns the states [N, D] and their labels, computed without batches, heads or hooks."""
     setup = TrialSetup(RunKey(run, 1), task, max_tokens=params.finetune.max_tokens)
     backbone = setup.backbone(seed=params.finetune.seeds[0]).eval()
     states, labels = [], []
     for row in read_jsonl(setup.examples / "train.jsonl"):
         (example,) = setup.task.encode([row])
-        windows = example.windows or (example,)
         with torch.no_grad():
-            batches = [setup.task.collate([window], rngs=[]) for window in windows]
-            assert all((batch.document_ids != PADDING).all() for batch in batches)
-            layers, *others = [backbone.layers(batch)[1:, 0] for batch in batches]
+            batch = setup.task.collate([example], rngs=[])
+            assert (batch.document_ids != PADDING).all()
+            read = backbone(batch)[0]
         words = example.word_positions
         if words is None:  # a text
-            means = [of_window.mean(dim=1, keepdim=True) for of_window in (layers, *others)]
-            states.append(torch.stack(means).mean(dim=0))
+            states.append(read.mean(dim=0, keepdim=True))
             labels.append(row["label"])
         else:
-            states.append(layers[:, torch.from_numpy(words)])
+            states.append(read[torch.from_numpy(words)])
             labels += row["tags"][: len(words)]
     classes = sorted(setup.task.labels)
-    return torch.cat(states, dim=1).numpy(), np.array([classes.index(label) for label in labels])
+    return torch.cat(states).numpy(), np.array([classes.index(label) for label in labels])
 
 
 @pytest.mark.parametrize("run", [SCRATCH, "decoder"])
-@pytest.mark.parametrize("task", ["section", "section in windows", "tag"])
+@pytest.mark.parametrize("task", ["section", "tag"])
 def test_estimated_measures_the_states_that_the_head_reads(
     params: Params, run: str, task: str
 ) -> None:
-    if task == "section in windows":
-        params, task = tuned(params, max_tokens=8), "section"
-        settings = {"name": "classification", "long_texts": "windows"}
-        write_rows(read_jsonl(EXAMPLES / "train.jsonl"), task=settings)
     states, classes = states_row_by_row(params, run, task)
-    records = {(r.estimate, r.layers): r for r in estimated(params, run, task).records}
-    assert {record.num_states for record in records.values()} == {len(classes)}
-    for estimate, compute in (
-        ("h_score", lambda layer: h_score(layer, classes).value),
-        ("h_score_above_chance", lambda layer: h_score(layer, classes).above_chance),
-        ("logme", lambda layer: logme(layer, one_hot(classes))),
-        ("knn", lambda layer: nearest_neighbours(layer, classes)),
-    ):
-        layers = [compute(layer) for layer in states]
-        expected = layers[-1], compute(states.mean(axis=0)), max(layers)
-        # States of a padded batch differ in the last bit, which may change a neighbour.
-        tolerance = 0.02 if estimate == "knn" else 1e-4
-        for name, value in zip(LAYERS, expected, strict=True):
-            assert records[estimate, name].value == pytest.approx(value, abs=tolerance), name
-        best = records[estimate, "best"].layer
-        assert best is not None
-        assert layers[best - 1] == pytest.approx(max(layers), abs=tolerance)
+    records = estimated(params, run, task)
+    assert {record.num_states for record in records} == {len(classes)}
+    values = {record.estimate: record.value for record in records}
+    expected = {"h_score": h_score(states, classes), "logme": logme(states, one_hot(classes))}
+    assert values == pytest.approx(expected, abs=1e-4)
 
 
 def test_estimated_is_higher_for_labels_that_follow_the_text(params: Params) -> None:
@@ -160,8 +138,8 @@ def test_estimated_gives_a_reason_where_an_estimate_is_undefined(
         for row in read_jsonl(EXAMPLES / "train.jsonl")
     ]
     write_rows(rows, **record)
-    records = estimated(params).records
-    assert len(records) == len(ESTIMATES) * len(LAYERS)
+    records = estimated(params)
+    assert [record.estimate for record in records] == [*ESTIMATES]
     assert {r.estimate for r in records if r.value is not None} == defined
     assert all((r.value is None) == bool(r.reason) for r in records)
 
@@ -171,10 +149,9 @@ def test_estimated_takes_from_the_store_what_is_whole(
 ) -> None:
     first = estimated(params)
     assert estimated(params) == first and len(computed) == 1
-    assert not store.listed()  # no trials
     (file,) = (store.root() / "estimates").iterdir()
     file.write_text(file.read_text()[:-20])
-    assert estimated(params).records == first.records and len(computed) == 2
+    assert estimated(params) == first and len(computed) == 2
     estimated(params, "decoder")
     remove(store.root() / "estimates")
     estimated(params)
@@ -203,40 +180,16 @@ def test_estimated_depends_on_the_labelled_rows_and_on_no_method(
 def test_estimated_draws_a_part_of_many_words(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = estimated(params, task="tag").records[0]
-    monkeypatch.setattr(estimates, "MOST_STATES", every.num_states // 2)
+    every = estimated(params, task="tag")[0]
+    monkeypatch.setattr(estimates, "MAX_STATES", every.num_states // 2)
     remove(store.root() / "estimates")
-    some = estimated(params, task="tag").records[0]
+    some = estimated(params, task="tag")[0]
     assert 0 < some.num_rows < every.num_rows
     assert every.num_states / 4 < some.num_states <= every.num_states // 2
 
 
 def test_code_of_estimates_is_no_code_of_trials() -> None:
     """An edit of an estimate's code trains no trial again."""
-    files = {"trials/estimates.py", "evaluation/estimates.py", "evaluation/transferability.py"}
+    files = {"trials/estimates.py", "evaluation/transferability.py"}
     assert not files & hashes("trials/runner", "methods/full", "methods/linear_probe").keys()
     assert files <= hashes("trials/estimates").keys() & hashes("finetune").keys()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["bilstm", "encoder_decoder", "bert", "gpt2", "t5"])
-def test_estimated_has_values_for_the_layers_of_every_architecture(
-    params: Params, model: str
-) -> None:
-    """The layers of an encoder-decoder are those of its encoder."""
-    run = params.runs[SCRATCH]
-    if model in FAMILIES:
-        folder = checkpoint(model)
-        settings = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
-        run = run.model_copy(update={"model": settings, "tokenizer": "none"})
-    else:
-        sizes = {"d_model": 32, "num_layers": 2} if model == "bilstm" else run.model
-        run = run.model_copy(update={"model": {**sizes, "name": model}})
-    changed = params.model_copy(update={"runs": params.runs | {"other": run}})
-    write_inputs(changed)
-    pretrain_run(changed, "other")
-    for task in ("section", "tag"):
-        records = estimated(changed, "other", task).records
-        assert all(record.value is not None for record in records)
-        layers = {record.layer for record in records if record.layer is not None}
-        assert layers <= set(range(1, run.model.get("num_layers", 2) + 1))

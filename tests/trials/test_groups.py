@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from stages.core.keys import RunKey
-from stages.core.params import Params
+from stages.core.study_file import load
 from stages.trials.groups import trial_groups
-from tests.synthetic_study import raw_params
+from tests.smoke import SMOKE
+from tests.trials.small_trials import TRAINING, plan_of
 
 
 @pytest.mark.parametrize("from_scratch", [False, True])
 def test_trial_groups_share_a_process_where_trials_share_a_frozen_backbone(
     from_scratch: bool,
 ) -> None:
-    raw = raw_params()
-    raw["finetune"] |= {"label_budgets": [200, "all"], "seeds": [1, 2, 3]}
-    finetune, checkpoint = Params(**raw).finetune, RunKey("encoder_mlm", 7)
-    methods = ["full", "linear_probe"]
+    methods: dict[str, Any] = {"full": {"training": TRAINING}, "linear_probe": {}}
+    finetune = plan_of(methods, label_budgets=[200, "all"], seeds=[1, 2, 3]).finetune
+    checkpoint = RunKey("encoder_mlm", 7)
     groups = trial_groups(finetune, checkpoint, "tag", methods, from_scratch=from_scratch)
     assert {key.checkpoint for group in groups for key in group} == {checkpoint}
     cells = [[(k.method, k.label_budget, k.finetune_seed) for k in group] for group in groups]
@@ -35,11 +35,11 @@ def test_trial_groups_share_a_process_where_trials_share_a_frozen_backbone(
         ({}, True),
         ({"parent": "other"}, False),  # it has the weights of its parent
         ({"objective": {"name": "mlm"}}, False),
-        ({"model": {"name": "hub", "path": "p", "revision": "r"}}, False),
+        ({"architecture": {"name": "hub", "path": "p", "revision": "r"}}, False),
     ],
 )
 def test_from_scratch_is_without_objective_parent_and_published_weights(
     changes: dict[str, Any], expected: bool
 ) -> None:
-    run = Params(**raw_params()).runs["encoder_scratch"].model_copy(update=changes)
+    run = load(SMOKE).runs["encoder_scratch"].model_copy(update=changes)
     assert run.from_scratch == expected
