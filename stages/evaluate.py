@@ -4,7 +4,7 @@ No other stage reads the test labels.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -26,7 +26,6 @@ from stages.evaluation.calibration import (
     reliability,
 )
 from stages.evaluation.confusion import ConfusionRecord, Pairs, has_confusion, pairs, records
-from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.examples import examples, shown_trials
 from stages.evaluation.metrics import score
 from stages.evaluation.near_duplicates import near_duplicates
@@ -34,27 +33,25 @@ from stages.evaluation.rare_class import RareClass, rare_class
 from stages.evaluation.records import (
     EpochRecord,
     InputRecord,
-    LostPredictionRecord,
     PredictionRecord,
     ScoredTrial,
-    ScoredTry,
     SkippedMethod,
-    TextBitsRecord,
     TrialRecord,
-    TryRecord,
     ValidationRecord,
     discard_unlisted,
     read,
     write,
 )
 from stages.evaluation.row_scores import row_scores
-from stages.kinds._kind import KINDS, of_draw
+from stages.evaluation.transferability import EstimateRecord
+from stages.tasks._cells import Row
+from stages.tasks._labelled_rows import of_draw
+from stages.tasks._task import TASKS
 
 # Tables that every run has; their rows are concatenated over the runs.
 OF_EACH_RUN: dict[str, type] = {
     "skipped.csv": SkippedMethod,
     "inputs.csv": InputRecord,
-    "text_bits.csv": TextBitsRecord,
     "estimates.csv": EstimateRecord,
 }
 
@@ -63,7 +60,7 @@ def main(plan: EvaluationPlan, task: str) -> str:
     about = read_json(paths.examples(task) / "task.json")
     rows = read_jsonl(paths.examples(task) / "test.jsonl")
     labels = read_jsonl(paths.test_labels(task))
-    kind = KINDS[about["kind"]]
+    kind = TASKS[about["kind"]]
     every_answer = {row["id"]: kind.answer(row) for row in labels}
 
     @cache
@@ -111,18 +108,16 @@ def main(plan: EvaluationPlan, task: str) -> str:
             if has_confusion(kind):
                 confused.append((key.cell, pairs(kind, gold, answers[key])))
 
-    scores = {trial.key: trial.value for trial in trials}
-    tries = [row for run in runs for row in _scored_tries(run, about["metric"], gold_of, scores)]
     with replacing(paths.EVALUATED / task) as folder:
         write(folder / "trials.csv", ScoredTrial, trials)
         np.save(folder / "row_scores.npy", np.array(by_row, dtype=np.float32))
-        kept_curves = {(trial.variant, trial.lr) for trial in trials}
+        np.save(folder / "row_groups.npy", _row_groups(rows, about))
+        kept_curves = {(trial.key, trial.lr) for trial in trials}
         curves = [epoch for run in runs for epoch in read(run / "history.csv", EpochRecord)]
-        curves = [epoch for epoch in curves if (epoch.variant, epoch.lr) in kept_curves]
+        curves = [epoch for epoch in curves if (epoch.key, epoch.lr) in kept_curves]
         write(folder / "history.csv", EpochRecord, curves)
         for name, record in OF_EACH_RUN.items():
             write(folder / name, record, [row for run in runs for row in read(run / name, record)])
-        write(folder / "tries.csv", ScoredTry, tries)
         write_json(folder / "task.json", about)
         first = (about["split_seeds"] or [0])[0]  # if there are several draws, the first is shown
         test = of_draw(rows, first)
@@ -164,26 +159,12 @@ def _validation(folder: Path) -> Mapping[TrialKey, list[ValidationRecord]]:
     return by_trial
 
 
-def _scored_tries(
-    folder: Path,
-    metric: str,
-    gold_of: Callable[[int], Mapping[str, str]],
-    scores: Mapping[TrialKey, float],
-) -> Iterator[ScoredTry]:
-    """Yields each variant that a run's trials tried, with its test score. A kept variant has the
-    score of its trial (from ``scores``); any other is scored by its own predictions, if it has any.
-    ``gold_of`` returns the right answers of the test rows of a fine-tuning seed."""
-    answers: dict[tuple[TrialKey, str, str], dict[str, str]] = defaultdict(dict)
-    for row in read(folder / "lost_predictions.csv.gz", LostPredictionRecord):
-        answers[row.variant][row.id] = row.prediction
-    for tried in read(folder / "tries.csv", TryRecord):
-        value, gold = None, gold_of(tried.key.finetune_seed)
-        if tried.kept:
-            value = scores[tried.key]
-        elif predicted := answers.get(tried.variant):
-            assert predicted.keys() == gold.keys(), f"{folder}: one prediction per test row"
-            value = score(metric, list(gold.values()), [predicted[id] for id in gold])
-        yield ScoredTry(**asdict(tried), value=value)
+def _row_groups(rows: Sequence[Row], about: Json) -> np.ndarray:
+    """Returns the number of each test row's document, package or group; empty if the source gives
+    none, or if each seed draws other test rows."""
+    if about["split_seeds"] or not all("group" in row for row in rows):
+        return np.empty(0, dtype=np.int64)
+    return np.unique([str(row["group"]) for row in rows], return_inverse=True)[1]
 
 
 def _fields(measured: Calibration | RareClass | None) -> Json:

@@ -23,21 +23,18 @@ from stages.core.params import Params, Run
 from stages.core.seeding import stream
 from stages.evaluation.calibration import CoverageRecord, ReliabilityRecord
 from stages.evaluation.confusion import ConfusionRecord, records
-from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateCostRecord, EstimateRecord
 from stages.evaluation.records import (
     CLASSICAL,
     CostRecord,
     EpochRecord,
     InputRecord,
     ScoredTrial,
-    ScoredTry,
     SkippedMethod,
-    TextBitsRecord,
     write,
 )
-from stages.evaluation.screening import screened_out
-from stages.findings.pretraining_progress import Step, TriedStep
-from stages.kinds._kind import distinct_draws
+from stages.evaluation.transferability import ESTIMATES, EstimateRecord
+from stages.findings.pretraining import Step, TriedStep
+from stages.tasks._labelled_rows import distinct_draws
 from tests.smoke import write_plans
 
 TRAINING = {
@@ -67,21 +64,35 @@ HARDWARE = "A processor & more"
 METRICS = {"tag": "entity_f1", "type": "macro_f1", "section": "macro_f1"}
 
 
+FAMILY = {"encoder": "modernbert", "decoder": "phi", "encoder_decoder": "bart"}
+ARCHITECTURE = {family: name for name, family in FAMILY.items()}
+
+
 def run(model: str, objective: str, corpus: str = "all", d_model: int = 192, seed: int = 1) -> dict:
     return {
         "corpus": corpus,
         "tokenizer": "unigram",
         "parent": "none",
-        "model": {"name": model, "d_model": d_model, "num_layers": 4, "num_heads": 4},
+        "architecture": {
+            "name": FAMILY.get(model, model),
+            "d_model": d_model,
+            **({} if model == "bilstm" else {"num_layers": 4, "num_heads": 4}),
+        },
         "objective": {"name": objective},
         "training": dict(TRAINING),
         "seeds": [seed],
     }
 
 
+def kind_of(entry: Run) -> str:
+    """Returns the architecture of a run's family."""
+    name = entry.architecture["name"]
+    return ARCHITECTURE.get(name, name)
+
+
 def public(path: str, revision: str = "0" * 40, seed: int = 1) -> dict:
     model = {"name": "hub", "path": path, "revision": revision}
-    return run("hub", "none", "none", seed=seed) | {"model": model, "tokenizer": "none"}
+    return run("hub", "none", "none", seed=seed) | {"architecture": model, "tokenizer": "none"}
 
 
 def further(path: str, objective: str, **settings: Any) -> dict:
@@ -195,8 +206,6 @@ def write_study(
     for task in params.tasks:
         trials, curves = [], []
         estimates = estimates_of(params, task)
-        screened = screened_out(params.finetune.screen, params.runs, estimates)
-        left_out = {each.run for each in screened}
         for name, entry in params.runs.items():
             costs = []
             for pretrain_seed, method, budget, seed in product(
@@ -205,7 +214,7 @@ def write_study(
                 params.finetune.label_budgets,
                 params.finetune.seeds,
             ):
-                if (name, method) in incompatible or name in left_out:
+                if (name, method) in incompatible:
                     continue
                 checkpoint = RunKey(name, pretrain_seed)
                 trial = _trial(params, task, checkpoint, method, budget, seed)
@@ -219,7 +228,6 @@ def write_study(
                         wall_time_s=2.5,
                         peak_memory_bytes=400_000_000,
                         processor_time_s=2.0,
-                        gpu_energy_j=0.0,
                         latency_s=0.004 if first else None,
                         texts_per_s=800.0 if first else None,
                         tokens_per_s=16_000.0 if first else None,
@@ -237,16 +245,11 @@ def write_study(
         if score is not None:
             scored[:] = np.array([[trial.value] for trial in trials])
         np.save(root / "data/evaluated" / task / "row_scores.npy", scored)
+        np.save(root / "data/evaluated" / task / "row_groups.npy", np.empty(0, dtype=np.int64))
         write(root / "data/evaluated" / task / "history.csv", EpochRecord, curves)
-        tries = [_try(trial) for trial in trials if trial.method != CLASSICAL]
-        write(root / "data/evaluated" / task / "tries.csv", ScoredTry, tries)
         write(root / "data/evaluated" / task / "skipped.csv", SkippedMethod, skipped)
         write(root / "data/evaluated" / task / "inputs.csv", InputRecord, read_of(task, params))
-        bits = text_bits_of(params)
-        write(root / "data/evaluated" / task / "text_bits.csv", TextBitsRecord, bits)
         write(root / "data/evaluated" / task / "estimates.csv", EstimateRecord, estimates)
-        took = [EstimateCostRecord(**c._asdict(), wall_time_s=1.5) for c in params.checkpoints]
-        write(root / "data/timings/estimates" / f"{task}.csv", EstimateCostRecord, took)
         write_json(root / "data/evaluated" / task / "task.json", about(task))
         write_jsonl(root / "data/evaluated" / task / "examples.jsonl", looked_at(task, params))
         near = {"num_test": NUM_TEST, "number": 5, "similarity": 0.8, "test": "a b", "train": "b a"}
@@ -266,7 +269,6 @@ def write_study(
             "peak_memory_bytes": 900_000_000,
             "tokens_per_s": 14000.0,
             "processor_time_s": 120.0,
-            "gpu_energy_j": 0.0,
             "device": "cpu",
             "hardware": HARDWARE,
             "threads": 2,
@@ -288,13 +290,13 @@ def write_progress(folder: Path, checkpoint: RunKey, entry: Run) -> None:
     """Writes the progress of a pretraining as the stage leaves it. The loss falls with the root of
     the tokens."""
     name, seed = checkpoint
-    trained, decoder = entry.objective["name"] != "none", entry.model["name"] == "decoder"
-    offset = stream(seed, str(entry.model), entry.corpus).random()
+    trained, decoder = entry.objective["name"] != "none", entry.architecture["name"] == "phi"
+    offset = stream(seed, str(entry.architecture), entry.corpus).random()
     steps = [
         Step(
             step=step,
             tokens=4096 * step,
-            flops=40_000_000 * entry.model.get("d_model", 192) * step,
+            flops=40_000_000 * entry.architecture.get("d_model", 192) * step,
             loss=(loss := 4 + offset + 3 / step**0.5),
             lr=0.003,
             validation_loss=loss + 0.1 if step % 200 == 0 else None,
@@ -340,18 +342,7 @@ def alike(params: Params, corpus: str) -> dict[str, Any]:
     text, *_ = corpus.split("_half")
     place = 1 + list(params.corpora).index(text)
     tokens = 1_000_000 // (2 if "_half" in corpus else 1)
-    of_task = {
-        "texts": 1000,
-        "words": 9000,
-        "types": 2000,
-        "bytes": 50_000,
-        "sampled_words": 4500,
-        "divergence": 0.02 * place,
-        "uncorrected_divergence": 0.2 + 0.02 * place,
-        "unseen_words": 0.01 * place * (1 if tokens == 1_000_000 else 1.5),
-        "unseen_types": 0.1,
-        "bits_per_byte": 2 + 0.1 * place + (0 if tokens == 1_000_000 else 0.05),
-    }
+    of_task = {"words": 9000, "similarity": 0.9 - 0.02 * place}
     return {
         "tokens": tokens,
         "sha256": text,
@@ -418,7 +409,7 @@ def read_of(task: str, params: Params) -> list[InputRecord]:
     subword."""
 
     def read_at(run: Run) -> str:
-        decodes = run.model["name"] == "decoder"
+        decodes = run.architecture["name"] == "phi"
         if task == "tag":
             return f"{'last' if decodes else 'first'} subword of a word"
         return "last token" if decodes else "mean of tokens"
@@ -438,24 +429,6 @@ def read_of(task: str, params: Params) -> list[InputRecord]:
     ]
 
 
-def text_bits_of(params: Params) -> list[TextBitsRecord]:
-    """Returns the bits of runs that have an objective. A more similar training set gives fewer
-    bits."""
-    bits = {"all": 1.6, "all_half": 1.7, "scientific": 1.8, "deep_learning": 1.9}
-    return [
-        TextBitsRecord(
-            run=name,
-            pretrain_seed=seed,
-            loss=4.5,
-            bits_per_byte=bits.get(entry.corpus, 2.0),
-            num_targets=900,
-        )
-        for name, entry in params.runs.items()
-        for seed in entry.seeds
-        if not entry.as_published and entry.objective["name"] != "none"
-    ]
-
-
 def effect_of(task: str, checkpoint: RunKey) -> float:
     """Returns what a checkpoint adds to the score of a task, besides the noise of its trials."""
     name, seed = checkpoint
@@ -464,20 +437,18 @@ def effect_of(task: str, checkpoint: RunKey) -> float:
 
 
 def estimates_of(params: Params, task: str) -> list[EstimateRecord]:
-    """Returns estimates: H-scores rank the runs by their effects, LogME in the reverse order, and
-    neighbours not at all; neighbours are undefined on the task ``section``."""
+    """Returns estimates: H-scores rank the models by their effects, LogME in the reverse order;
+    H-scores are undefined on the task ``section``."""
     estimates = []
-    for checkpoint, estimate, layers in product(params.checkpoints, ESTIMATES, LAYERS):
-        sign = {"logme": -1, "knn": 0}.get(estimate, 1)
-        undefined = estimate == "knn" and task == "section"
+    for checkpoint, estimate in product(params.checkpoints, ESTIMATES):
+        sign = -1 if estimate == "logme" else 1
+        undefined = estimate == "h_score" and task == "section"
         value = 1 + sign * effect_of(task, checkpoint)
         estimates.append(
             EstimateRecord(
                 **checkpoint._asdict(),
                 estimate=estimate,
-                layers=layers,
                 value=None if undefined else value,
-                layer=3 if layers == "best" else None,
                 num_rows=200,
                 num_states=200,
                 flops=0 if undefined else 40_000_000_000,
@@ -526,13 +497,13 @@ def _trial(
     more_labels = 0.0 if budget == 200 else 0.05
     value = 0.5 + effect_of(task, checkpoint) + more_labels + rng.normal(0, 0.015)
     value -= 0.05 if method == "linear_probe" else 0.0
-    d_model = entry.model.get("d_model", 192)
+    d_model = entry.architecture.get("d_model", 192)
     num_params = {192: 2_563_072, 96: 812_544, 48: 288_000}[d_model]
-    num_params += 1_000 if entry.model["name"] == "decoder" else 0
+    num_params += 1_000 if entry.architecture["name"] == "phi" else 0
     settings = params.finetune.methods[method].training
     return ScoredTrial(
         run=checkpoint.run,
-        architecture="encoder" if entry.is_public else entry.model["name"],
+        architecture="encoder" if entry.is_public else kind_of(entry),
         objective=objective,
         method=method,
         task=task,
@@ -553,8 +524,8 @@ def _trial(
         best_epoch=5 if settings else 0,
         weights_bytes=4 * num_params + (0 if method == "full" else 4 * 1544),
         num_pretrained_params=num_params,
-        used_architecture="encoder" if entry.is_public else entry.model["name"],
-        design=f"{entry.model['name']} of {d_model}",
+        used_architecture="encoder" if entry.is_public else kind_of(entry),
+        design=f"{entry.architecture['name']} of {d_model}",
         lineage_bytes=None if entry.is_public else 16_384_000 if pretrained else 0,
         num_epochs=6 if settings else 0,
         num_steps=78,
@@ -573,6 +544,7 @@ def _trial(
         accuracy=min(value + 0.2, 1.0),
         mean_probability=min(value + 0.3, 1.0),
         calibration_error=0.1,
+        validation_score=value + stream(seed, "validation", str(checkpoint)).normal(0, 0.01),
     )
 
 
@@ -580,20 +552,6 @@ def _label(checkpoint: RunKey) -> str:
     """Returns a name of the checkpoint, for streams of random numbers."""
     name, seed = checkpoint
     return name if seed == 1 else f"{name}_{seed}"
-
-
-def _try(trial: ScoredTrial) -> ScoredTry:
-    """Returns the only try of a trial."""
-    return ScoredTry(
-        **trial.key._asdict(),
-        read_out="",
-        initial_weights=trial.initial_weights,
-        fixed="pooling=mean, dropout=0.1",
-        validation_metric=trial.value,
-        validation_loss=1.0,
-        kept=1,
-        value=trial.value,
-    )
 
 
 def _curve(trial: ScoredTrial) -> list[EpochRecord]:
@@ -634,6 +592,6 @@ def _baseline(
 ) -> ScoredTrial:
     value = {"majority": 0.04, "tfidf": 0.57, "window": 0.53}[name] + offset
     key = TrialKey(name, pretrain_seed, task, CLASSICAL, budget, finetune_seed)
-    record = fit_baseline._record(key, name, num_tries=4)
+    record = fit_baseline._record(key, name, num_tries=4, validation_score=value)
     scores = {"metric": METRICS[task], "value": value}
     return ScoredTrial(**asdict(record), **scores, other_metric="accuracy", other_value=value)

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from stages.core.keys import CellKey
-from stages.kinds._kind import Kind
-from stages.kinds._tags import OUTSIDE
+from stages.tasks._kind import Kind
+from stages.tasks._tags import OUTSIDE
 
 Pairs = Counter[tuple[str, str]]  # (right class, predicted class) -> how often
 

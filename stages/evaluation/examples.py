@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from stages.core.artifacts import Json
 from stages.evaluation.metrics import score
 from stages.evaluation.records import TrialRecord, budget_order
-from stages.kinds._cells import Row
-from stages.kinds._kind import Kind
+from stages.tasks._cells import Row
+from stages.tasks._kind import Kind
 
 ANY = 3  # number of rows to show from the start of test, which is in random order
 DISPUTED = 5  # number of further rows to show: those on which runs agree least

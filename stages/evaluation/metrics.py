@@ -3,7 +3,8 @@ scale says otherwise.
 
 This file contains the metrics that several kinds of rows may share. A metric of a single kind is
 defined in the kind's file (``Kind.metrics``); ``metric_of`` finds both by name. Answers and
-predictions are strings as ``Kind.answer`` writes them.
+predictions are strings as ``Kind.answer`` writes them. Most metrics are functions of sums over
+rows, from which ``row_scores`` also has the contribution of each row.
 """
 
 import json
@@ -12,23 +13,21 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 
-from stages.kinds._kind import KINDS
-from stages.kinds._metric import F1_OF, POINTS, Metric, Scale
+import numpy as np
+from jaxtyping import Float
+
+from stages.tasks._metric import F1_OF, POINTS, Metric, Scale, Sums
+from stages.tasks._task import TASKS
 
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
-SCALES = {  # for the shared metrics that are not proportions
-    "bits_per_byte": Scale("bits per byte", factor=1, decimals=3, lower_is_better=True),
-    "word_perplexity": Scale("", factor=1, decimals=1, lower_is_better=True),
-}
 # The smallest and largest value of metrics that are not shares, before multiplication by ``factor``
 LIMITS = {
     **dict.fromkeys(("matthews", "pearson", "spearman"), (-1.0, 1.0)),
     **dict.fromkeys(("bits_per_byte", "word_perplexity"), (0.0, math.inf)),
 }
+Texts = Sequence[str]
 Ends = tuple[float, float]
 
 
@@ -38,9 +37,9 @@ def metric_of(name: str) -> Metric:
     Raises KeyError for an unknown name.
     """
     if name in METRICS:  # first, because it loads no kind
-        return Metric(name, METRICS[name], SCALES.get(name, POINTS))
+        return METRICS[name]
     if name.startswith(F1_OF):
-        return Metric(name, partial(f1_of, name.removeprefix(F1_OF)))
+        return f1_of(name.removeprefix(F1_OF))
     return _of_kinds()[name]
 
 
@@ -48,7 +47,7 @@ def metric_of(name: str) -> Metric:
 def _of_kinds() -> dict[str, Metric]:
     return {
         metric.name: metric
-        for kind in KINDS.values()
+        for kind in TASKS.values()
         for metric in kind.metrics
         if isinstance(metric, Metric)
     }
@@ -58,20 +57,17 @@ def scale_of(metric: str) -> Scale:
     return metric_of(metric).scale
 
 
-def limits(metric: str, *, difference: bool = False) -> Ends:
-    """Returns the ends of the metric's scale or, if ``difference``, of the differences on it."""
-    shares = (0.0, 1.0) if scale_of(metric) == POINTS else (-math.inf, math.inf)
-    least, largest = LIMITS.get(metric, shares)
-    return (least - largest, largest - least) if difference else (least, largest)
-
-
 def cut(low: float, high: float, metric: str, *, difference: bool = False) -> Ends:
-    """Returns the ends of an interval, cut off at the ends of the metric's scale.
+    """Returns the ends of an interval, cut off at the ends of the metric's scale (or, with
+    ``difference``, at those of differences on it).
 
     A t interval ignores the ends of the scale: from two seeds it may reach from -88 to 151 points.
     The true value lies on the scale, so the cut does not change the interval's coverage.
     """
-    least, largest = limits(metric, difference=difference)
+    shares = (0.0, 1.0) if scale_of(metric) == POINTS else (-math.inf, math.inf)
+    least, largest = LIMITS.get(metric, shares)
+    if difference:
+        least, largest = least - largest, largest - least
     if not least <= (low + high) / 2 <= largest:  # a component's own metric may have another scale
         return low, high
     return max(low, least), min(high, largest)
@@ -82,95 +78,83 @@ def merit(metric: str, value: float) -> float:
     return -value if scale_of(metric).lower_is_better else value
 
 
-def score(metric: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
+def score(metric: str, gold: Texts, predicted: Texts) -> float:
     """Returns the value of the metric of this name."""
     assert len(gold) == len(predicted) > 0, "one prediction for each example"
     return float(metric_of(metric).value(gold, predicted))
 
 
-def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The mean F1 over the labels that occur in ``gold``, so that all runs have the same
-    denominator.
-
-    It equals scikit-learn's ``f1_score(average="macro")`` with these ``labels``, as the tests
-    check. Importing scikit-learn in every process would take longer than many trials.
-    """
-    labels = Counter(gold)
-    answers = Counter(predicted)
-    right = Counter(g for g, p in zip(gold, predicted, strict=True) if g == p)
-    return sum(2 * right[x] / (labels[x] + answers[x]) for x in sorted(labels)) / len(labels)
+# Metrics that are functions of sums over rows -------------------------------------------------
 
 
-def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    return sum(g == p for g, p in zip(gold, predicted, strict=True)) / len(gold)
+def _metric(name: str, sums: Sums, scale: Scale = POINTS) -> Metric:
+    def value(gold: Texts, predicted: Texts) -> float:
+        total = sums.counts(gold, predicted).sum(axis=0, keepdims=True)
+        return float(sums.value(total)[0])
+
+    return Metric(name, value, scale, sums)
 
 
-def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Matthews' correlation for any number of classes (Gorodkin 2004, eq. 8), in -1..1.
+def _ratio(of_row: Callable[[str, str], tuple[float, float]]) -> Sums:
+    """A ratio of two totals over rows; 0 if the divisor is 0."""
 
-    It is 0 if all answers or all predictions are equal, as in scikit-learn's
-    ``matthews_corrcoef``.
-    """
-    labels, answers, num = Counter(gold), Counter(predicted), len(gold)
-    right = sum(g == p for g, p in zip(gold, predicted, strict=True))
-    covariance = right * num - sum(labels[x] * answers[x] for x in labels)
-    variances = [num**2 - sum(n**2 for n in counts.values()) for counts in (labels, answers)]
-    return covariance / math.sqrt(variances[0] * variances[1]) if all(variances) else 0.0
+    def counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n 2"]:
+        return np.array([of_row(*row) for row in zip(gold, predicted, strict=True)], dtype=float)
+
+    def value(sums: Float[np.ndarray, "sets 2"]) -> Float[np.ndarray, " sets"]:
+        above, below = sums[..., 0], sums[..., 1]
+        return np.where(below == 0, 0.0, above / np.where(below == 0, 1, below))
+
+    return Sums(counts, value)
 
 
-def f1_of(label: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
+def _mean(of_row: Callable[[str, str], float]) -> Sums:
+    return _ratio(lambda gold, predicted: (of_row(gold, predicted), 1))
+
+
+def f1_of(label: str) -> Metric:
     """The F1 of one label (for MRPC and QQP: of paraphrases), equal to scikit-learn's with this
     ``pos_label``; 0 if the label is neither right nor predicted for any text."""
-    right = sum(g == p == label for g, p in zip(gold, predicted, strict=True))
-    return 2 * right / (gold.count(label) + predicted.count(label)) if right else 0.0
+
+    def of_row(gold: str, predicted: str) -> tuple[float, float]:
+        return 2 * (gold == predicted == label), [gold, predicted].count(label)
+
+    return _metric(f"{F1_OF}{label}", _ratio(of_row))
 
 
-def word_accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The share of words with the right tag."""
-    pairs = [pair for row in zip(gold, predicted, strict=True) for pair in _words(*row)]
-    return sum(right == tag for right, tag in pairs) / len(pairs)
+def _label_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
+    """Returns, for each row and each label in ``gold``, whether the row has the label, whether the
+    label is predicted, and whether both are true."""
+    number = {label: i for i, label in enumerate(sorted(set(gold)))}
+    counts = np.zeros((3, len(gold), len(number)))
+    for row, (right, answer) in enumerate(zip(gold, predicted, strict=True)):
+        counts[0, row, number[right]] = 1
+        if answer in number:
+            counts[1, row, number[answer]] = 1
+        counts[2, row, number[right]] = right == answer
+    return np.concatenate([*counts], axis=1)
 
 
-def entity_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The F1 of whole entities. A prediction is right if kind, first and last word are equal
-    (CoNLL-2003)."""
-    num_gold = num_predicted = num_right = 0
-    for row in zip(gold, predicted, strict=True):
-        _words(*row)
-        gold_entities, predicted_entities = (entities(tags.split()) for tags in row)
-        num_gold += len(gold_entities)
-        num_predicted += len(predicted_entities)
-        num_right += len(gold_entities & predicted_entities)
-    return 2 * num_right / (num_gold + num_predicted) if num_right else 0.0
+def _macro_f1(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
+    """The mean F1 over the labels that occur in each set of rows, so that all models have the same
+    denominator. It equals scikit-learn's ``f1_score(average="macro")`` with these ``labels``."""
+    labels, answers, right = np.split(sums, 3, axis=-1)
+    f1 = np.where(labels > 0, 2 * right / np.maximum(labels + answers, 1), 0)
+    return f1.sum(axis=-1) / (labels > 0).sum(axis=-1)
 
 
-def bits_per_byte(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The bits per byte of all texts together, which do not depend on the tokenizer.
-
-    ``gold`` has "num_bytes num_words" for each text, and ``predicted`` its bits.
-    """
-    bits, num_bytes, _ = _bits(gold, predicted)
-    return bits / num_bytes
+def _right_words(gold: str, predicted: str) -> tuple[float, float]:
+    """The number of words with the right tag, and of words."""
+    right, tags = gold.split(), predicted.split()
+    assert len(right) == len(tags), "one tag for each word"
+    return sum(map(str.__eq__, right, tags)), len(tags)
 
 
-def word_perplexity(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """2 to the power of the bits per word, from the same input as ``bits_per_byte``.
-
-    Words are separated by blanks. The perplexity is huge or infinite for scripts without blanks
-    between words, because a whole line counts as one word.
-    """
-    bits, _, num_words = _bits(gold, predicted)
-    try:
-        return 2 ** (bits / num_words)
-    except OverflowError:
-        return math.inf
-
-
-def _bits(gold: Sequence[str], predicted: Sequence[str]) -> tuple[float, int, int]:
-    """Returns the total (bits, bytes, words) of all texts."""
-    lengths = [tuple(map(int, row.split())) for row in gold]
-    num_bytes, num_words = map(sum, zip(*lengths, strict=True))
-    return sum(map(float, predicted)), num_bytes, num_words  # type: ignore[return-value]
+def _right_entities(gold: str, predicted: str) -> tuple[float, float]:
+    """Counts for the F1 of whole entities. A prediction is right if kind, first and last word are
+    equal (CoNLL-2003)."""
+    right, answered = (entities(tags.split()) for tags in (gold, predicted))
+    return 2 * len(right & answered), len(right) + len(answered)
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
@@ -191,36 +175,33 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     return spans
 
 
-def exact_match(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The share of questions whose prediction equals a right answer, ignoring case, punctuation,
-    articles and blanks (the script of SQuAD 2.0; Rajpurkar et al. 2016, 2018)."""
-    return _mean_of_questions(lambda right, answer: right == answer, gold, predicted)
+def _bits(place: int) -> Sums:
+    """Bits per byte (``place`` 0) or per word (``place`` 1) of all texts together, which do not
+    depend on the tokenizer. ``gold`` has "num_bytes num_words" for each text, and ``predicted`` its
+    bits."""
+    return _ratio(lambda gold, predicted: (float(predicted), float(gold.split()[place])))
 
 
-def squad_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The mean over questions of the F1 between the words of the prediction and of the most similar
-    right answer, both normalised as in ``exact_match``. If both are empty, the F1 is 1; if only
-    one is, it is 0.
-
-    It is implemented here because torchmetrics needs torch, the package ``evaluate`` downloads its
-    code, and transformers 5 no longer has it.
-    """
-    return _mean_of_questions(_overlap, gold, predicted)
+def _perplexity(sums: Float[np.ndarray, "sets 2"]) -> Float[np.ndarray, " sets"]:
+    """2 to the power of the bits per word. Words are separated by blanks. It is huge or infinite
+    for scripts without blanks between words, because a whole line counts as one word."""
+    with np.errstate(over="ignore"):
+        return np.exp2(_bits(1).value(sums))
 
 
-def _mean_of_questions(
-    of: Callable[[list[str], list[str]], float], gold: Sequence[str], predicted: Sequence[str]
-) -> float:
+def _best_of_answers(of: Callable[[list[str], list[str]], float]) -> Sums:
     """The mean over questions of the highest score among the question's right answers."""
-    total = 0.0
-    for answers, prediction in zip(gold, predicted, strict=True):
+
+    def of_row(answers: str, prediction: str) -> float:
         right = [words for text in json.loads(answers) if (words := normalised_words(text))]
         predicted_words = normalised_words(prediction)
-        total += max(float(of(words, predicted_words)) for words in right or [[]])
-    return total / len(gold)
+        return max(float(of(words, predicted_words)) for words in right or [[]])
+
+    return _mean(of_row)
 
 
 def _overlap(right: list[str], answer: list[str]) -> float:
+    """The F1 between the words of two texts; 1 if both are empty, 0 if only one is."""
     if not right or not answer:
         return float(right == answer)
     num_same = (Counter(right) & Counter(answer)).total()
@@ -228,18 +209,46 @@ def _overlap(right: list[str], answer: list[str]) -> float:
 
 
 def normalised_words(text: str) -> list[str]:
-    """Returns the words of a text in lower case, without punctuation and English articles."""
+    """Returns the words of a text in lower case, without punctuation and English articles (the
+    script of SQuAD 2.0; Rajpurkar et al. 2016, 2018)."""
     letters = text.lower().translate(WITHOUT_PUNCTUATION)
     return re.sub(r"\b(a|an|the)\b", " ", letters).split()
 
 
-def _words(gold: str, predicted: str) -> list[tuple[str, str]]:
-    pairs = list(zip(gold.split(), predicted.split(), strict=False))
-    assert len(pairs) == len(gold.split()) == len(predicted.split()), "one tag for each word"
-    return pairs
+def _rouge_l(gold: str, predicted: str) -> float:
+    """The F1 of the longest common subsequence of words (Lin 2004, section 3.1, with beta 1).
+
+    Words are runs of letters and digits of any script, in lower case and not stemmed. The package
+    rouge-score recognises only the letters a to z. For texts in these letters both agree.
+    """
+    one, other = (re.findall(r"[^\W_]+", text.lower()) for text in (gold, predicted))
+    # longest[j]: the length for the words of gold so far and the first j words of predicted.
+    longest = [0] * (len(other) + 1)
+    for word in one:
+        diagonal = 0
+        for j, candidate in enumerate(other, start=1):
+            here = diagonal + 1 if word == candidate else max(longest[j], longest[j - 1])
+            diagonal, longest[j] = longest[j], here
+    return 2 * longest[-1] / (len(one) + len(other)) if longest[-1] else 0.0
 
 
-def bleu(gold: Sequence[str], predicted: Sequence[str]) -> float:
+# Other metrics -------------------------------------------------------------------------------
+
+
+def _matthews(gold: Texts, predicted: Texts) -> float:
+    """Matthews' correlation for any number of classes (Gorodkin 2004, eq. 8), in -1..1.
+
+    It is 0 if all answers or all predictions are equal, as in scikit-learn's
+    ``matthews_corrcoef``.
+    """
+    labels, answers, num = Counter(gold), Counter(predicted), len(gold)
+    right = sum(g == p for g, p in zip(gold, predicted, strict=True))
+    covariance = right * num - sum(labels[x] * answers[x] for x in labels)
+    variances = [num**2 - sum(n**2 for n in counts.values()) for counts in (labels, answers)]
+    return covariance / math.sqrt(variances[0] * variances[1]) if all(variances) else 0.0
+
+
+def _bleu(gold: Texts, predicted: Texts) -> float:
     """Corpus BLEU (Papineni et al. 2002), as sacrebleu defines it (Post 2018):
     ``nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp``."""
     from sacrebleu.metrics.bleu import BLEU
@@ -247,7 +256,7 @@ def bleu(gold: Sequence[str], predicted: Sequence[str]) -> float:
     return BLEU().corpus_score(predicted, [gold]).score / 100
 
 
-def chrf(gold: Sequence[str], predicted: Sequence[str]) -> float:
+def _chrf(gold: Texts, predicted: Texts) -> float:
     """Corpus chrF2, the F-score of character n-grams (Popovic 2015), as sacrebleu defines it:
     ``nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no``."""
     from sacrebleu.metrics.chrf import CHRF
@@ -255,37 +264,24 @@ def chrf(gold: Sequence[str], predicted: Sequence[str]) -> float:
     return CHRF().corpus_score(predicted, [gold]).score / 100
 
 
-def rouge_l(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """ROUGE-L, the mean over texts of the F1 of the longest common subsequence of words (Lin 2004,
-    section 3.1, with beta 1).
-
-    Words are runs of letters and digits of any script, in lower case and not stemmed. The package
-    rouge-score recognises only the letters a to z. For texts in these letters both agree.
-    """
-    pairs = ((_running(g), _running(p)) for g, p in zip(gold, predicted, strict=True))
-    return sum(_subsequence_f1(*pair) for pair in pairs) / len(gold)
-
-
-def _running(text: str) -> list[str]:
-    return re.findall(r"[^\W_]+", text.lower())
-
-
-def _subsequence_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The F1 of the longest common subsequence."""
-    # longest[j]: the length for the words of gold so far and the first j words of predicted.
-    longest = [0] * (len(predicted) + 1)
-    for word in gold:
-        diagonal = 0
-        for j, other in enumerate(predicted, start=1):
-            here = diagonal + 1 if word == other else max(longest[j], longest[j - 1])
-            diagonal, longest[j] = longest[j], here
-    return 2 * longest[-1] / (len(gold) + len(predicted)) if longest[-1] else 0.0
-
+_BITS = Scale("bits per byte", factor=1, decimals=3, lower_is_better=True)
+_PERPLEXITY = Scale("", factor=1, decimals=1, lower_is_better=True)
+_IS_EQUAL = _mean(lambda gold, predicted: float(gold == predicted))
 
 METRICS = {
-    f.__name__: f
-    for f in (
-        *(macro_f1, accuracy, matthews, entity_f1, word_accuracy, squad_f1, exact_match),
-        *(bleu, chrf, rouge_l, bits_per_byte, word_perplexity),
+    metric.name: metric
+    for metric in (
+        _metric("macro_f1", Sums(_label_counts, _macro_f1)),
+        _metric("accuracy", _IS_EQUAL),
+        Metric("matthews", _matthews),
+        _metric("entity_f1", _ratio(_right_entities)),
+        _metric("word_accuracy", _ratio(_right_words)),
+        _metric("squad_f1", _best_of_answers(_overlap)),
+        _metric("exact_match", _best_of_answers(lambda right, answer: right == answer)),
+        Metric("bleu", _bleu),
+        Metric("chrf", _chrf),
+        _metric("rouge_l", _mean(_rouge_l)),
+        _metric("bits_per_byte", _bits(0), _BITS),
+        _metric("word_perplexity", Sums(_bits(1).counts, _perplexity), _PERPLEXITY),
     )
 }

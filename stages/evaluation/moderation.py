@@ -17,15 +17,10 @@ procedure does not. It was chosen by simulation (benchmarks/coverage.md):
   and at most the number that the other runs have. With a single task it counts for half as many,
   because a run's factor then comes from the same trials whose variance it corrects: without the
   halving, up to 10 % of studies made false claims where one run varied widely.
-
-The variance of an effect's mean over tasks is that of a mean over independent tasks, times a factor
-of at least 1, because all tasks share the checkpoints. The factor is the variance of differences
-that are averaged over tasks, divided by the variance that these averages would have if tasks were
-independent.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -34,7 +29,7 @@ import numpy as np
 from jaxtyping import Float
 
 from stages.core.keys import CellKey
-from stages.evaluation.statistics import Interval, are_paired, difference, mean, mean_of_differences
+from stages.evaluation.statistics import Interval, are_paired, difference, mean
 from stages.evaluation.variance import Prior, Sample
 
 PRIOR_DF = 3.0  # most degrees of freedom of a prior
@@ -56,10 +51,6 @@ class _Table:
     @property
     def num_units(self) -> int:
         return self.values.shape[1]
-
-    def of_runs(self, runs: Sequence[str]) -> "_Table":
-        """Returns the part of the table with these runs."""
-        return _Table(tuple(runs), self.values[[self.runs.index(run) for run in runs]])
 
     @cached_property
     def residuals(self) -> Float[np.ndarray, "runs units"]:
@@ -100,7 +91,6 @@ class Moderation:
         self._baselines = frozenset(baselines)
         self._differences_by_pair: dict[tuple[CellKey, CellKey], Interval] = {}
         self._to_baselines: dict[tuple[Place, CellKey], _Table | None] = {}
-        self._shared: dict[tuple[str, ...], float] = {}  # by tasks
 
     # Intervals
 
@@ -109,31 +99,18 @@ class Moderation:
         prior = self._prior_of_mean(key)
         return mean(self.samples[key], confidence=self.confidence, prior=prior)
 
-    def difference(self, a: CellKey, b: CellKey, *, sample_b: Sample | None = None) -> Interval:
-        """Returns the interval of the mean of ``a`` minus that of ``b``. If given, ``sample_b``
-        replaces the trials of ``b``."""
-        if sample_b is None and (a, b) in self._differences_by_pair:
-            return self._differences_by_pair[a, b]
-        interval = difference(
-            self.samples[a],
-            self.samples[b] if sample_b is None else sample_b,
-            confidence=self.confidence,
-            prior=self._prior(a, b),
-            prior_a=self._prior_of_mean(a),
-            prior_b=self._prior_of_mean(b),
-        )
-        if sample_b is None:
-            self._differences_by_pair[a, b] = interval
-        return interval
-
-    def mean_difference(self, pairs: Sequence[tuple[CellKey, CellKey]]) -> Interval:
-        """Returns the interval of a difference averaged over tasks, given one pair of cells per
-        task."""
-        return mean_of_differences(
-            [self.difference(a, b) for a, b in pairs],
-            shared=self._shared_by_tasks(pairs),
-            confidence=self.confidence,
-        )
+    def difference(self, a: CellKey, b: CellKey) -> Interval:
+        """Returns the interval of the mean of ``a`` minus that of ``b``."""
+        if (a, b) not in self._differences_by_pair:
+            self._differences_by_pair[a, b] = difference(
+                self.samples[a],
+                self.samples[b],
+                confidence=self.confidence,
+                prior=self._prior(a, b),
+                prior_a=self._prior_of_mean(a),
+                prior_b=self._prior_of_mean(b),
+            )
+        return self._differences_by_pair[a, b]
 
     # Priors
 
@@ -261,43 +238,6 @@ class Moderation:
         df = min(PRIOR_DF, PRIOR_DF_PER_OWN * own_df, others_df)
         has_one_task = len({task for task, _, _ in self._tables}) == 1
         return Prior(float(variance), OF_ONE_TASK * df if has_one_task else df)
-
-    # Tasks
-
-    def _shared_by_tasks(self, pairs: Sequence[tuple[CellKey, CellKey]]) -> float:
-        """Returns the factor by which the variance of a mean over tasks exceeds that of independent
-        tasks. For differences of runs it is estimated from all methods and label budgets together,
-        because each of them alone has few degrees of freedom."""
-        a, b = pairs[0]
-        if a.run == b.run:
-            tables = [self._table_of_differences(a[1:], b[1:]) for a, b in pairs]
-            return _shared([tables], lambda table: table.variances.sum())
-        tasks = tuple(a.task for a, _ in pairs)
-        if tasks not in self._shared:
-            places = dict.fromkeys((method, budget) for _, method, budget in self._tables)
-            by_place = [[self._tables.get((task, *place)) for task in tasks] for place in places]
-            self._shared[tasks] = _shared(by_place, lambda table: (table.residuals**2).sum())
-        return self._shared[tasks]
-
-
-def _shared(
-    tables_of_tasks: Sequence[Sequence[_Table | None]], spread: Callable[[_Table], float]
-) -> float:
-    """Returns the ``spread`` of tables averaged over tasks, divided by the spread that the averages
-    would have if tasks were independent; at least 1. Only runs that all tasks have are used."""
-    averaged = independent = 0.0
-    for of_tasks in tables_of_tasks:
-        tables = [table for table in of_tasks if table is not None]
-        if len(tables) < len(of_tasks) or len({table.num_units for table in tables}) > 1:
-            continue
-        runs = [run for run in tables[0].runs if all(run in table.runs for table in tables)]
-        if len(runs) < 2:
-            continue
-        parts = [table.of_runs(runs) for table in tables]
-        mean_values = np.mean([part.values for part in parts], axis=0)
-        averaged += spread(_Table(tuple(runs), mean_values))
-        independent += sum(map(spread, parts)) / len(parts) ** 2
-    return max(float(averaged / independent), 1.0) if independent > 0 else 1.0
 
 
 def _in_order(sample: Sample) -> list[float]:

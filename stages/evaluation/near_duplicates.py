@@ -4,27 +4,20 @@ Two texts are near-duplicates if the Jaccard similarity of their word 3-grams (t
 ones divided by the number of all; Broder 1997) is at least 0.8. In a text of fewer than 29 words, a
 single changed word can reduce it below 0.8. So two such texts are also near-duplicates if the
 Jaccard similarity of their words, in any order, is at least 0.8. The search is exact: nothing is
-hashed or sampled.
-
-Words are defined as in ``contamination``, so that case and punctuation do not count. In a script
-without blanks a word is a run of characters up to a punctuation mark, and few texts are
-near-duplicates.
+hashed or sampled. Words are defined as in ``contamination``.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-
-import numpy as np
 
 from stages.evaluation.contamination import words
-from stages.kinds._cells import Row
-from stages.kinds._kind import Kind
+from stages.tasks._cells import Row
+from stages.tasks._kind import Kind
 
 LEAST = 0.8  # lowest similarity of near-duplicates
 GRAM = 3  # words
 SHORT = 29  # words; shorter texts are also compared by their words
-CHUNK = 500  # train texts compared at once, because the similarities of all may exceed memory
 MOST_SHOWN = 100  # characters of an example
 NOTEWORTHY_SHARE = 0.01  # of a task's test rows
 
@@ -41,52 +34,49 @@ def nearest(test: Sequence[str], train: Sequence[str]) -> dict[int, Nearest]:
     """Returns, for each test text with a near-duplicate in train, the most similar train text (the
     first of equally similar ones). Keys are indices of ``test``."""
     test_words, train_words = [[words(text) for text in texts] for texts in (test, train)]
+    is_short = [[len(text) < SHORT for text in texts] for texts in (test_words, train_words)]
     best: dict[int, Nearest] = {}
-    for place, candidate in chain(
-        _similar(test_words, train_words, GRAM, range(GRAM, np.iinfo(int).max)),
-        _similar(test_words, train_words, 1, range(1, SHORT)),
-    ):
-        if place not in best or candidate.similarity > best[place].similarity:
-            best[place] = candidate
+    for n, among in ((GRAM, None), (1, is_short)):
+        grams = [[_grams(text, n) for text in texts] for texts in (test_words, train_words)]
+        if among is not None:
+            grams = [
+                [own if short else frozenset() for own, short in zip(of, shorts, strict=True)]
+                for of, shorts in zip(grams, among, strict=True)
+            ]
+        for place, candidate in _similar(*grams):
+            if place not in best or candidate.similarity > best[place].similarity:
+                best[place] = candidate
     return best
 
 
 def _similar(
-    test: Sequence[Sequence[str]], train: Sequence[Sequence[str]], n: int, lengths: range
+    test: Sequence[frozenset[str]], train: Sequence[frozenset[str]]
 ) -> Iterator[tuple[int, Nearest]]:
-    """Yields near-duplicates by their n-grams, among texts whose number of words is in ``lengths``.
-    Of each chunk of train, only the text most similar to the test text is yielded, because a text
-    made from a template may be a near-duplicate of all train texts."""
-    from sklearn.feature_extraction.text import CountVectorizer  # the import takes a second
+    """Yields pairs of texts whose n-grams are similar, by the order of train.
 
-    test_at, train_at = (
-        [place for place, text in enumerate(texts) if len(text) in lengths]
-        for texts in (test, train)
-    )
-    if not (test_at and train_at):
-        return
-    # The vocabulary has only test's n-grams, since all others of train are in no intersection.
-    vectorizer = CountVectorizer(analyzer=lambda grams: grams, binary=True, dtype=np.int32)
-    test_grams = [_grams(test[place], n) for place in test_at]
-    by_gram = vectorizer.fit_transform(test_grams).T.tocsr()
-    test_sizes = np.array([len(grams) for grams in test_grams])
-    for first in range(0, len(train_at), CHUNK):
-        places = train_at[first : first + CHUNK]
-        grams = [_grams(train[place], n) for place in places]
-        common = (vectorizer.transform(grams) @ by_gram).tocoo()
-        sizes = np.array([len(of_text) for of_text in grams])
-        similarity = common.data / (sizes[common.row] + test_sizes[common.col] - common.data)
-        near = np.flatnonzero(similarity >= LEAST)
-        near = near[np.lexsort((common.row[near], -similarity[near], common.col[near]))]
-        near = near[np.unique(common.col[near], return_index=True)[1]]  # the first of each column
-        numbers = (values[near].tolist() for values in (common.row, common.col, similarity))
-        for row, column, share in zip(*numbers, strict=True):
-            yield test_at[column], Nearest(places[row], share)
+    Similar sets share all but a few of the smaller one's n-grams, so texts are compared only if
+    they share one of its rarest (prefix filtering; Chaudhuri et al. 2006).
+    """
+    counts = Counter(gram for grams in (*test, *train) for gram in grams)
+
+    def rarest(grams: frozenset[str]) -> list[str]:
+        number = len(grams) - int(LEAST * len(grams) - 1e-9)  # at least one of these is shared
+        return sorted(grams, key=lambda gram: (counts[gram], gram))[:number]
+
+    having = defaultdict[str, list[int]](list)
+    for place, grams in enumerate(test):
+        for gram in rarest(grams):
+            having[gram].append(place)
+    for at, grams in enumerate(train):
+        for place in {place for gram in rarest(grams) for place in having.get(gram, ())}:
+            common = len(grams & test[place])
+            similarity = common / (len(grams) + len(test[place]) - common)
+            if similarity >= LEAST:
+                yield place, Nearest(at, similarity)
 
 
-def _grams(text: Sequence[str], n: int) -> list[str]:
-    """Returns each n-gram of a text once."""
-    return [*{" ".join(text[i : i + n]) for i in range(len(text) - n + 1)}]
+def _grams(text: Sequence[str], n: int) -> frozenset[str]:
+    return frozenset(" ".join(text[i : i + n]) for i in range(len(text) - n + 1))
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,11 @@ from typing import IO, Any, TypeVar, get_args, get_type_hints
 
 from stages.core.artifacts import remove, replacing
 from stages.core.keys import RunKey, TrialKey
-from stages.kinds._cells import Row
+from stages.tasks._cells import Row
 
 T = TypeVar("T")
 
 CLASSICAL = "classical"  # the method of every baseline
-SEPARATOR = ", "  # between the settings of a read_out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,23 +50,8 @@ class TrialRow(CheckpointRow):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VariantRow(TrialRow):
-    """A row about a variant of a trial."""
-
-    # Settings of task and method that were tried or, in a TrialRecord, chosen on validation:
-    # "pooling=last, dropout=0.1". "" if only one value was tried, and for a baseline.
-    read_out: str = ""
-    initial_weights: str = ""  # tried or chosen, like ``read_out``; "" unless from scratch
-
-    @property
-    def variant(self) -> tuple[TrialKey, str, str]:
-        """The trial's key, with the two settings that identify the variant."""
-        return self.key, self.read_out, self.initial_weights
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrialRecord(VariantRow):
-    """A trial without its scores, with the variant that it keeps.
+class TrialRecord(TrialRow):
+    """A trial without its scores on test rows.
 
     A baseline has its component's name as architecture, the method CLASSICAL, corpus and objective
     "none", the seeds that drew its labelled rows, and 0 or None for what only models have. A public
@@ -85,7 +69,7 @@ class TrialRecord(VariantRow):
     pretrain_flops: int | None
     lineage_tokens: int | None
     lineage_flops: int | None
-    finetune_flops: int  # of all tries
+    finetune_flops: int  # at all learning rates; of a solved probe the states of its rows
     lr: float  # the best learning rate on validation; 0 if nothing was trained
     d_model: int
     num_layers: int
@@ -96,16 +80,17 @@ class TrialRecord(VariantRow):
     design: str | None  # equal for models whose states differ only because of their weights
     lineage_bytes: int | None  # bytes of the text of lineage_tokens
     num_epochs: int  # trained at the best rate; 0 if nothing was trained in steps
-    num_steps: int  # in ``num_epochs``; for a solved probe the iterations of all tries
-    last_train_loss: float | None  # mean of the last epoch; for a solved probe at the minimum
+    num_steps: int  # in ``num_epochs``; for a solved probe the iterations at all C
+    last_train_loss: float | None  # mean of the last epoch; None without training
     best_is_last: int  # 1 if the last epoch is the best on validation, even if another is kept
     chosen_in_warmup: int  # 1 if the best epoch ended before the learning rate reached its peak
     still_improving: int  # 1 if training ended too early (``trials/best_epoch.py``)
-    converged: int | None  # 1 if every try of a solved probe reached a minimum
+    converged: int | None  # 1 if a solved probe reached a minimum at every C
     C: float | None  # the inverse strength of a solved probe's penalty
-    num_tries: int  # candidates for validation: variants times learning rates or values of C
+    num_tries: int  # candidates for validation: learning rates or values of C
     at_edge: int | None  # 1 if the best rate or C is the smallest or largest of several
     temperature: float | None = None  # fitted on validation; None if that is impossible
+    validation_score: float | None = None  # by the task's metric; None without validation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,43 +112,6 @@ class ScoredTrial(TrialRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TryRecord(VariantRow):
-    """A variant that a trial tried, at the learning rate or C that is best for it on validation. A
-    trial that had nothing to choose has one variant."""
-
-    fixed: str  # settings for which the trial had one value but could have tried several
-    validation_metric: float | None  # None if training diverged, or if nothing is trained
-    validation_loss: float | None
-    kept: int  # 1 if the trial kept this variant, else 0
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """The settings for which the trial tried several values, by name:
-        ``{"pooling": "last", "initial_weights": "usual"}``."""
-        settings = _pairs(self.read_out)
-        if self.initial_weights:
-            settings["initial_weights"] = self.initial_weights
-        return settings
-
-    @property
-    def fixed_settings(self) -> dict[str, str]:
-        """The settings in ``fixed`` and their values, by name."""
-        return _pairs(self.fixed)
-
-
-def _pairs(settings: str) -> dict[str, str]:
-    parts = [part.partition("=") for part in settings.split(SEPARATOR) if part]
-    return {name: value for name, _, value in parts}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoredTry(TryRecord):
-    """A variant and its score on the test set, by the metric of the task."""
-
-    value: float | None  # None if training diverged
-
-
-@dataclass(frozen=True, kw_only=True)
 class PredictionRecord(TrialRow):
     """A prediction of a trial for a test row."""
 
@@ -182,13 +130,8 @@ class ValidationRecord(TrialRow):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LostPredictionRecord(PredictionRecord, VariantRow):
-    """A prediction of a variant that the trial did not keep."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpochRecord(VariantRow):
-    """One epoch of one variant of a trial at one learning rate."""
+class EpochRecord(TrialRow):
+    """One epoch of a trial at one learning rate."""
 
     lr: float
     epoch: int
@@ -215,20 +158,11 @@ class InputRecord(CheckpointRow):
     """
 
     split: str
-    read_at: str  # as Task.read_at; if trials try several, all of them, joined with "or"
+    read_at: str  # as Task.read_at
     rows: int
     rows_cut: int
     tokens: int
     tokens_cut: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextBitsRecord(CheckpointRow):
-    """The loss of a checkpoint's own objective on the inputs of a task's test rows."""
-
-    loss: float  # nats per target
-    bits_per_byte: float  # of the texts, as if each token had the average loss of a target
-    num_targets: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +173,6 @@ class CostRecord(TrialRow):
     wall_time_s: float
     peak_memory_bytes: int
     processor_time_s: float
-    gpu_energy_j: float | None  # 0 without a GPU; None if unknown, as for a shared GPU
     latency_s: float | None
     texts_per_s: float | None
     tokens_per_s: float | None

@@ -7,16 +7,13 @@ Simulations of whole studies show that intervals have their nominal coverage:
 benchmarks/coverage.md.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import stats
 
 from stages.evaluation.variance import NO_SPREAD, Between, Prior, Sample, Variance, added
-
-Values = Mapping[int, Mapping[int, float]]  # pretraining seed -> fine-tuning seed -> score
 
 PRETRAINING = "pretraining seeds, fine-tuning seeds and test rows"
 CHECKPOINTS = "these checkpoints: fine-tuning seeds and test rows"
@@ -150,46 +147,6 @@ def difference(
     )
 
 
-def mean_of_differences(
-    differences: Sequence[Interval], *, shared: float, confidence: float
-) -> Interval:
-    """Returns the interval of the mean of differences on several tasks. Tasks share no test rows.
-
-    ``shared`` is the factor by which the variance between units exceeds that of independent tasks.
-    The mean has no interval if one of the differences has none.
-    """
-    value = sum(interval.value for interval in differences) / len(differences)
-    basis = differences[0].basis
-    variances = [interval.variance for interval in differences if interval.variance is not None]
-    if len(variances) < len(differences):
-        return Interval(value, None, basis, "none", confidence)
-    weight = 1 / len(variances)
-    between = added([part.between for part in variances], weight=weight)
-    finetuning = between.finetuning
-    between = replace(
-        between,
-        units=shared * between.units,
-        finetuning=None if finetuning is None else shared * finetuning,
-    )
-    rows = [part.rows for part in variances]
-    of_draws = any(part.of_draws for part in variances)
-    if of_draws and any(rows):  # few draws and many rows: Satterthwaite's degrees of freedom
-        squares = sum(part.rows**2 / max(part.num_rows - 1, 1) for part in variances)
-        num_rows = 1 + sum(rows) ** 2 / squares
-    else:
-        num_rows = sum(part.num_rows for part in variances)
-    variance = Variance(
-        between,
-        weight**2 * sum(rows),
-        num_rows,
-        all(part.covers_pretraining for part in variances),
-        of_draws,
-    )
-    if variance.total < NO_SPREAD**2:
-        return Interval(value, None, AGREEING, "none", confidence)
-    return Interval(value, variance, basis, "mean over tasks", confidence)
-
-
 def _basis(*samples: Sample, fixed: bool) -> str:
     if any(sample.pretrained for sample in samples):
         return CHECKPOINTS if fixed else PRETRAINING
@@ -209,38 +166,13 @@ def _interval(
 ) -> Interval:
     if between is None:
         return Interval(value, None, SINGLE, "none", confidence)
-    covers_pretraining = basis == PRETRAINING
-    variance = Variance.crossed(
-        between, rows, covers_pretraining=covers_pretraining, overlap=overlap
-    )
+    variance = Variance.crossed(between, rows, overlap=overlap)
     if variance.total < NO_SPREAD**2:
         value = 0.0 if abs(value) < NO_SPREAD else value
         return Interval(value, None, AGREEING, "none", confidence)
     if between.units < NO_SPREAD**2 and overlap is None:
         basis = ROWS
     return Interval(value, variance, basis, test, confidence)
-
-
-def over_seeds(values: Sequence[float], *, confidence: float) -> tuple[float, float] | None:
-    """Returns Student's t interval of a mean over seeds, or None if all values are equal."""
-    if np.ptp(values) < NO_SPREAD:
-        return None
-    low, high = stats.ttest_1samp(values, 0).confidence_interval(confidence)
-    return float(low), float(high)
-
-
-def per_pretrain_seed(values: Values) -> dict[int, float]:
-    """Returns the mean over fine-tuning seeds for each pretraining seed."""
-    return {seed: float(np.mean(list(by_seed.values()))) for seed, by_seed in values.items()}
-
-
-def per_finetune_seed(values: Values) -> dict[int, float]:
-    """Returns the mean over pretraining seeds for each fine-tuning seed."""
-    seeds = sorted({seed for by_seed in values.values() for seed in by_seed})
-    return {
-        seed: float(np.mean([by_seed[seed] for by_seed in values.values() if seed in by_seed]))
-        for seed in seeds
-    }
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -251,39 +183,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
     corrected = np.empty(len(p_values))
     corrected[order] = np.minimum(np.maximum.accumulate(stepwise), 1)
     return corrected.tolist()
-
-
-def holm_threshold(corrected: Sequence[float], *, alpha: float, share: int = 1) -> float:
-    """Returns the limit below which an uncorrected p-value of a family would become significant.
-
-    ``corrected`` are all p-values of the family, corrected by ``holm`` and multiplied by ``share``.
-    The limit is ``alpha / share`` divided by the number of p-values that are not significant (at
-    least 1).
-    """
-    left = sum(p >= alpha for p in corrected)
-    return alpha / share / max(left, 1)
-
-
-def two_stages(
-    of_question: Sequence[float], of_tests: Sequence[Sequence[float]], *, alpha: float
-) -> tuple[list[float], list[list[float]]]:
-    """Returns the corrected p-values of questions, and of the tests that belong to each question.
-    They are significant below ``alpha``.
-
-    First the questions are corrected by Holm at ``alpha / 2``. Then the tests of all significant
-    questions are corrected together, by Holm at ``alpha``; the tests of the other questions cannot
-    be significant. If no question has tests, the questions get all of ``alpha``. In the simulations
-    of benchmarks/coverage.md at most 5 % of studies make a false claim at an ``alpha`` of 0.05,
-    among questions and among tests.
-    """
-    share = 2 if any(of_tests) else 1
-    questions = [min(share * p, 1.0) for p in holm(of_question)]
-    opened = [i for i, p in enumerate(questions) if p < alpha]
-    together = iter(holm([p for i in opened for p in of_tests[i]]))
-    tests = []
-    for i, p_values in enumerate(of_tests):
-        if i in opened:
-            tests.append([max(next(together), questions[i]) for _ in p_values])
-        else:
-            tests.append([max(p, questions[i]) for p in p_values])
-    return questions, tests

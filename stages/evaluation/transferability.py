@@ -1,29 +1,35 @@
-"""Estimates of how well a checkpoint would do on a task, from frozen states and their labels.
+"""Estimates of how well a checkpoint would do on a task, from frozen states and their labels, and
+the tables of them.
 
 Nothing is trained. N is the number of states, D their width, C the number of classes.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
-NEIGHBOURS = 3
+from stages.evaluation.records import CheckpointRow
+
+ESTIMATES = ("logme", "h_score")
 WIDEST = 30.0  # log(alpha / beta) is searched up to this far from the log of the largest variance
 GRID = 25  # points of that search before it is refined
 RANK = 1e-15  # eigenvalues below this share of the largest count as 0, as in Ibrahim et al.
 
 
-class HScore(NamedTuple):
-    value: float
-    by_chance: float  # mean value over all permutations of the labels
+@dataclass(frozen=True, kw_only=True)
+class EstimateRecord(CheckpointRow):
+    """An estimate of how well a checkpoint would do on a task. Higher is better."""
 
-    @property
-    def above_chance(self) -> float:
-        return self.value - self.by_chance
+    estimate: str  # one of ESTIMATES
+    value: float | None  # None if the estimate is not defined for the task
+    num_rows: int  # rows of train
+    num_states: int
+    flops: int  # for computing the states, which all estimates share
+    reason: str  # why the value is None, or ""
 
 
-def h_score(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) -> HScore:
+def h_score(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) -> float:
     """The H-score tr(cov(f)^-1 cov(E[f|y])): the variance of the states between the classes,
     relative to their total variance (Bao et al. 2019). It is between 0 and C - 1.
 
@@ -31,29 +37,18 @@ def h_score(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) ->
     the identity (Ledoit and Wolf 2004), and the covariance between classes by the same factor
     (Ibrahim et al. 2022).
 
-    Even random labels have a positive H-score, up to (C - 1) D / N. It is higher if the covariance
-    is shrunk less, and shrinkage differs between models. So the score comes with its expectation
-    for random labels. That is computed from the covariance of a sum of n states, drawn without
-    replacement from N centred states: n (1 - n / N) N / (N - 1) times the covariance of states.
+    Even random labels have a positive H-score, up to (C - 1) D / N.
     """
     # scikit-learn takes longer to import than torch, and is not needed if the store has all
     # estimates.
     from sklearn.covariance import ledoit_wolf
 
-    number, num_classes = len(states), len(np.unique(classes))
     centred = states.astype(np.float64) - states.mean(axis=0, dtype=np.float64)
     total, shrinkage = ledoit_wolf(centred, assume_centered=True)
-    means = np.stack(
-        [
-            centred[classes == c].sum(axis=0) / np.sqrt((classes == c).sum())
-            for c in np.unique(classes)
-        ]
-    )
-    inverse = (1 - shrinkage) * np.linalg.pinv(total, rcond=RANK, hermitian=True) / (number - 1)
-    score = np.einsum("cd,de,ce->", means, inverse, means)
-    covariance = centred.T @ centred / number
-    by_chance = (num_classes - 1) * number / (number - 1) * (inverse * covariance).sum()
-    return HScore(float(score), float(by_chance))
+    members = [centred[classes == c] for c in np.unique(classes)]
+    means = np.stack([own.sum(axis=0) / np.sqrt(len(own)) for own in members])
+    inverse = np.linalg.pinv(total, rcond=RANK, hermitian=True) / (len(states) - 1)
+    return float((1 - shrinkage) * np.einsum("cd,de,ce->", means, inverse, means))
 
 
 def logme(states: Float[np.ndarray, "N D"], targets: Float[np.ndarray, "N K"]) -> float:
@@ -79,8 +74,7 @@ def _highest_evidence(
     variances: Float[np.ndarray, " R"], inside: Float[np.ndarray, " R"], outside: float, number: int
 ) -> float:
     """Returns the highest log evidence over t. ``inside`` are the squared projections of a target
-    on the singular directions of the states, and ``outside`` is the rest of its squared
-    norm."""
+    on the singular directions of the states, and ``outside`` is the rest of its squared norm."""
     from scipy.optimize import minimize_scalar  # imported here for the reason given in ``h_score``
 
     largest = max(float(variances.max()), np.finfo(float).tiny)
@@ -102,29 +96,3 @@ def _highest_evidence(
 def one_hot(classes: Int[np.ndarray, " N"]) -> Float[np.ndarray, "N C"]:
     """Returns one-hot classes, with one column for each class that occurs."""
     return (classes[:, None] == np.unique(classes)).astype(np.float64)
-
-
-def nearest_neighbours(
-    states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"], *, at_once: int = 256
-) -> float:
-    """The accuracy of k nearest neighbours: the majority vote of the ``NEIGHBOURS`` nearest other
-    states by Euclidean distance (Puigcerver et al. 2021; transformer-ranker has the same number of
-    neighbours). Ties go to the first state or class.
-    """
-    points, index = states.astype(np.float64), np.unique(classes, return_inverse=True)[1]
-    points = points - points.mean(axis=0)  # loses fewer digits in the differences of squares
-    norms, number = np.square(points).sum(axis=1), min(NEIGHBOURS, len(points) - 1)
-    votes_of, right = np.eye(index.max() + 1), 0
-    for start in range(0, len(points), at_once):
-        some = np.arange(start, min(start + at_once, len(points)))
-        distances = points[some] @ points.T  # becomes squared distances minus a constant per row
-        distances *= -2
-        distances += norms
-        distances[some - start, some] = np.inf
-        votes = np.zeros((len(some), votes_of.shape[1]))
-        for _ in range(number):  # several times as fast as np.partition
-            nearest = distances.argmin(axis=1)
-            votes += votes_of[index[nearest]]
-            distances[some - start, nearest] = np.inf
-        right += int((votes.argmax(axis=1) == index[some]).sum())
-    return right / len(points)

@@ -23,7 +23,6 @@ from jaxtyping import Float
 from scipy import special
 
 Key = tuple[int, int]  # pretraining seed, fine-tuning seed
-Source = Literal["pretraining seeds", "fine-tuning seeds", "test rows"]
 Checkpoints = Literal["pretrained here", "published", "none"]
 
 NO_SPREAD = 1e-12  # a smaller spread is only the rounding of a difference of two scores
@@ -98,6 +97,13 @@ class Sample:
             return self.keys
         return tuple((seed, len(trials)) for seed, trials in self._trials_of_seeds.items())
 
+    @cached_property
+    def units(self) -> list[tuple[Key, ...]]:
+        """The keys of each unit's trials. Equal units have the same draws of labels."""
+        if self.num_checkpoints == 1 and self.overlap is None:
+            return [(key,) for key in self.keys]
+        return [tuple(self.keys[i] for i in unit) for unit in self._trials_of_seeds.values()]
+
     @property
     def num_units(self) -> int:
         return len(self.unit_keys)
@@ -123,16 +129,6 @@ class Sample:
     @cached_property
     def row_means(self) -> Float[np.ndarray, " n"]:
         return self.unit_rows.mean(axis=0)
-
-    def of_seeds(self, other: "Sample") -> "Sample":
-        """Returns the sample of the trials whose pretraining seed also occurs in ``other``, or this
-        sample if there are none."""
-        seeds = {pretrain_seed for pretrain_seed, _ in other.keys}
-        shared = [i for i, (pretrain_seed, _) in enumerate(self.keys) if pretrain_seed in seeds]
-        if not shared:
-            return self
-        keys = tuple(self.keys[i] for i in shared)
-        return replace(self, keys=keys, values=self.values[shared], rows=self.rows[shared])
 
     def repeated(self) -> "Sample":
         """Returns a sample that has the only trial twice: for a trial that depends on no seed, so
@@ -161,11 +157,7 @@ class Sample:
             return self._within()
         if self.num_units < 2:
             return None
-        units = _between(self.unit_values, self.unit_rows)
-        if self.overlap is not None:
-            return units
-        within = self._within() if self.num_checkpoints > 1 else units
-        return replace(units, finetuning=within.units if within else None)
+        return _between(self.unit_values, self.unit_rows)
 
     def _within(self) -> "Between | None":
         """Returns the variance of the mean between the trials of each pretraining seed."""
@@ -177,7 +169,7 @@ class Sample:
         total = added(parts)
         weight = 1 / len(parts) ** 2  # for the variance of a mean over seeds
         units, interaction = weight * total.units, weight * total.interaction
-        return Between(units, total.df, interaction, finetuning=units, num_units=total.num_units)
+        return Between(units, total.df, interaction, total.num_units)
 
 
 @dataclass(frozen=True)
@@ -187,7 +179,6 @@ class Between:
     units: float  # the variance
     df: float
     interaction: float  # part of the variance that more test rows reduce
-    finetuning: float | None  # part that more fine-tuning seeds reduce; None if unknown
     num_units: float  # mean number per sample
     prior_df: float = 0.0  # part of ``df`` that comes from other cells
 
@@ -204,7 +195,7 @@ class Between:
 
 
 # If seeds draw the splits and the checkpoints are given or a single one, only the draws vary.
-NO_UNITS = Between(0.0, 1.0, 0.0, finetuning=None, num_units=1)
+NO_UNITS = Between(0.0, 1.0, 0.0, 1)
 
 
 def _between(values: Float[np.ndarray, " units"], rows: Float[np.ndarray, "units n"]) -> Between:
@@ -215,22 +206,20 @@ def _between(values: Float[np.ndarray, " units"], rows: Float[np.ndarray, "units
     df = (number - 1) * max(num_rows - 1, 1)
     interaction = float(np.vdot(centred, centred)) / df / (number * num_rows)
     units = max(float(np.var(values, ddof=1)) / number, interaction)
-    return Between(units, number - 1, interaction, finetuning=None, num_units=number)
+    return Between(units, number - 1, interaction, number)
 
 
-def added(parts: Sequence[Between], *, weight: float = 1.0) -> Between:
-    """Returns the variance of a sum of independent means, each multiplied by ``weight``, with the
-    degrees of freedom of Welch (1947) and Satterthwaite (1946)."""
+def added(parts: Sequence[Between]) -> Between:
+    """Returns the variance of a sum of independent means, with the degrees of freedom of Welch
+    (1947) and Satterthwaite (1946)."""
     units = sum(part.units for part in parts)
     squares = sum(part.units**2 / part.df for part in parts)
-    finetuning = [part.finetuning for part in parts]
     df = units**2 / squares if squares else min(part.df for part in parts)
     share = sum(part.prior_df / part.df for part in parts) / len(parts)
     return Between(
-        weight**2 * units,
+        units,
         df,
-        weight**2 * sum(part.interaction for part in parts),
-        None if None in finetuning else weight**2 * sum(part or 0.0 for part in finetuning),
+        sum(part.interaction for part in parts),
         float(np.mean([part.num_units for part in parts])),
         prior_df=share * df,
     )
@@ -248,7 +237,6 @@ class Variance:
     between: Between  # between units of seeds
     rows: float  # the variance of the rows alone, without the interaction
     num_rows: float
-    covers_pretraining: bool
     of_draws: bool = False  # whether rows are, or include, draws of the splits
 
     @classmethod
@@ -257,7 +245,6 @@ class Variance:
         between: Between,
         rows: Float[np.ndarray, " n"],
         *,
-        covers_pretraining: bool,
         overlap: float | None = None,
     ) -> "Variance":
         """Returns the variance of a mean. ``rows`` are each row's mean over units. The variances of
@@ -265,7 +252,7 @@ class Variance:
         ``overlap`` is ``Sample.overlap``."""
         correction = 1 + len(rows) * (overlap or 0.0)
         alone = max(correction * of_rows(rows) - between.interaction, 0.0)
-        return cls(between, alone, len(rows), covers_pretraining, overlap is not None)
+        return cls(between, alone, len(rows), overlap is not None)
 
     @property
     def total(self) -> float:
@@ -306,45 +293,5 @@ class Variance:
             df=now.prior_df + own_df,
             num_units=number,
             interaction=now.interaction / times,
-            finetuning=None if now.finetuning is None else now.finetuning / times,
         )
         return replace(self, between=between)
-
-    def twice(self, source: Source) -> "Variance | None":
-        """Returns the variance that twice as many units of ``source`` would give, or None if it is
-        unknown or ``source`` is not covered. It is unknown if seeds draw the splits, since ``rows``
-        does not say which part of the variance more draws would reduce."""
-        if self.of_draws:
-            return None
-        now = self.between
-        if source == "test rows":
-            units = now.units - now.interaction / 2
-            between, rows = replace(now, units=units), self.rows / 2
-            return replace(self, between=between, rows=rows, num_rows=2 * self.num_rows)
-        if source == "pretraining seeds":
-            return self.with_units(2) if self.covers_pretraining else None
-        if not self.covers_pretraining:
-            return self.with_units(2)
-        if now.finetuning is None:
-            return None
-        units = max(now.units - now.finetuning / 2, now.units / 2)
-        return replace(self, between=replace(now, units=units))
-
-    def narrower(self, source: Source, confidence: float) -> float | None:
-        """Returns the share by which the interval would narrow with twice as many units of
-        ``source``, or None if it is unknown."""
-        more = self.twice(source)
-        return 1 - more.half_width(confidence) / self.half_width(confidence) if more else None
-
-    def share(self, source: Source) -> float | None:
-        """Returns the share of the variance that comes from ``source``, or None if it is unknown or
-        not covered. If fine-tuning seeds have an unknown share, pretraining seeds include it."""
-        within = min(self.between.finetuning or 0.0, self.between.units)
-        match source:
-            case "test rows":
-                return self.rows / self.total
-            case "fine-tuning seeds":
-                return None if self.between.finetuning is None else within / self.total
-            case "pretraining seeds":
-                between = self.between.units - within
-                return between / self.total if self.covers_pretraining else None

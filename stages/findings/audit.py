@@ -1,463 +1,381 @@
-"""The audit: a sceptical reviewer's questions about a study, answered from its own records."""
+"""The audit: a sceptical reviewer's questions about a study, answered from its own records.
+
+Each function answers one question of ``AuditQuestion``; its docstring says what an objection is and
+which ``values`` and ``details`` the answer has.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from itertools import product
+from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING
 
-from stages.core.artifacts import Json
-from stages.core.params import Finetune, Method, Run
+from scipy import special
+
 from stages.evaluation.metrics import scale_of
-from stages.evaluation.near_duplicates import NOTEWORTHY_SHARE, NearDuplicates
-from stages.evaluation.records import CLASSICAL, InputRecord, ScoredTrial, ScoredTry
+from stages.evaluation.near_duplicates import NOTEWORTHY_SHARE
+from stages.evaluation.records import ScoredTrial
 from stages.evaluation.statistics import POWER
-from stages.evaluation.variance import Variance
-from stages.findings.answers import BestRuns, Standing
-from stages.findings.axes import BETTER_MATCHED, SAME_MODEL, UNLIKE_SIZES, Axis
+from stages.findings.axes import start_of
 from stages.findings.cells import Cell
-from stages.findings.contrasts import Contrast
 from stages.findings.convergence import faults, share_at_edge
-from stages.findings.groups import Group
-from stages.findings.not_compared import NotCompared
-from stages.findings.overlap import NOTEWORTHY, WITH_LONG_TEXTS
-from stages.findings.pretraining_ends import Ending
-from stages.findings.questions import unit_of
-from stages.findings.results import Results
-from stages.findings.shared_defaults import changes, forced_effects, largest_changes, not_varied
-from stages.findings.verdicts import Verdict
-from stages.kinds._kind import distinct_draws
+from stages.findings.facts import AuditAnswer, AuditQuestion, LeadCertainty, Mark
+from stages.tasks._labelled_rows import distinct_draws
+
+if TYPE_CHECKING:
+    from stages.findings.results import Results
 
 AT_EDGE = 0.2  # share of the trials that may keep the smallest or the largest value tried
-MAJORITY = 0.5
 MOST_VALIDATION = 0.5  # share of a trial's labels that may be validation labels
 NOTEWORTHY_CUT = 0.05  # share of a split's rows that are cut
+NOTEWORTHY_OVERLAP = 0.03  # share of a task's test rows
 UNREAD = "not read"  # in a record's ``read_at`` if the state has not read the rest of the word
 SMALL = 2.0  # points; improvements that papers report are often smaller (Card et al. 2020)
-# Runs that differ on these axes differ in model or start, so their best rates may differ.
-UNLIKE: tuple[Axis, ...] = ("architecture", "objective", "size", "pretrained", "checkpoint")
-UNLIKE_PRETRAINING: tuple[Axis, ...] = ("architecture", "objective", "size")
-# Effects along these axes are read as caused by the axis, so confounds matter.
-ATTRIBUTED: tuple[Axis, ...] = ("architecture", "size", "training set")
+# Models that differ on these axes may have different best settings.
+UNLIKE = ("architecture", "objective", "size", "pretrained", "published", "checkpoint")
+Value = float | int | str | bool | None
 
 
-class Subject(Enum):
-    """The subjects of the checks, in the order of the report."""
-
-    PROBES = "probes"
-    FINETUNING_END = "end of fine-tuning"
-    PRETRAINING_END = "end of pretraining"
-    FINETUNING_RATES = "rates of fine-tuning"
-    PRETRAINING_RATES = "rates of pretraining"
-    TRIES = "tries"
-    SHARED_DEFAULTS = "shared defaults"
-    LABELLED_ROWS = "labelled rows"
-    VALIDATION_LABELS = "labels for validation"
-    CUT = "cut texts"
-    READ_AT = "where labels are read"
-    NEAR_DUPLICATES = "near-duplicates"
-    OVERLAP = "overlap"
-    PRETRAINING_SEEDS = "pretraining seeds"
-    POWER = "power"
-    IDENTICAL = "identical models"
-    MISSING = "missing comparisons"
-    CONFOUNDS = "confounds"
-    BASELINES = "baselines"
+def audit(results: "Results") -> list[AuditAnswer]:
+    """Returns the answers to all questions, in their order."""
+    return [ask(results) for ask in QUESTIONS]
 
 
-# Objections on these subjects question why runs differ; all others also question which is best.
-ABOUT_EFFECTS = frozenset(
-    {
-        Subject.PRETRAINING_SEEDS,
-        Subject.IDENTICAL,
-        Subject.MISSING,
-        Subject.CONFOUNDS,
-    }
-)
+def _answer(
+    question: AuditQuestion,
+    objection: bool,
+    details: Sequence[tuple[str, object]] = (),
+    **values: Value,
+) -> AuditAnswer:
+    return AuditAnswer(question, Mark.OBJECTION if objection else Mark.NONE, values, tuple(details))
 
 
-@dataclass(frozen=True)
-class Check:
-    """The audit's answer to one question about the study."""
-
-    objection: bool | None  # None: the question does not apply to the study
-    numbers: Mapping[str, Any] = field(default_factory=dict)  # that the answer states
-    details: Sequence[Any] = ()  # the runs, tasks or cells that the answer is about
-
-    @property
-    def mark(self) -> str:
-        if self.objection is None:
-            return "does not apply"
-        return "objection" if self.objection else "none"
+def _not_asked(question: AuditQuestion) -> AuditAnswer:
+    return AuditAnswer(question, Mark.NOT_ASKED)
 
 
-NOT_ASKED = Check(None)
+def _trained(results: "Results") -> list[Cell]:
+    """Returns the cells whose trials were trained in epochs."""
+    return [cell for cell in results.scores.cells if cell.trials[0].num_epochs]
 
 
-def audit(results: Results) -> dict[Subject, Check]:
-    cells, contrasts = results.scores.cells, results.contrasts
-    params, tasks, endings = results.params, results.tasks, results.endings
-    return {
-        Subject.PROBES: probes(cells),
-        Subject.FINETUNING_END: end_of_finetuning(cells),
-        Subject.PRETRAINING_END: end_of_pretraining(endings),
-        Subject.FINETUNING_RATES: finetuning_rates(cells, contrasts, params.finetune.methods),
-        Subject.PRETRAINING_RATES: pretraining_rates(endings, contrasts),
-        Subject.TRIES: tries(results.trials, endings),
-        Subject.SHARED_DEFAULTS: shared_defaults(cells, contrasts, results.tries),
-        Subject.LABELLED_ROWS: labelled_rows(params.finetune, params.pretrain_seeds, tasks),
-        Subject.VALIDATION_LABELS: validation_labels(results.num_labels, tasks),
-        Subject.CUT: cut_texts(results.inputs, tasks),
-        Subject.READ_AT: read_at(results.inputs),
-        Subject.NEAR_DUPLICATES: near_duplicates(results.near_duplicates),
-        Subject.OVERLAP: overlap(
-            results.overlap.shares, params.runs, results.scores.external_systems
-        ),
-        Subject.PRETRAINING_SEEDS: pretraining_seeds(cells, contrasts),
-        Subject.POWER: power(contrasts, tasks),
-        Subject.IDENTICAL: identical(contrasts, results.scores.group_of),
-        Subject.MISSING: missing_comparisons(results.not_compared),
-        Subject.CONFOUNDS: confounds(contrasts),
-        Subject.BASELINES: baselines(results.best_runs[None], results.scores.baselines),
-    }
+def _solved(results: "Results") -> list[Cell]:
+    """Returns the cells whose trials are solved probes."""
+    return [cell for cell in results.scores.cells if cell.trials[0].converged is not None]
 
 
 def _trials(cells: Sequence[Cell]) -> list[ScoredTrial]:
     return [trial for cell in cells for trial in cell.trials]
 
 
-def _trained(cells: Sequence[Cell]) -> list[Cell]:
-    """Returns the cells whose trials were trained in epochs."""
-    return [cell for cell in cells if cell.trials[0].num_epochs]
+def shared_defaults(results: "Results") -> AuditAnswer:
+    """Could a setting that all models share decide the result?
+
+    A setting that suits one architecture, size or start better than another is an objection if the
+    study compares such models and has a single value of it. Values: ``num_compared``, the pairs of
+    unlike models. Details: (setting, its value).
+    """
+    question = AuditQuestion.SHARED_DEFAULTS
+    unlike = [pair for pair in results.pairs if pair.axis in UNLIKE]
+    if not unlike:
+        return _not_asked(question)
+    groups = {group.name: group for pair in unlike for group in (pair.a, pair.b)}.values()
+    trained = [group for group in groups if group.pretrained and not group.entry.as_published]
+    shared: dict[str, set[object]] = {
+        "start": {start_of(g) if start_of(g) == "local" else None for g in trained},
+        "learning rate of pretraining": {
+            g.entry.training.rates[0] if len(g.entry.training.rates) == 1 else None for g in trained
+        },
+        "targets per token": {g.targets_per_token for g in trained},
+    }
+    for name, method in results.params.finetune.methods.items():
+        if method.training and len(method.training.rates) == 1:
+            shared[f"learning rate of {name}"] = {method.training.rates[0]}
+    for task, entry in results.params.tasks.items():
+        if pooling := entry.task.get("pooling"):
+            shared[f"pooling on {task}"] = {pooling}
+    single = [(name, next(iter(v))) for name, v in shared.items() if len(v) == 1 and v != {None}]
+    return _answer(question, bool(single), single, num_compared=len(unlike))
 
 
-def probes(cells: Sequence[Cell]) -> Check:
-    """Checks whether probes reached a minimum, and kept a penalty inside the range tried."""
-    cells = [cell for cell in cells if cell.trials[0].converged is not None]
-    trials = _trials(cells)
+def convergence(results: "Results") -> AuditAnswer:
+    """Were models trained until they had learnt what they could?
+
+    An objection is a cell whose trials ended too early or found no minimum, or a pretraining whose
+    validation loss still fell. Values: ``cells``, ``unconverged`` cells, ``pretrainings``, those
+    that were ``falling``. Details: (cell or checkpoint, its faults or slope).
+    """
+    cells = [*_trained(results), *_solved(results)]
+    if not cells and not results.endings:
+        return _not_asked(AuditQuestion.CONVERGENCE)
+    faulty = [(_name(c), ", ".join(f.name for f in of)) for c in cells if (of := faults(c))]
+    falling = [(str(end.checkpoint), end.slope) for end in results.endings if end.falls]
+    return _answer(
+        AuditQuestion.CONVERGENCE,
+        bool(faulty or falling),
+        [*faulty, *falling],
+        cells=len(cells),
+        unconverged=len(faulty),
+        pretrainings=len(results.endings),
+        falling=len(falling),
+    )
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell.group}, {cell.task}, {cell.method}, {cell.label_budget} labels"
+
+
+def rates(results: "Results") -> AuditAnswer:
+    """Are the learning rates (and penalties of probes) that were kept inside the range tried?
+
+    An objection is a range whose ends were kept often, or a single rate for models that differ in
+    architecture, size or start. Values: ``single``, trials with one rate; ``several``;
+    ``share_at_edge`` of these; ``pretrainings_at_edge``; ``resting``, pairs of unlike models on a
+    single rate. Details: (method, its rates).
+    """
+    trials = _trials([*_trained(results), *_solved(results)])
     if not trials:
-        return NOT_ASKED
-    converged, share = sum(bool(t.converged) for t in trials), share_at_edge(trials) or 0.0
-    at_edge = {cell: share_at_edge(cell.trials) or 0.0 for cell in cells}
-    return Check(
-        converged < len(trials) or share > AT_EDGE,
-        {"converged": converged, "trials": len(trials), "share": share},
-        [(c, edge) for c, edge in at_edge.items() if faults(c) or edge > MAJORITY],
-    )
-
-
-def end_of_finetuning(cells: Sequence[Cell]) -> Check:
-    """Checks whether fine-tuning went on until the models had fitted their labels."""
-    cells = _trained(cells)
-    if not cells:
-        return NOT_ASKED
-    trials, warned = _trials(cells), [cell for cell in cells if faults(cell)]
-    numbers = {
-        "converged": len(cells) - len(warned),
-        "cells": len(cells),
-        "trials": len(trials),
-        "improving": sum(trial.still_improving for trial in trials),
-        "early": sum(trial.chosen_in_warmup for trial in trials),
-        "best": sum(trial.best_is_last for trial in trials),
-    }
-    return Check(bool(warned), numbers, warned)
-
-
-def end_of_pretraining(endings: Sequence[Ending]) -> Check:
-    """Checks whether pretraining went on until its loss was flat."""
-    if not endings:
-        return NOT_ASKED
-    open_ends = [ending for ending in endings if ending.falls or ending.slope is None]
-    slopes = [ending.slope for ending in endings if ending.slope is not None]
-    numbers = {
-        "falling": sum(ending.falls for ending in endings),
-        "unknown": sum(ending.slope is None for ending in endings),
-        "runs": len(endings),
-        "steepest": min(slopes, default=None),
-    }
-    return Check(bool(open_ends), numbers, open_ends)
-
-
-def finetuning_rates(
-    cells: Sequence[Cell], contrasts: Sequence[Contrast], methods: Mapping[str, Method]
-) -> Check:
-    """Checks whether the learning rates that fine-tuning kept lie inside the range tried. Contrasts
-    of unlike models are an objection, too, if a side has tried only one rate."""
-    cells = _trained(cells)
-    if not cells:
-        return NOT_ASKED
-    trials = _trials(cells)
+        return _not_asked(AuditQuestion.RATES)
     several = [trial for trial in trials if trial.at_edge is not None]
-    on_one_rate = {cell for cell in cells if any(t.at_edge is None for t in cell.trials)}
-    resting = sum(c.axis in UNLIKE and not on_one_rate.isdisjoint(c.sides) for c in contrasts)
     share = share_at_edge(several) or 0.0
-    numbers = {
-        "single": len(trials) - len(several),
-        "several": len(several),
-        "trials": len(trials),
-        "share": share,
-        "resting": resting,
-    }
-    rates = [(name, m.training.rates) for name, m in methods.items() if m.training]
-    return Check(bool(resting) or share > AT_EDGE, numbers, rates)
-
-
-def pretraining_rates(endings: Sequence[Ending], contrasts: Sequence[Contrast]) -> Check:
-    """Checks whether the learning rates that pretraining kept lie inside the range tried. Contrasts
-    of unlike models are an objection, too, if a side has tried only one rate."""
-    if not endings:
-        return NOT_ASKED
-    edges = [ending for ending in endings if ending.at_edge]
-    single = [ending for ending in endings if len(ending.rates) == 1]
-    on_one_rate = {ending.checkpoint.run for ending in single}
+    edges = sum(ending.at_edge for ending in results.endings)
+    single = {trial.run for trial in trials if trial.at_edge is None}
+    single |= {end.checkpoint.run for end in results.endings if len(end.rates) == 1}
     resting = sum(
-        c.axis in UNLIKE_PRETRAINING and not on_one_rate.isdisjoint(s.group for s in c.sides)
-        for c in contrasts
+        pair.axis in UNLIKE and bool({pair.a.name, pair.b.name} & single) for pair in results.pairs
     )
-    numbers = {
-        "single": len(single),
-        "edges": len(edges),
-        "runs": len(endings),
-        "resting": resting,
-    }
-    return Check(bool(edges or resting), numbers, edges)
+    methods = results.params.finetune.methods.items()
+    details = [(name, m.training.rates) for name, m in methods if m.training]
+    return _answer(
+        AuditQuestion.RATES,
+        bool(resting or edges) or share > AT_EDGE,
+        details,
+        single=len(trials) - len(several),
+        several=len(several),
+        share_at_edge=share,
+        pretrainings_at_edge=edges,
+        resting=resting,
+    )
 
 
-def tries(trials: Sequence[ScoredTrial], endings: Sequence[Ending]) -> Check:
-    """Checks whether all trials, and all pretrainings, made equally many tries. Baselines and
-    methods without a setting to choose (majority, in-context learning) are left out."""
-    counts: dict[str, list[int]] = {}
-    for trial in trials:
-        if trial.method == CLASSICAL:
-            if trial.num_tries > 1:
-                counts.setdefault(f"baseline {trial.run}", []).append(trial.num_tries)
-        elif trial.num_epochs or trial.converged is not None:
-            counts.setdefault(trial.method, []).append(trial.num_tries)
-    numbers = sorted({number for of_name in counts.values() for number in of_name})
-    if not numbers:
-        return NOT_ASKED
-    pretrained = [len(ending.rates) for ending in endings]
-    unequal = len(numbers) > 1 or len({*pretrained}) > 1
-    details = [*counts.items(), *([("pretraining", pretrained)] if pretrained else [])]
-    return Check(unequal, {"tries": numbers, "pretrained": pretrained}, details)
+def tries(results: "Results") -> AuditAnswer:
+    """Did all models (and all baselines that choose something) try equally much on validation?
+
+    Values: ``fewest`` and ``most`` tries of a trial. Details: (method or baseline, numbers).
+    """
+    counts: dict[str, set[int]] = {}
+    for cell in results.scores.cells:
+        for trial in cell.trials:
+            if cell.is_baseline and trial.num_tries > 1:
+                counts.setdefault(f"baseline {cell.group}", set()).add(trial.num_tries)
+            elif not cell.is_baseline and (trial.num_epochs or trial.converged is not None):
+                counts.setdefault(cell.method, set()).add(trial.num_tries)
+    if not counts:
+        return _not_asked(AuditQuestion.TRIES)
+    counts |= (
+        {"pretraining": {len(end.rates) for end in results.endings}} if results.endings else {}
+    )
+    numbers = {number for name, of in counts.items() for number in of if name != "pretraining"}
+    unequal = len(numbers) > 1 or len(counts.get("pretraining", ())) > 1
+    details = [(name, sorted(of)) for name, of in counts.items()]
+    return _answer(AuditQuestion.TRIES, unequal, details, fewest=min(numbers), most=max(numbers))
 
 
-def shared_defaults(
-    cells: Sequence[Cell], contrasts: Sequence[Contrast], tries: Sequence[ScoredTry]
-) -> Check:
-    """Checks whether a contrast whose interval excludes zero is reversed if one value of a setting
-    is forced on all trials. It is an objection, too, if settings could have been varied and none
-    was."""
-    fixed, changed = not_varied(tries), changes(cells, tries)
-    if not changed:
-        return Check(True, {"fixed": fixed}) if fixed else NOT_ASKED
-    reversals = [  # contrasts whose interval excludes zero come first
-        (contrast, effect)
-        for contrast in sorted(contrasts, key=lambda c: not c.significant_before_correction)
-        for effect in forced_effects(*contrast.sides, changed)
-        if effect.is_reversed
-    ]
-    reversed_by_number = {contrast.number: contrast for contrast, _ in reversals}
-    clear = sum(c.significant_before_correction for c in reversed_by_number.values())
-    numbers = {
-        "fixed": fixed,
-        "largest": largest_changes(changed),
-        "reversed": len(reversed_by_number),
-        "clear": clear,
-        "contrasts": len(contrasts),
-    }
-    return Check(bool(clear), numbers, reversals)
+def labelled_rows(results: "Results") -> AuditAnswer:
+    """Are the labelled rows drawn anew for each seed, and does validation need few labels?
 
-
-def labelled_rows(
-    finetune: Finetune, pretrain_seeds: Sequence[int], tasks: Mapping[str, Json]
-) -> Check:
-    """Checks whether the labelled rows are drawn anew for each seed."""
-    draws = {
-        (task, str(budget)): len(
-            distinct_draws(
+    An objection is a label budget with one draw, or more labels for validation than for training.
+    Values: ``one_draw``, places with a single draw; ``validation_share``, the largest. Details:
+    (task and label budget, number of draws).
+    """
+    finetune, draws, most = results.params.finetune, list[tuple[str, object]](), 0.0
+    for task, about in results.tasks.items():
+        validation = about["num_examples"]["validation"]
+        for budget in finetune.label_budgets:
+            pairs = distinct_draws(
                 budget,
-                pretrain_seeds=pretrain_seeds,
+                pretrain_seeds=results.params.pretrain_seeds,
                 finetune_seeds=finetune.seeds,
-                about=tasks[task],
+                about=about,
                 task=task,
             )
-        )
-        for task, budget in product(tasks, finetune.label_budgets)
-    }
-    shared = sum(number == 1 for number in draws.values())
-    numbers = {"shared": shared, "nested": len(finetune.label_budgets) > 1}
-    available = {task: about["num_examples"]["train"] for task, about in tasks.items()}
-    details = [(*place, available[place[0]], number) for place, number in draws.items()]
-    return Check(bool(shared), numbers, details)
+            number = results.num_labels[task][str(budget)]
+            most = max(most, validation / (validation + number))
+            draws.append((f"{task}, {budget} labels", len(pairs)))
+    one_draw = sum(number == 1 for _, number in draws)
+    objection = bool(one_draw) or most > MOST_VALIDATION
+    return _answer(
+        AuditQuestion.LABELLED_ROWS, objection, draws, one_draw=one_draw, validation_share=most
+    )
 
 
-def validation_labels(
-    num_labels: Mapping[str, Mapping[str, int]], tasks: Mapping[str, Json]
-) -> Check:
-    """Checks whether validation uses at most as many labels as the label budget has."""
-    details = []
-    for task, about in tasks.items():
-        validation = about["num_examples"]["validation"]
-        for budget, number in num_labels[task].items():
-            details.append((task, budget, validation, validation / (validation + number)))
-    most = max(share for *_, share in details)
-    return Check(most > MOST_VALIDATION, {"most": most}, details)
+def read_input(results: "Results") -> AuditAnswer:
+    """Do models read whole texts, and whole words before they label them?
+
+    Values: ``largest_cut``, the largest share of a split's rows that is cut; ``unread``, models and
+    tasks whose labels are predicted before the end of a word. Details: (task, share cut).
+    """
+    records = [(task, record) for task, of in results.inputs.items() for record in of]
+    if not records:
+        return _not_asked(AuditQuestion.INPUT)
+    cut: dict[str, float] = {}
+    for task, record in records:
+        share = record.rows_cut / max(record.rows, 1)
+        cut[task] = max(cut.get(task, 0.0), share)
+    unread = {(task, record.run) for task, record in records if UNREAD in record.read_at}
+    largest = max(cut.values())
+    objection = largest > NOTEWORTHY_CUT or bool(unread)
+    return _answer(
+        AuditQuestion.INPUT, objection, [*cut.items()], largest_cut=largest, unread=len(unread)
+    )
 
 
-def cut_texts(inputs: Mapping[str, Sequence[InputRecord]], tasks: Mapping[str, Json]) -> Check:
-    """Checks whether texts are read as a whole. ``long_texts: cut`` drops the end of long
-    texts, ``head_tail`` their middle."""
-    if not any(inputs.values()):
-        return NOT_ASKED
-    shares, runs = dict.fromkeys(inputs, 0.0), list[str]()
-    for task, records in inputs.items():
-        for record in records:
-            share = record.rows_cut / max(record.rows, 1)
-            shares[task] = max(shares[task], share)
-            if share > NOTEWORTHY_CUT and record.run not in runs:
-                runs.append(record.run)
-    most = max(shares.values())
-    readings = {
-        task: settings.get("long_texts", "cut")
-        for task, share in shares.items()
-        if share > NOTEWORTHY_CUT and (settings := tasks[task]["task"])["name"] in WITH_LONG_TEXTS
-    }
-    numbers = {
-        "most": most,
-        "runs": runs,
-        "endless": [task for task, reading in readings.items() if reading == "cut"],
-        "without_middle": [task for task, reading in readings.items() if reading == "head_tail"],
-    }
-    return Check(most > NOTEWORTHY_CUT, numbers, [*shares.items()])
+def test_rows(results: "Results") -> AuditAnswer:
+    """Is train free of near-duplicates of test rows, and are test rows drawn more than once?
+
+    Values: ``largest_share`` of near-duplicates, ``fewest_rows`` of a task's test set,
+    ``grouped_tasks``, whose rows are counted by document, package or group. Details: (task,
+    near-duplicates).
+    """
+    shares = {task: near.share for task, near in results.near_duplicates.items()}
+    fewest = min(about["num_examples"]["test"] for about in results.tasks.values())
+    return _answer(
+        AuditQuestion.TEST_ROWS,
+        max(shares.values()) > NOTEWORTHY_SHARE,
+        [*results.near_duplicates.items()],
+        largest_share=max(shares.values()),
+        fewest_rows=fewest,
+        grouped_tasks=len(results.grouped_tasks),
+    )
 
 
-def read_at(inputs: Mapping[str, Sequence[InputRecord]]) -> Check:
-    """Checks whether the state that predicts the label of a word has read the whole word."""
-    places = {
-        (task, record.run): record.read_at for task, records in inputs.items() for record in records
-    }
-    if not places:
-        return NOT_ASKED
-    unread = [(run, task, place) for (task, run), place in places.items() if UNREAD in place]
-    return Check(bool(unread), {"unread": len(unread), "pairs": len(places)}, unread)
+def overlap(results: "Results") -> AuditAnswer:
+    """Is the text of pretraining free of test rows?
 
-
-def near_duplicates(by_task: Mapping[str, NearDuplicates]) -> Check:
-    """Checks whether train is free of near-duplicates of test rows."""
-    most = max(of_task.share for of_task in by_task.values())
-    return Check(most > NOTEWORTHY_SHARE, {"most": most}, [*by_task.items()])
-
-
-def overlap(
-    shares: Mapping[tuple[str, str], float], runs: Mapping[str, Run], external: Sequence[str]
-) -> Check:
-    """Checks whether the training text of pretraining is free of test rows. The training text of
-    public checkpoints and of external systems is unknown, which is an objection, too."""
-    public = sum(run.is_public for run in runs.values())
+    The text of public checkpoints and of external systems is unknown, which is an objection, too.
+    Values: ``largest_share``, ``public`` models, ``external`` systems. Details: (task and text,
+    share).
+    """
+    shares = results.overlap.shares
+    public = sum(group.entry.is_public for group in results.groups)
+    external = len(results.scores.external_systems)
     if not (shares or public or external):
-        return NOT_ASKED
-    most = max(shares.values(), default=None)
-    high = most is not None and most > NOTEWORTHY
-    numbers = {"most": most, "public": public, "external": external}
-    return Check(high or bool(public or external), numbers, [*shares.items()])
+        return _not_asked(AuditQuestion.OVERLAP)
+    largest = max(shares.values(), default=None)
+    high = largest is not None and largest > NOTEWORTHY_OVERLAP
+    return _answer(
+        AuditQuestion.OVERLAP,
+        high or bool(public or external),
+        [(f"{task}, {text}", share) for (task, text), share in shares.items()],
+        largest_share=largest,
+        public=public,
+        external=external,
+    )
 
 
-def pretraining_seeds(cells: Sequence[Cell], contrasts: Sequence[Contrast]) -> Check:
-    """Checks whether runs were pretrained with several seeds."""
-    here = {
+def seeds(results: "Results") -> AuditAnswer:
+    """Was every model pretrained with several seeds?
+
+    Values: ``fewest`` and ``most`` seeds. Details: (model, seeds) of those with one.
+    """
+    numbers = {
         cell.group: cell.num_pretrain_seeds
-        for cell in cells
+        for cell in results.scores.cells
         if cell.checkpoints == "pretrained here"
     }
-    if not here:
-        return NOT_ASKED
-    without = sum(contrast.verdict is Verdict.ONE_SEED for contrast in contrasts)
-    numbers = {"seeds": [*here.values()], "without": without, "contrasts": len(contrasts)}
-    return Check(bool(without), numbers, [group for group, number in here.items() if number == 1])
+    if not numbers:
+        return _not_asked(AuditQuestion.SEEDS)
+    single = [(name, number) for name, number in numbers.items() if number == 1]
+    return _answer(
+        AuditQuestion.SEEDS,
+        bool(single),
+        single,
+        fewest=min(numbers.values()),
+        most=max(numbers.values()),
+    )
 
 
-def power(contrasts: Sequence[Contrast], tasks: Mapping[str, Json]) -> Check:
-    """Checks whether there are enough test rows and seeds to find small differences."""
-    if not contrasts:
-        return NOT_ASKED
-    sizes: dict[str, list[tuple[float, str]]] = {}  # by unit: (smallest effect, metric)
-    for contrast in contrasts:
-        if contrast.effect.variance is not None:
-            size = smallest_effect(contrast.effect.variance, contrast.effect.confidence)
-            sizes.setdefault(unit_of(contrast.metric), []).append((size, contrast.metric))
-    rows = [about["num_examples"]["test"] for about in tasks.values()]
-    details = [
-        (of_unit[0][1], *(f(size for size, _ in of_unit) for f in (min, median, max)))
-        for of_unit in sizes.values()
+def power(results: "Results") -> AuditAnswer:
+    """How small an effect could the study find in four of five repetitions (Card et al. 2020)?
+
+    An objection is more than 2 points for the main effect in the middle. Values: ``smallest``,
+    ``middle`` and ``largest`` such effect, in the unit of the metric as shown; ``test_rows``, the
+    fewest. Details: (axis and levels, the effect that would be found).
+    """
+    sizes = []
+    for effect in results.effects:
+        low = effect.estimate.low
+        if low is not None and effect.df > 0:
+            share = (1 - results.confidence) / 2
+            quantiles = [-float(special.stdtrit(effect.df, p)) for p in (share, 1 - POWER)]
+            error = (effect.estimate.value - low) / quantiles[0]
+            size = scale_of(effect.metric).factor * error * sum(quantiles)
+            sizes.append((f"{effect.axis}: {effect.level_b} v. {effect.level_a}", size))
+    if not sizes:
+        return _not_asked(AuditQuestion.POWER)
+    values = [size for _, size in sizes]
+    return _answer(
+        AuditQuestion.POWER,
+        median(values) > SMALL,
+        sizes,
+        smallest=min(values),
+        middle=median(values),
+        largest=max(values),
+        test_rows=min(about["num_examples"]["test"] for about in results.tasks.values()),
+    )
+
+
+def confounds(results: "Results") -> AuditAnswer:
+    """Do matched models differ in something else, and is every model matched with another?
+
+    Values: ``clean`` effects of ``effects``, ``unmatched`` models. Details: (what differs, in how
+    many effects), then ("not matched", model).
+    """
+    if not results.groups:
+        return _not_asked(AuditQuestion.CONFOUNDS)
+    effects = [
+        effect for effect in results.effects if effect.axis not in ("method", "label budget")
     ]
-    if not details:
-        return Check(True, {"rows": rows})
-    in_points = [
-        scale_of(metric).factor * middle
-        for metric, _, middle, _ in details
-        if scale_of(metric).unit == "points"
+    also = [
+        [d for d in effect.also_differs if d.name != "start" or d.a != d.b] for effect in effects
     ]
-    return Check(in_points[0] > SMALL if in_points else None, {"rows": rows}, details)
+    counts = Counter(d.name for each in also for d in each)
+    matched = {name for effect in effects for pair in effect.pairs for name in pair}
+    alone = [group.name for group in results.groups if group.name not in matched]
+    alone = alone if len(results.groups) > 1 else []
+    clean = sum(not each for each in also)
+    return _answer(
+        AuditQuestion.CONFOUNDS,
+        clean < len(effects) or bool(alone),
+        [*counts.most_common(), *(("not matched", name) for name in alone)],
+        clean=clean,
+        effects=len(effects),
+        unmatched=len(alone),
+    )
 
 
-def smallest_effect(variance: Variance, confidence: float) -> float:
-    """Returns the smallest true effect that a share POWER of studies with this variance would find
-    (Card et al. 2020)."""
-    low, high = 0.0, variance.half_width(confidence)
-    while variance.power(high, confidence) < POWER:
-        low, high = high, 2 * high
-    for _ in range(20):
-        middle = (low + high) / 2
-        is_enough = variance.power(middle, confidence) >= POWER
-        low, high = (low, middle) if is_enough else (middle, high)
-    return high
+def baselines(results: "Results") -> AuditAnswer:
+    """Is a model ahead of the best baseline on each task and label budget?
 
-
-def identical(contrasts: Sequence[Contrast], group_of: Mapping[str, Group]) -> Check:
-    """Checks whether compared runs are different models. Two runs from scratch with equal designs
-    and settings are not: they differ in nothing that a task uses."""
-    between = [contrast for contrast in contrasts if contrast.is_between_runs]
-    if not between:
-        return NOT_ASKED
-    same = []
-    for contrast in between:
-        a, b = (group_of[side.group] for side in contrast.sides)
-        designs = {side.trials[0].design for side in contrast.sides}
-        from_scratch = not (a.pretrained or b.pretrained) and a.settings == b.settings
-        if from_scratch and len(designs) == 1 and None not in designs:
-            same.append(contrast)
-    return Check(bool(same), {"same": len(same), "between": len(between)}, same)
-
-
-def missing_comparisons(found: Sequence[NotCompared]) -> Check:
-    """Checks whether all comparisons that the runs suggest are made. Leaving out a pair is no loss
-    if both runs are one model, or if another pair is better matched."""
-    kinds = SAME_MODEL, BETTER_MATCHED, UNLIKE_SIZES, ""
-    numbers = Counter(next(kind for kind in kinds if kind in each.reason) for each in found)
-    return Check(bool({UNLIKE_SIZES, ""} & {*numbers}), {"kinds": numbers}, found)
-
-
-def confounds(contrasts: Sequence[Contrast]) -> Check:
-    """Checks whether runs that are compared along an axis differ in nothing else."""
-    names = {axis: [c.confound_names for c in contrasts if c.axis == axis] for axis in ATTRIBUTED}
-    total = sum(map(len, names.values()))
-    if not total:
-        return NOT_ASKED
-    clean = sum(not of_contrast for of_axis in names.values() for of_contrast in of_axis)
-    details = [
-        (axis, len(of_axis), Counter(name for some in of_axis for name in dict.fromkeys(some)))
-        for axis, of_axis in names.items()
+    Values: ``beaten`` of ``places``, ``fitted`` baselines. Details: (task and label budget, how
+    sure the lead is).
+    """
+    places = [
+        (f"{answer.task}, {answer.label_budget} labels", answer.lead.certainty.value)
+        for answer in results.answers
+        if answer.lead
     ]
-    return Check(clean < total, {"clean": clean, "total": total}, details)
+    beaten = sum(value == LeadCertainty.LEADS.value for _, value in places)
+    return _answer(
+        AuditQuestion.BASELINES,
+        beaten < len(results.answers),
+        places,
+        beaten=beaten,
+        places=len(results.answers),
+        fitted=len(results.scores.baselines),
+    )
 
 
-def baselines(best_runs: BestRuns, fitted: Sequence[str]) -> Check:
-    """Checks whether a run beats the best classical baseline on each task and label budget."""
-    if not fitted:
-        return Check(True)
-    beaten = sum(best.standing is Standing.LEADS for best in best_runs.values())
-    numbers = {"beaten": beaten, "places": len(best_runs)}
-    return Check(beaten < len(best_runs), numbers, [*best_runs.values()])
+QUESTIONS: tuple[Callable[["Results"], AuditAnswer], ...] = (
+    *(shared_defaults, convergence, rates, tries, labelled_rows, read_input),
+    *(test_rows, overlap, seeds, power, confounds, baselines),
+)

@@ -1,9 +1,10 @@
-"""Cells: the trials of one group, task, method and label budget, as one cell of a table."""
+"""Cells: the trials of one model, task, method and label budget, and all cells of a study."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import fmean
 
 import numpy as np
 from jaxtyping import Float
@@ -13,17 +14,12 @@ from stages.core.params import NONE
 from stages.evaluation.metrics import merit
 from stages.evaluation.moderation import Moderation
 from stages.evaluation.records import CLASSICAL, ScoredTrial
-from stages.evaluation.statistics import (
-    Interval,
-    Values,
-    per_finetune_seed,
-    per_pretrain_seed,
-)
+from stages.evaluation.statistics import Interval
 from stages.evaluation.variance import Checkpoints, Sample
 from stages.findings.groups import Group
 
-# The confounds that every contrast checks. They are counted and not measured, so that they are the
-# same on every machine. A lineage is a run with its parents and teachers.
+# Amounts that every contrast checks. They are counted and not measured, so that they are the same
+# on every machine. A lineage is a model with its parents and teachers.
 AMOUNTS = {
     "num_params": "parameters",
     "num_trained_params": "trained parameters",
@@ -42,7 +38,7 @@ def is_external(trial: ScoredTrial) -> bool:
 
 @dataclass(frozen=True, eq=False)  # compared by identity, because comparing all trials takes long
 class Cell:
-    """A group's (or baseline's) trials on one task with one method and label budget."""
+    """A model's (or baseline's) trials on one task with one method and label budget."""
 
     group: str
     task: str
@@ -57,23 +53,16 @@ class Cell:
         return CellKey(self.group, self.task, self.method, self.label_budget)
 
     @property
-    def confidence(self) -> float:
-        return self.mean.confidence
-
-    @property
     def is_external(self) -> bool:
         return is_external(self.trials[0])
 
     @property
+    def is_baseline(self) -> bool:
+        return self.method == CLASSICAL
+
+    @property
     def checkpoints(self) -> Checkpoints:
         return self.sample.checkpoints
-
-    @cached_property
-    def values(self) -> Values:
-        values: dict[int, dict[int, float]] = defaultdict(dict)
-        for trial in self.trials:
-            values[trial.pretrain_seed][trial.finetune_seed] = trial.value
-        return values
 
     @property
     def metric(self) -> str:
@@ -84,19 +73,22 @@ class Cell:
         """The mean, with a sign such that larger is better for every metric."""
         return merit(self.metric, self.mean.value)
 
+    @cached_property
+    def validation(self) -> float | None:
+        """The mean score on validation rows; None if a trial has none."""
+        scores = [trial.validation_score for trial in self.trials]
+        known = [score for score in scores if score is not None]
+        return fmean(known) if len(known) == len(scores) else None
+
     @property
     def has_one_pretraining_seed(self) -> bool:
-        """Whether the group was pretrained here with only one seed, so that the cell says nothing
+        """Whether the model was pretrained here with only one seed, so that the cell says nothing
         about checkpoints of other seeds."""
-        return self.checkpoints == "pretrained here" and self.num_pretrain_seeds == 1
+        return self.sample.is_fixed
 
     @property
     def num_pretrain_seeds(self) -> int:
-        return len(self.values)
-
-    @property
-    def num_finetune_seeds(self) -> int:
-        return max(len(by_seed) for by_seed in self.values.values())
+        return len({trial.pretrain_seed for trial in self.trials})
 
     @cached_property
     def amounts(self) -> dict[str, int | None]:
@@ -117,7 +109,7 @@ def cells(
     baselines: Collection[str],
     confidence: float,
 ) -> tuple[list[Cell], Moderation]:
-    """Returns the cells of all groups and baselines, in the order of the trials, and the moderation
+    """Returns the cells of all models and baselines, in the order of the trials, and the moderation
     of their variances. ``overlaps`` has the ``Sample.overlap`` of each task."""
     checkpoints: dict[str, Checkpoints] = {g.name: _checkpoints(g) for g in all_groups}
     members: dict[CellKey, list[ScoredTrial]] = defaultdict(list)
@@ -148,18 +140,52 @@ def _checkpoints(group: Group) -> Checkpoints:
     return "pretrained here" if group.pretrained or group.entry.parent != NONE else "none"
 
 
-def by_shared_seeds(some_cells: Sequence[Cell]) -> Float[np.ndarray, "cells seeds"]:
-    """Returns the score of each cell for each seed that all cells have: for pretraining seeds if
-    they share several (whose scores vary with both sources of chance), else for fine-tuning seeds.
-    If these fine-tuning seeds draw the splits, the only column is the mean over them: the draws
-    share rows, so the spread of their scores would be too small."""
-    samples = [per_pretrain_seed(cell.values) for cell in some_cells]
-    shared = set.intersection(*map(set, samples))
-    by_finetune_seed = len(shared) < 2
-    if by_finetune_seed:
-        samples = [per_finetune_seed(cell.values) for cell in some_cells]
-        shared = set.intersection(*map(set, samples))
-    scores = [[sample[seed] for seed in sorted(shared)] for sample in samples]
-    table = np.array(scores, dtype=float)
-    are_draws = some_cells[0].sample.overlap is not None and by_finetune_seed
-    return table.mean(axis=1, keepdims=True) if are_draws else table
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """All cells of a study. Everything is in the order of params.yaml."""
+
+    tasks: Sequence[str]
+    methods: Sequence[str]
+    label_budgets: Sequence[str]  # the smallest first
+    groups: Sequence[Group]
+    baselines: Sequence[str]  # those that are compatible with at least one task
+    cells: Sequence[Cell]
+
+    @property
+    def names(self) -> list[str]:
+        """The models and then the baselines: the rows of every table and figure of scores."""
+        return [*(group.name for group in self.groups), *self.baselines]
+
+    @cached_property
+    def metrics(self) -> dict[str, str]:
+        """The metric of each task."""
+        return {cell.task: cell.metric for cell in self.cells}
+
+    @cached_property
+    def _cells(self) -> dict[CellKey, Cell]:
+        return {cell.key: cell for cell in self.cells}
+
+    def cell(self, name: str, task: str, method: str, label_budget: str) -> Cell | None:
+        """Returns the cell of a model or of a baseline, or None if there is none. A baseline has
+        the same cell for all methods."""
+        method = CLASSICAL if name in self.baselines else method
+        return self._cells.get(CellKey(name, task, method, label_budget))
+
+    def run_cells(self, task: str, label_budget: str) -> list[Cell]:
+        """Returns the cells of all models, without the baselines."""
+        return [
+            cell
+            for group in self.groups
+            for method in self.methods
+            if (cell := self.cell(group.name, task, method, label_budget))
+        ]
+
+    def baseline_cells(self, task: str, label_budget: str) -> list[Cell]:
+        cells = (self.cell(name, task, CLASSICAL, label_budget) for name in self.baselines)
+        return [cell for cell in cells if cell]
+
+    @cached_property
+    def external_systems(self) -> list[str]:
+        """The baselines that are external systems, whose training data and cost are unknown."""
+        external = {cell.group for cell in self.cells if cell.is_external}
+        return [name for name in self.baselines if name in external]

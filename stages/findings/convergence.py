@@ -5,12 +5,11 @@ from statistics import fmean
 from typing import NamedTuple
 
 from stages.evaluation.records import ScoredTrial
-from stages.findings.axes import Confound
 from stages.findings.cells import Cell
+from stages.findings.facts import Difference
 
 MAJORITY = 0.5
 UNFITTED, MUCH = 0.1, 10.0  # a mean training loss in nats; a ratio of two such losses
-NOT_CONVERGED, FITTED_UNEQUALLY = "not converged", "fitted unequally"
 
 
 class Fault(NamedTuple):
@@ -38,23 +37,25 @@ def faults(cell: Cell) -> dict[Fault, int]:
     return {fault: n for fault, n in numbers.items() if n > fault.share * len(cell.trials)}
 
 
-def confounds(a: Cell, b: Cell) -> list[Confound]:
-    """Returns the confounds of the two sides of a contrast: one for each side that has not
-    converged, and one if a side was fitted to its labels much less than the other.
+def differences(a: Cell, b: Cell) -> list[Difference]:
+    """Returns "not converged" if a side has a fault, and "fitted unequally" if a side was fitted to
+    its labels much less than the other.
 
-    A side's own curve does not show that it is unfitted: before a model has found what to learn,
+    A side's own curve does not show that it is unfitted: before a model has also what to learn,
     its training loss may be as flat as at the end. Only the other side shows that a lower loss is
     possible. The losses are compared only if both sides have the same method and train in epochs: a
     probe has no epochs, and methods differ in how well they can fit.
     """
-    sides = list(dict.fromkeys((a, b)))
-    confounds = [Confound(NOT_CONVERGED, (cell,)) for cell in sides if faults(cell)]
-    losses = [training_loss([t for t in cell.trials if t.num_epochs]) for cell in sides]
+    also = []
+    names = [", ".join(fault.name for fault in faults(side)) for side in (a, b)]
+    if any(names):
+        also.append(Difference("not converged", *names))
+    losses = [training_loss([t for t in cell.trials if t.num_epochs]) for cell in (a, b)]
     known = [loss for loss in losses if loss is not None]
     unequal = len(known) == 2 and max(known) >= max(UNFITTED, MUCH * min(known))
     if a.method == b.method and unequal:
-        confounds.append(Confound(FITTED_UNEQUALLY, tuple(known)))
-    return confounds
+        also.append(Difference("fitted unequally", *losses))
+    return also
 
 
 def training_loss(trials: Sequence[ScoredTrial]) -> float | None:

@@ -1,9 +1,8 @@
-"""Groups: the runs that were fine-tuned, each with all of its seeds."""
+"""Groups: the models that were fine-tuned, each with all of its seeds."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 
 from stages.core.artifacts import Json
 from stages.core.keys import RunKey
@@ -11,27 +10,23 @@ from stages.core.params import NONE, PublishedTokenizer, Run, Tokenizer
 from stages.evaluation.records import ScoredTrial
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Group:
-    """A run of params.yaml, fine-tuned on at least one task, with all of its seeds."""
+    """A model of params.yaml that was fine-tuned on at least one task, with all of its seeds."""
 
     name: str
     entry: Run
     architecture: str
-    num_params: int  # of the checkpoint; the part that trials use is in ``Used``
+    num_params: int  # that its trials on the first task use
+    design: str | None  # equal for models whose states differ only by their weights
     tokenizer_corpus: str  # the corpus that the tokenizer was trained on; "none" if published
     corpus_tokens: int | None = None  # of the training set; None unless a corpus of the study
     corpus_text: str | None = None  # a hash, equal for two amounts of one text
     kept_rates: tuple[float, ...] = ()  # the learning rates that pretraining kept, sorted
 
     @property
-    def seeds(self) -> list[int]:
-        """The pretraining seeds."""
-        return self.entry.seeds
-
-    @property
     def checkpoints(self) -> list[RunKey]:
-        return [RunKey(self.name, seed) for seed in self.seeds]
+        return [RunKey(self.name, seed) for seed in self.entry.seeds]
 
     @property
     def epochs(self) -> float | None:
@@ -43,25 +38,29 @@ class Group:
         return training.num_steps * training.batch_rows * training.max_tokens / self.corpus_tokens
 
     @property
-    def pretrained(self) -> bool:
-        return self.objective != NONE
-
-    @property
     def objective(self) -> str:
         return self.entry.learnt[0]
+
+    @property
+    def pretrained(self) -> bool:
+        return self.objective != NONE
 
     @property
     def corpus(self) -> str:
         return self.entry.learnt[1] if self.pretrained else NONE
 
+    @property
+    def targets_per_token(self) -> float | None:
+        """The share of a row's tokens that the objective predicts, where a setting says it."""
+        objective = self.entry.objective
+        if objective["name"] == "causal":
+            return 1.0
+        return objective.get("mask_prob") or objective.get("noise_density")
+
     @cached_property
     def settings(self) -> Json:
-        """The settings of pretraining. A setting in which two groups differ is their axis if
-        nothing else differs, and otherwise a confound.
-
-        A run from scratch and a published checkpoint have no settings of training. The tokenizer of
-        a public checkpoint is no setting, because the checkpoint determines it.
-        """
+        """The settings of pretraining. A model from scratch and a published checkpoint have none of
+        training; a public checkpoint determines its tokenizer."""
         entry = self.entry
         trained = self.pretrained and not entry.as_published
         training = entry.training.model_dump() if trained else {}
@@ -82,7 +81,7 @@ def groups(
     rates: Mapping[RunKey, float],
     likeness: Mapping[tuple[str, str], Json],
 ) -> list[Group]:
-    """Returns the groups that were fine-tuned on at least one task, in the order of params.yaml.
+    """Returns the models that were fine-tuned on at least one task, in the order of params.yaml.
 
     ``rates`` are the learning rates that the pretrainings kept. ``likeness`` has the measurements
     of each (corpus, tokenizer).
@@ -99,7 +98,8 @@ def groups(
                     name=name,
                     entry=_without_published_parent(run, runs),
                     architecture=first[name].architecture,
-                    num_params=first[name].num_pretrained_params,
+                    num_params=first[name].num_params,
+                    design=first[name].design,
                     tokenizer_corpus=tokenizer.corpus if tokenizer else NONE,
                     corpus_tokens=about.get("tokens"),
                     corpus_text=about.get("sha256"),
@@ -116,39 +116,3 @@ def _without_published_parent(run: Run, runs: Mapping[str, Run]) -> Run:
     if parent is None or not parent.as_published:
         return run
     return run.model_copy(update={"parent": NONE})
-
-
-def names_of(checkpoints: Iterable[RunKey], runs: Mapping[str, Run]) -> list[str]:
-    """Returns the names of checkpoints for sentences: the name of the run if all of its seeds are
-    listed, otherwise "RUN, seed N"."""
-    names: list[str] = []
-    for run, members in groupby(checkpoints, key=lambda checkpoint: checkpoint.run):
-        of_run = [str(checkpoint) for checkpoint in members]
-        names += [run] if len(of_run) == len(runs[run].seeds) else of_run
-    return names
-
-
-@dataclass(frozen=True)
-class Used:
-    """The part of a group's model that its trials on one task with one method use. Trials on a task
-    with a head use no decoder if there is an encoder, and no layers that only compute logits over
-    the vocabulary."""
-
-    num_params: int
-    architecture: str
-    design: str | None  # equal for models whose states differ only by their weights
-
-    @staticmethod
-    def by_group(
-        all_groups: Sequence[Group], trials: Iterable[ScoredTrial], *, task: str, method: str
-    ) -> dict[str, "Used"]:
-        """Returns the used part of each group that has trials on the task with the method, in the
-        order of the groups."""
-        trial_of = {
-            trial.run: trial for trial in trials if (trial.task, trial.method) == (task, method)
-        }
-        return {
-            group.name: Used(trial.num_params, trial.used_architecture, trial.design)
-            for group in all_groups
-            if (trial := trial_of.get(group.name))
-        }

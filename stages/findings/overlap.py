@@ -1,25 +1,19 @@
-"""Overlap of test rows with the training text of pretraining."""
+"""Overlap of test rows with the training text of pretraining, and how alike the two are."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stages.core.artifacts import Json
-from stages.findings.contrasts import Contrast
-from stages.findings.groups import Group
-
-NOTEWORTHY = 0.03  # share of a task's test rows
-UNEQUAL = 0.02  # a difference between two such shares
-# Tasks with the setting ``long_texts``.
-WITH_LONG_TEXTS = ("classification", "multi_label", "regression")
 
 Text = tuple[str, str]  # a corpus and the tokenizer that it was encoded with
 
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """The overlap of each task's test rows with each text that a run was pretrained on."""
+    """The overlap of each task's test rows with each text that a model was pretrained on."""
 
     contamination: Mapping[Text, Json]
+    likeness: Mapping[Text, Json]
     tasks: Sequence[str]
 
     def share(self, text: Text, task: str, count: str = "ngram") -> float:
@@ -27,6 +21,10 @@ class Overlap:
         for rows of which an n-gram occurs in the text, and "exact" for rows that occur in full."""
         counts = self.contamination[text]["tasks"][task]
         return counts[count] / counts["num_test"]
+
+    def similarity(self, text: Text, task: str) -> float | None:
+        """Returns the domain similarity of a text and a task (``evaluation.likeness``)."""
+        return self.likeness[text]["tasks"][task]["similarity"]
 
     def name(self, text: Text) -> str:
         """Returns the name of the corpus, with the tokenizer if the corpus was encoded with
@@ -43,20 +41,3 @@ class Overlap:
             for task in self.tasks
             for text in self.contamination
         }
-
-    def unequal(
-        self, contrasts: Sequence[Contrast], groups: Sequence[Group]
-    ) -> Iterator[tuple[str, Text, Text]]:
-        """Yields each task with two training sets that are compared and whose overlaps with the
-        task's test rows differ by more than ``UNEQUAL``."""
-        texts = {group.name: (group.entry.corpus, group.entry.tokenizer) for group in groups}
-        compared = dict.fromkeys(
-            (texts[c.a.group], texts[c.b.group])
-            for c in contrasts
-            if c.axis in ("training set", "amount of text")
-        )
-        for a, b in compared:
-            if self.contamination.keys() >= {a, b}:
-                for task in self.tasks:
-                    if abs(self.share(a, task) - self.share(b, task)) > UNEQUAL:
-                        yield task, a, b

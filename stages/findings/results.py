@@ -15,7 +15,6 @@ from stages.core.keys import RunKey, TrialKey
 from stages.core.params import NONE, Params
 from stages.evaluation.calibration import CoverageRecord, ReliabilityRecord
 from stages.evaluation.confusion import ConfusionRecord
-from stages.evaluation.estimates import EstimateRecord, Estimates
 from stages.evaluation.moderation import Moderation
 from stages.evaluation.near_duplicates import NearDuplicates
 from stages.evaluation.records import (
@@ -24,32 +23,39 @@ from stages.evaluation.records import (
     EpochRecord,
     InputRecord,
     ScoredTrial,
-    ScoredTry,
     SkippedMethod,
-    TextBitsRecord,
     budget_order,
     discard_unlisted,
     present,
     read,
 )
-from stages.evaluation.screening import ScreenedOut, screened_out
-from stages.findings.answers import BestRuns, Excesses, best_runs, excesses
-from stages.findings.axes import AXES
-from stages.findings.carry_over import CarryOver, carry_over
-from stages.findings.cells import Cell, cells, is_external
-from stages.findings.contrasts import Contrast, contrasts
+from stages.evaluation.row_scores import by_groups
+from stages.evaluation.transferability import EstimateRecord
+from stages.findings.answers import Study, answers, choice_of, score_table, violations
+from stages.findings.audit import audit
+from stages.findings.axes import Pair, axes, pairs
+from stages.findings.cells import Cell, Scores, cells, is_external
+from stages.findings.contrasts import Compared, compared, contrasts
 from stages.findings.costs import Costs
+from stages.findings.effects import Trials, interactions, main_effects
+from stages.findings.estimates import Agreement, agreements
+from stages.findings.facts import (
+    Answer,
+    AuditAnswer,
+    Axis,
+    Contrast,
+    Interaction,
+    MainEffect,
+    ModelCost,
+    ScoreTable,
+)
 from stages.findings.groups import Group, groups
-from stages.findings.labels_needed import LabelsNeeded, labels_needed
-from stages.findings.not_compared import NotCompared, not_compared
 from stages.findings.overlap import Overlap
-from stages.findings.pretraining_ends import Ending, endings
-from stages.findings.pretraining_progress import Progress, kept_rate, read_progress
-from stages.findings.questions import Question, questions
+from stages.findings.pretraining import Ending, Progress, endings, kept_rate, read_progress
 from stages.findings.ranking import Ranked, rankings
-from stages.findings.scores import Scores
-from stages.findings.training_sets import TrainingSets
-from stages.kinds._kind import distinct_draws
+from stages.tasks._labelled_rows import distinct_draws
+
+ROWS = "row_scores.npy", "row_groups.npy"  # [trials, rows]; [rows], empty if rows have no groups
 
 T = TypeVar("T")
 
@@ -74,10 +80,9 @@ class Results:
     contamination: dict[tuple[str, str], Json]  # by corpus and tokenizer that a run was trained on
     likeness: dict[tuple[str, str], Json]  # by corpus and tokenizer
     inputs: dict[str, list[InputRecord]]  # of each task
-    text_bits: dict[tuple[RunKey, str], TextBitsRecord]  # by checkpoint and task
-    row_scores: dict[TrialKey, np.ndarray]
-    estimates: Estimates
-    tries: Sequence[ScoredTry]  # all variants that trials tried, including the ones that they kept
+    row_scores: dict[TrialKey, np.ndarray]  # of rows, or of groups of rows
+    estimates: dict[str, list[EstimateRecord]]  # of each task
+    grouped_tasks: Sequence[str]  # whose test rows are counted by document, package or group
 
     @property
     def confidence(self) -> float:
@@ -85,6 +90,7 @@ class Results:
 
     @cached_property
     def groups(self) -> list[Group]:
+        """The models that were fine-tuned."""
         rates = {
             checkpoint: kept_rate(self.params.runs[checkpoint.run], progress)
             for checkpoint, progress in self.progress.items()
@@ -92,15 +98,6 @@ class Results:
         }
         runs, tokenizers = self.params.runs, self.params.tokenizers
         return groups(runs, tokenizers, self.trials, rates=rates, likeness=self.likeness)
-
-    @cached_property
-    def screened_out(self) -> dict[str, list[ScreenedOut]]:
-        """The runs that are screened out, by task."""
-        screen, runs = self.params.finetune.screen, self.params.runs
-        return {
-            task: screened_out(screen, runs, records)
-            for task, records in self.estimates.records.items()
-        }
 
     @cached_property
     def _cells_and_moderation(self) -> tuple[list[Cell], Moderation]:
@@ -134,57 +131,74 @@ class Results:
         """The intervals of cells' means and of their differences."""
         return self._cells_and_moderation[1]
 
+    # Facts
+
     @cached_property
-    def questions(self) -> list[Question]:
-        """The questions of the study, each answered over all tasks."""
-        uncorrected = contrasts(self.scores, self.params.finetune.methods, self.moderation)
-        return questions(uncorrected, self.moderation)
+    def pairs(self) -> list[Pair]:
+        return pairs(self.groups)
+
+    @cached_property
+    def axes(self) -> list[Axis]:
+        return axes(self.pairs, self.scores.methods, self.scores.label_budgets)
+
+    @cached_property
+    def compared(self) -> list[Compared]:
+        methods = self.params.finetune.methods
+        return compared(self.scores, self.pairs, methods, self.moderation)
+
+    @cached_property
+    def _lines(self) -> Trials:
+        return Trials(self.scores.cells)
+
+    @cached_property
+    def effects(self) -> list[MainEffect]:
+        return main_effects(self._lines, self.compared, confidence=self.confidence)
+
+    @cached_property
+    def interactions(self) -> list[Interaction]:
+        return interactions(self._lines, self.compared, confidence=self.confidence)
 
     @cached_property
     def contrasts(self) -> list[Contrast]:
-        tasks = self.scores.tasks
-        every = [contrast for question in self.questions for contrast in question.contrasts]
-        return sorted(every, key=lambda c: (AXES.index(c.axis), tasks.index(c.task), c.number))
+        return contrasts(
+            self.compared,
+            self.effects,
+            lambda cell: choice_of(cell, self.costs),
+            confidence=self.confidence,
+        )
 
     @cached_property
-    def contrasts_of(self) -> dict[Cell, list[Contrast]]:
-        """The contrasts of each cell that has any."""
-        by_cell: dict[Cell, list[Contrast]] = {}
-        for contrast in self.contrasts:
-            for side in contrast.sides:
-                by_cell.setdefault(side, []).append(contrast)
-        return by_cell
+    def _study(self) -> Study:
+        return Study(
+            scores=self.scores,
+            trials=self._lines,
+            moderation=self.moderation,
+            costs=self.costs,
+            outside=violations(self.scores, self.costs, self.params.answer),
+            num_labels=self.num_labels,
+            confusion=self.confusion,
+            coverage=self.coverage,
+        )
 
     @cached_property
-    def outside(self) -> Excesses:
-        """The cells outside the limits of ``answer:``, each with the limits that it exceeds."""
-        return excesses(self.scores, self.costs, self.params.answer)
+    def answers(self) -> list[Answer]:
+        return answers(self._study)
 
     @cached_property
-    def best_runs(self) -> dict[str | None, BestRuns]:
-        """The best run of each task and label budget, by method. The key None has the best run with
-        any method."""
-        methods_by_key: dict[str | None, Sequence[str]] = {None: self.scores.methods}
-        methods_by_key |= {method: [method] for method in self.scores.methods}
-        return {
-            key: best_runs(self.scores, self.moderation, methods, self.outside)
-            for key, methods in methods_by_key.items()
-        }
+    def scores_table(self) -> ScoreTable:
+        return score_table(self._study, self.answers, self.rankings)
 
-    @property
-    def best_of_tasks(self) -> list[Cell]:
-        """The best run of each task at the largest label budget."""
-        budget, of_all = self.scores.label_budgets[-1], self.best_runs[None]
-        places = ((task, budget) for task in self.scores.tasks)
-        return [of_all[place].run for place in places if place in of_all]
+    @cached_property
+    def model_costs(self) -> list[ModelCost]:
+        return self.costs.of_models(self.groups, self.scores.cells)
+
+    @cached_property
+    def audit(self) -> list[AuditAnswer]:
+        return audit(self)
 
     @cached_property
     def rankings(self) -> list[Ranked]:
         return rankings(self.scores, self.moderation)
-
-    @cached_property
-    def not_compared(self) -> list[NotCompared]:
-        return not_compared(self.scores, self.contrasts)
 
     @cached_property
     def num_labels(self) -> dict[str, dict[str, int]]:
@@ -199,16 +213,6 @@ class Results:
         }
 
     @cached_property
-    def labels_needed(self) -> dict[tuple[str, str, str], LabelsNeeded]:
-        """The effect of more labels, by task, run and method."""
-        return labels_needed(self.scores, self.moderation, self.num_labels)
-
-    @cached_property
-    def carry_over(self) -> list[CarryOver]:
-        """The shares of pairs of runs that keep their order in a larger experiment."""
-        return carry_over(self.scores, self.contrasts, self.progress)
-
-    @cached_property
     def costs(self) -> Costs:
         return Costs(
             runs=self.params.runs,
@@ -219,11 +223,12 @@ class Results:
 
     @cached_property
     def overlap(self) -> Overlap:
-        return Overlap(self.contamination, list(self.params.tasks))
+        return Overlap(self.contamination, self.likeness, list(self.params.tasks))
 
     @cached_property
-    def training_sets(self) -> TrainingSets:
-        return TrainingSets(self.likeness, self.text_bits)
+    def agreements(self) -> list[Agreement]:
+        """How well the estimates from frozen states rank the models."""
+        return agreements(self.scores, self.estimates)
 
     @cached_property
     def endings(self) -> list[Ending]:
@@ -238,7 +243,6 @@ def load(params: Params) -> Results:
     """
     discard_unlisted(paths.EVALUATED, params.tasks)
     discard_unlisted(paths.TIMINGS / "pretrain", params.runs)
-    discard_unlisted(paths.TIMINGS / "estimates", [f"{task}.csv" for task in params.tasks])
     discard_unlisted(paths.TIMINGS / "finetune", params.tasks)
     for task in params.tasks:
         discard_unlisted(paths.TIMINGS / "finetune" / task, [f"{run}.csv" for run in params.runs])
@@ -250,12 +254,15 @@ def load(params: Params) -> Results:
         return {task: read_json(present(paths.EVALUATED / task / name)) for task in params.tasks}
 
     trials: list[ScoredTrial] = []
+    grouped_tasks: list[str] = []
     row_scores: dict[TrialKey, np.ndarray] = {}
     finetuning: dict[TrialKey, CostRecord] = {}
     tasks = records("task.json")
     for task, scored in tables("trials.csv", ScoredTrial).items():
         trials += _complete(params, task, tasks[task], scored)
-        by_row = np.load(present(paths.EVALUATED / task / "row_scores.npy"))
+        rows, groups_of_rows = (np.load(present(paths.EVALUATED / task / name)) for name in ROWS)
+        by_row = by_groups(rows, groups_of_rows)
+        grouped_tasks += [task] if groups_of_rows.size else []
         row_scores |= {trial.key: rows for trial, rows in zip(scored, by_row, strict=True)}
         for run in params.runs:
             costs = read(paths.TIMINGS / "finetune" / task / f"{run}.csv", CostRecord)
@@ -288,14 +295,9 @@ def load(params: Params) -> Results:
         contamination=contamination,
         likeness=likeness,
         inputs=tables("inputs.csv", InputRecord),
-        text_bits={
-            (bits.checkpoint, task): bits
-            for task, of_task in tables("text_bits.csv", TextBitsRecord).items()
-            for bits in of_task
-        },
         row_scores=row_scores,
-        estimates=Estimates.of(params.tasks),
-        tries=[*chain(*tables("tries.csv", ScoredTry).values())],
+        estimates=tables("estimates.csv", EstimateRecord),
+        grouped_tasks=grouped_tasks,
     )
     if untimed := [t.key for t in trials if t.run in params.runs and t.key not in finetuning]:
         raise ValueError(f"{paths.TIMINGS}: no cost of {_words(untimed[0])}; run `dvc repro`")
@@ -307,20 +309,16 @@ def _complete(
 ) -> list[ScoredTrial]:
     """Returns the ``scored`` trials of a task in the order of params.yaml.
 
-    A method and a run that are incompatible have no trials together, and a run that is screened out
-    has no trials at all. ``about`` is the task's task.json. Raises ValueError unless the trials are
-    exactly those that params.yaml lists.
+    A method and a model that are incompatible have no trials together. ``about`` is the task's
+    task.json. Raises ValueError unless the trials are exactly those that params.yaml lists.
     """
     where, finetune = paths.EVALUATED / task / "trials.csv", params.finetune
     trials = {trial.key: trial for trial in scored}
     skipped = read(paths.EVALUATED / task / "skipped.csv", SkippedMethod)
     incompatible = {(each.run, each.method) for each in skipped}
-    estimates = read(paths.EVALUATED / task / "estimates.csv", EstimateRecord)
-    untrained = {each.run for each in screened_out(finetune.screen, params.runs, estimates)}
     listed = [
         TrialKey(name, pretrain_seed, task, method, str(budget), seed)
         for name, run in params.runs.items()
-        if name not in untrained
         for pretrain_seed, method in product(run.seeds, finetune.methods)
         if (name, method) not in incompatible
         for budget, seed in product(finetune.label_budgets, finetune.seeds)

@@ -103,6 +103,14 @@ def test_lowest_confidence_answers_the_most_rows_at_the_accuracy(rows) -> None:
     assert lowest_confidence(p, right, 0.75) == (min(good) if good else None)
 
 
+def test_lowest_confidence_takes_equal_probabilities_together() -> None:
+    """Half of the rows at 0.6 are right: the right ones among them cannot be answered alone."""
+    p = np.array([0.9] * 20 + [0.6] * 20)
+    right = np.array([1.0] * 20 + [1.0] * 10 + [0.0] * 10)
+    assert lowest_confidence(p, right, 0.8) == 0.9
+    assert lowest_confidence(p, right, 0.75) == 0.6
+
+
 def test_calibration_has_bins_for_0_and_1() -> None:
     assert error([True, False], [1.0, 0.0]) == 0
     assert error([False, True], [1.0, 0.0]) == 1

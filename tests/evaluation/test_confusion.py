@@ -7,7 +7,7 @@ from sklearn.metrics import confusion_matrix
 from stages.core.keys import CellKey
 from stages.core.seeding import stream
 from stages.evaluation.confusion import classes, has_confusion, pairs, records
-from stages.kinds._kind import KINDS
+from stages.tasks._task import TASKS
 
 
 def test_pairs_counts_rows_as_scikit_learn_does() -> None:
@@ -15,13 +15,13 @@ def test_pairs_counts_rows_as_scikit_learn_does() -> None:
     gold, predicted = (
         {str(i): labels[k] for i, k in enumerate(rng.integers(3, size=200))} for _ in range(2)
     )
-    counts = pairs(KINDS["classification"], gold, predicted)
+    counts = pairs(TASKS["classification"], gold, predicted)
     expected = confusion_matrix([*gold.values()], [*predicted.values()], labels=labels)
     assert [[counts[one, other] for other in labels] for one in labels] == expected.tolist()
 
 
 def test_pairs_counts_words_by_the_type_of_their_span() -> None:
-    tagging = KINDS["tagging"]
+    tagging = TASKS["tagging"]
     assert classes(tagging, "B-X I-X O B-Y-Z NOUN") == ["X", "X", "O", "Y-Z", "NOUN"]
     counts = pairs(tagging, {"1": "B-X I-X O", "2": "O B-Y"}, {"1": "B-X O O", "2": "B-Y B-Y"})
     assert counts == Counter(
@@ -30,7 +30,7 @@ def test_pairs_counts_words_by_the_type_of_their_span() -> None:
 
 
 def test_has_confusion_holds_for_answers_of_one_class() -> None:
-    assert {name for name in KINDS if has_confusion(KINDS[name])} == {"classification", "tagging"}
+    assert {name for name in TASKS if has_confusion(TASKS[name])} == {"classification", "tagging"}
 
 
 def test_records_adds_up_the_trials_of_a_cell() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 from stages.core.keys import TrialKey
 from stages.evaluation.examples import ANY, DISPUTED, examples, shown_trials
 from stages.evaluation.records import TrialRecord
-from stages.kinds._kind import KINDS
+from stages.tasks._task import TASKS
 from tests.test_evaluate import TRIAL
 
-TEXTS = KINDS["classification"]
+TEXTS = TASKS["classification"]
 
 
 def trial(run: str, method: str, budget: str, seed: int) -> TrialRecord:
@@ -57,7 +57,7 @@ def test_examples_are_first_rows_and_those_with_the_most_even_votes() -> None:
 def test_examples_show_tags_after_their_words_and_accept_any_right_answer() -> None:
     tagged = [{"id": "1", "words": ["call", "int", "now"]}]
     runs = {"a": {"1": "O B-CODE O"}, "b": {"1": "O O O"}}
-    (shown,) = examples(KINDS["tagging"], tagged, {"1": "O B-CODE O"}, runs)
+    (shown,) = examples(TASKS["tagging"], tagged, {"1": "O B-CODE O"}, runs)
     assert shown["answer"] == "int/B-CODE" and shown["input"] == {"words": "call int now"}
     assert [(one["prediction"], one["right"]) for one in shown["predictions"]] == [
         ("int/B-CODE", True),
@@ -66,10 +66,10 @@ def test_examples_show_tags_after_their_words_and_accept_any_right_answer() -> N
     question = [{"id": "1", "question": "Who?", "context": "Ada Lovelace did."}]
     gold = {"1": json.dumps(["Ada", "Ada Lovelace"])}
     runs = {"a": {"1": "Ada Lovelace"}, "b": {"1": "did"}}
-    (shown,) = examples(KINDS["span_qa"], question, gold, runs)
+    (shown,) = examples(TASKS["span_qa"], question, gold, runs)
     assert shown["answer"] == "Ada"
     assert [one["right"] for one in shown["predictions"]] == [True, False]
-    (shown,) = examples(KINDS["span_qa"], question, gold, {"a": {"1": "the ada lovelace."}})
+    (shown,) = examples(TASKS["span_qa"], question, gold, {"a": {"1": "the ada lovelace."}})
     assert shown["predictions"][0]["right"]  # exact_match ignores case and articles
-    (shown,) = examples(KINDS["span_qa"], question, {"1": "[]"}, {"a": {"1": ""}})
+    (shown,) = examples(TASKS["span_qa"], question, {"1": "[]"}, {"a": {"1": ""}})
     assert shown["answer"] == "" and shown["predictions"][0]["right"]

@@ -3,10 +3,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from benchmarks.coverage import CASES, Case, simulate
 from stages.core.keys import CellKey
 from stages.core.seeding import stream
-from stages.evaluation.moderation import PRIOR_DF, PRIOR_DF_PER_OWN, Moderation
+from stages.evaluation.moderation import PRIOR_DF, PRIOR_DF_PER_OWN, Moderation, _Table
 from stages.evaluation.statistics import AGREEING, SINGLE, difference
 from stages.evaluation.variance import Sample
 
@@ -151,40 +150,14 @@ def test_difference_flips_its_sign_if_sides_are_swapped() -> None:
         assert ab.p_value == pytest.approx(ba.p_value)
 
 
-def test_mean_difference_knows_what_tasks_share() -> None:
-    """If a checkpoint has the same effects on both tasks, the mean varies as much as one task."""
-    rng = stream(1, "shared")
-    apart, alike = {}, {}
-    for run in RUNS:
-        effects = rng.normal(0, 0.02, (2, 6))
-        for place, task in enumerate(("one", "two")):
-            apart[key(run, task)] = sample(0.5 + effects[place])
-            alike[key(run, task)] = sample(0.5 + effects[0])
-    pairs = [(key("a", task), key("b", task)) for task in ("one", "two")]
-    parts = [moderated(alike).difference(*pair).variance for pair in pairs]
-    assert parts[0] and parts[1]
-    independent = (parts[0].between.units + parts[1].between.units) / 4
-    variance = moderated(alike).mean_difference(pairs).variance
-    assert variance is not None and variance.between.units == pytest.approx(2 * independent)
-    variance = moderated(apart).mean_difference(pairs).variance
-    assert variance is not None
-    parts = [moderated(apart).difference(*pair).variance for pair in pairs]
-    assert parts[0] and parts[1]
-    independent = (parts[0].between.units + parts[1].between.units) / 4
-    assert independent <= variance.between.units + 1e-15 < 2 * independent
-
-
 def test_moderation_invents_no_number() -> None:
     """Covers one seed everywhere, equal cells, and a run whose seeds agree."""
     once = moderated(study(seeds=1))
     assert once.difference(key("a"), key("b")).basis == SINGLE
     assert once.mean(key("a")).variance is None
-    pairs = [(key("a", task), key("b", task)) for task in ("one", "two")]
-    assert once.mean_difference(pairs).variance is None
     equal = moderated(study(lambda run: 0.0))
     assert equal.difference(key("a"), key("b")).basis == AGREEING
     assert equal.difference(key("a"), key("b")).value == 0
-    assert equal.mean_difference(pairs).variance is None
     constant = moderated(study(lambda run: 0.0 if run == "a" else 0.02))
     assert constant.difference(key("a"), key("b")).variance is not None
     assert constant.mean(key("a")).variance is None  # neither seeds nor rows vary
@@ -200,22 +173,18 @@ def test_difference_of_runs_with_other_seeds_is_unpaired() -> None:
     assert moderation.difference(key("b"), key("c")).test == "paired t"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "case",
-    [
-        next(case for case in CASES if case.name == "3 seeds, mildly unequal"),
-        Case(
-            "3 seeds, one run at four times, checkpoints alike", spreads={"other": 4.0}, shared=0.6
-        ),
-    ],
-    ids=lambda case: case.name,
-)
-def test_moderation_covers_the_truth_of_simulated_studies(case: Case) -> None:
-    """Simulates a part of benchmarks/coverage.md. Two standard errors of 30 studies are 8 %."""
-    results = simulate(case, 15, procedures=("ours", "before: each contrast by itself, Holm"))
-    ours, before = results.values()
-    assert np.mean(ours.covered) > 0.93 and np.mean(ours.mean_covered) > 0.91
-    assert np.mean(ours.false_claims) <= 0.14
-    size = "one task, over 10"
-    assert np.mean(ours.found[size]) > 2 * np.mean(before.found[size])
+def test_a_spread_among_three_runs_is_one_alone() -> None:
+    """One of exactly three runs varies ten times as much. Residuals share what varies, so that the
+    variance of each run has to be taken out of those of the others."""
+    rng = stream(1, "three")
+    planted = np.array([0.2, 0.02, 0.02]) ** 2
+    values = 0.5 + rng.normal(0, 1, (3, 4000)) * planted[:, None] ** 0.5
+    table = _Table(("a", "b", "c"), values + rng.normal(0, 0.3, 4000))
+    assert table.residual_variances == pytest.approx(planted, rel=0.1, abs=2e-4)
+
+
+def test_difference_is_computed_once_for_each_pair_and_side() -> None:
+    moderation = moderated(study())
+    first = moderation.difference(key("a"), key("b"))
+    assert moderation.difference(key("a"), key("b")) is first
+    assert moderation.difference(key("b"), key("a")).value == -first.value

@@ -1,13 +1,12 @@
 """Near-duplicates, compared with a search of all pairs."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.evaluation import near_duplicates
 from stages.evaluation.contamination import words
 from stages.evaluation.near_duplicates import GRAM, LEAST, SHORT, nearest
-from stages.kinds._kind import KINDS
+from stages.tasks._task import TASKS
 
 # Texts of few different words, so that many pairs are similar; some are longer than SHORT.
 TEXT = st.lists(st.sampled_from("abcdef"), max_size=SHORT + 8).map(" ".join)
@@ -27,31 +26,15 @@ def similarity(one: str, other: str) -> float:
 
 
 @settings(deadline=None, max_examples=60)
-@given(test=st.lists(TEXT, max_size=6), train=st.lists(TEXT, max_size=6), chunk=st.integers(1, 7))
-def test_nearest_is_the_best_of_all_pairs(test: list[str], train: list[str], chunk: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(near_duplicates, "CHUNK", chunk)
-        similar = nearest(test, train)
+@given(test=st.lists(TEXT, max_size=6), train=st.lists(TEXT, max_size=6))
+def test_nearest_is_the_best_of_all_pairs(test: list[str], train: list[str]) -> None:
+    similar = nearest(test, train)
     for place, text in enumerate(test):
         shares = [similarity(text, other) for other in train]
         if max(shares, default=0.0) >= LEAST:
             assert similar[place].similarity == max(shares) == shares[similar[place].place]
         else:
             assert place not in similar
-
-
-def test_similar_yields_one_candidate_for_each_text_and_chunk() -> None:
-    """Each text has one candidate, although all pairs of these texts are near-duplicates."""
-    texts = [
-        f"dear customer your order number {n} has been shipped today and will arrive soon".split()
-        for n in range(60)
-    ]
-    candidates = [*near_duplicates._similar(texts, texts, 1, range(1, 29))]
-    assert len(candidates) == 60
-    assert [
-        (place, near.place, near.similarity)
-        for place, near in sorted(candidates, key=lambda c: c[0])
-    ] == [(place, place, 1.0) for place in range(60)]
 
 
 def test_near_duplicates_are_copies_with_a_changed_word_and_no_others() -> None:
@@ -69,10 +52,10 @@ def test_near_duplicates_are_copies_with_a_changed_word_and_no_others() -> None:
         "Something else, which train does not have at all.",
     ]
     test_rows, train_rows = ([{"text": text} for text in texts] for texts in (test, train))
-    of_task = near_duplicates.near_duplicates(test_rows, train_rows, KINDS["classification"])
+    of_task = near_duplicates.near_duplicates(test_rows, train_rows, TASKS["classification"])
     assert (of_task.number, of_task.num_test, of_task.share) == (2, 4, 0.5)
     assert {place: near.place for place, near in nearest(test, train).items()} == {0: 0, 1: 1}
     assert (of_task.test, of_task.train) == (test[0], train[0])
     pairs = [{"text": "one text", "text_pair": text} for text in ("of a pair", "of pair")]
-    of_pairs = near_duplicates.near_duplicates(pairs[:1], pairs[1:], KINDS["classification"])
+    of_pairs = near_duplicates.near_duplicates(pairs[:1], pairs[1:], TASKS["classification"])
     assert (of_pairs.number, of_pairs.test) == (1, "one text of a pair")

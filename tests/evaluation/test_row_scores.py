@@ -7,8 +7,8 @@ import pytest
 
 from stages.core.seeding import stream
 from stages.evaluation.metrics import METRICS, metric_of, score
-from stages.evaluation.row_scores import SUMS, row_scores
-from stages.kinds._metric import Metric
+from stages.evaluation.row_scores import by_groups, row_scores
+from stages.tasks._metric import Metric
 
 Rows = tuple[list[str], list[str]]
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "mat", "with", "some", "words"]
@@ -73,16 +73,6 @@ def test_row_scores_have_the_metric_as_mean(metric: str) -> None:
     scores = row_scores(metric, gold, predicted)
     assert scores.dtype == np.float32 and scores.shape == (len(gold),)
     assert scores.mean(dtype=float) == pytest.approx(score(metric, gold, predicted), rel=1e-6)
-
-
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("num", [1, 2, 7, 60])
-def test_sums_give_the_metric_of_any_rows(metric: str, num: int) -> None:
-    """The expected value for translations comes from sacrebleu, which has its own counts."""
-    gold, predicted = drawn(metric, num)
-    sums = SUMS[metric]
-    (value,) = sums.value(sums.counts(gold, predicted).sum(axis=0, keepdims=True))
-    assert float(value) == pytest.approx(score(metric, gold, predicted), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.slow
@@ -154,3 +144,18 @@ def test_row_scores_of_f1_of_a_label() -> None:
     assert scores.mean() == pytest.approx(score("f1_of_b", gold, predicted))
     elsewhere = [s for s, g, f in zip(scores, gold, predicted, strict=True) if "b" not in (g, f)]
     assert len({*elsewhere}) == 1  # rows with the label in neither answer nor prediction
+
+
+def test_by_groups_has_the_variance_of_clusters() -> None:
+    """Compared with the formula of Cameron and Miller (2015): sums of residuals within groups."""
+    rng = stream(1, "clusters")
+    groups = rng.integers(0, 12, 300)
+    rows = rng.normal(size=(4, 300)) + rng.normal(size=(4, 12))[:, groups]
+    means = rows.mean(axis=1)
+    by_group = by_groups(rows, groups)
+    assert by_group.mean(axis=1) == pytest.approx(means)
+    for row, mean, scores in zip(rows, means, by_group, strict=True):
+        sums = np.array([(row[groups == g] - mean).sum() for g in range(12)])
+        assert standard_error(scores) ** 2 == pytest.approx((sums**2).sum() * 12 / 11 / 300**2)
+    assert standard_error(by_group[0]) > 2 * standard_error(rows[0])
+    assert by_groups(rows, np.empty(0, dtype=int)) is rows

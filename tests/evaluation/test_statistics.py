@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,7 @@ from stages.evaluation.statistics import (
     Interval,
     difference,
     holm,
-    holm_threshold,
     mean,
-    mean_of_differences,
-    two_stages,
 )
 from stages.evaluation.variance import Checkpoints, Prior, Sample
 
@@ -257,102 +253,10 @@ def test_seeds_needed_is_none_if_rows_are_too_few() -> None:
     assert not interval.excludes_zero and interval.seeds_needed is None
 
 
-@pytest.mark.parametrize(
-    "source, more",
-    [
-        ("pretraining seeds", lambda p, f, n: (2 * p, f, n)),
-        ("fine-tuning seeds", lambda p, f, n: (p, 2 * f, n)),
-        ("test rows", lambda p, f, n: (p, f, 2 * n)),
-    ],
-)
-def test_narrower_predicts_the_interval_of_twice_as_many(
-    source: Any, more: Callable[[int, int, int], tuple[int, int, int]]
-) -> None:
-    """The prediction is the mean over studies with twice the number of seeds or rows."""
-
-    def width(rng: np.random.Generator, p: int, f: int, n: int) -> tuple[float, float]:
-        effects = rng.normal(0, 0.03, (p, 1, 1)) + rng.normal(0, 0.04, (p, f, 1))
-        rows = effects + rng.normal(0, 0.6, n) + rng.normal(0, 0.5, (p, f, n))
-        interval = mean(sample(rows.mean(2), rows=rows), confidence=0.95)
-        low, high = ends(interval)
-        assert interval.variance is not None
-        return high - low, interval.variance.narrower(source, 0.95) or 0.0
-
-    rng, size = stream(1, "twice", source), (6, 2, 300)
-    now = np.array([width(rng, *size) for _ in range(100)])
-    then = np.array([width(rng, *more(*size)) for _ in range(100)])
-    assert now[:, 1].mean() == pytest.approx(1 - then[:, 0].mean() / now[:, 0].mean(), abs=0.05)
-
-
-def test_share_of_the_variance_is_that_which_was_planted() -> None:
-    rng = stream(1, "shares")
-    p, f, n = 40, 20, 400
-    rows = rng.normal(0, 0.3, (p, 1, 1)) + rng.normal(0, 1, (p, f, 1)) + rng.normal(0, 0.6, n)
-    variance = mean(sample(rows.mean(2), rows=rows), confidence=0.95).variance
-    assert variance is not None
-    planted = np.array([0.3**2 / p, 1 / (p * f), 0.6**2 / n])
-    sources: tuple[Any, ...] = ("pretraining seeds", "fine-tuning seeds", "test rows")
-    shares = [variance.share(source) for source in sources]
-    assert shares == pytest.approx(planted / planted.sum(), abs=0.1)
-    assert sum(share or 0 for share in shares) == pytest.approx(1)
-
-
-def test_share_is_none_of_what_does_not_vary() -> None:
-    rng = stream(1, "no share")
-    single = mean(sample(draw(rng, 3, 1)), confidence=0.95).variance
-    scratch = mean(sample(draw(rng, 1, 3), checkpoints="none"), confidence=0.95).variance
-    assert single and scratch
-    assert single.share("fine-tuning seeds") is None is scratch.share("pretraining seeds")
-    assert single.narrower("fine-tuning seeds", 0.95) is None
-    assert scratch.narrower("pretraining seeds", 0.95) is None
-    assert (scratch.narrower("fine-tuning seeds", 0.95) or 0) > 0.3
-
-
-def test_holm_threshold_is_where_a_test_becomes_significant() -> None:
-    """Holds for every insignificant p-value while the others stay as they are."""
-    rng, alpha, num_tested = stream(1, "p-values"), 0.05, 0
-    for number in (1, 2, 7, 20):
-        for _ in range(20):
-            p_values = (rng.random(number) ** 4).tolist()
-            corrected = holm(p_values)
-            limit = holm_threshold(corrected, alpha=alpha)
-            for i in range(number):
-                if corrected[i] < alpha:
-                    continue
-                for factor, significant in ((0.999, True), (1.001, False)):
-                    changed = [*p_values[:i], factor * limit, *p_values[i + 1 :]]
-                    assert (holm(changed)[i] < alpha) == significant
-                num_tested += 1
-    assert num_tested > 100
-
-
 def test_holm_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1, 1]
     assert holm([]) == []
-
-
-def test_two_stages_by_hand() -> None:
-    """Questions have Holm's correction of 0.01, 0.04 and 0.001, doubled unless they have no tests.
-    The tests of the first and third question, which are significant, are corrected together. The
-    tests of the second are never below their question."""
-    assert two_stages([0.01, 0.04], [[], []], alpha=0.05) == ([0.02, 0.04], [[], []])
-    questions, tests = two_stages(
-        [0.01, 0.04, 0.001], [[0.001, 0.5], [1e-9, 0.2], [0.02, 0.004]], alpha=0.05
-    )
-    assert questions == pytest.approx([0.04, 0.08, 0.006])
-    assert tests[0] == pytest.approx([0.04, 0.5])  # 4 x 0.001 is below the question's 0.04
-    assert tests[1] == pytest.approx([0.08, 0.2])
-    assert tests[2] == pytest.approx([0.04, 0.012])
-
-
-def test_two_stages_make_no_test_significant_whose_question_is_not() -> None:
-    rng = stream(1, "two stages")
-    for _ in range(100):
-        of_tests = rng.random((6, 3)) ** 4
-        questions, tests = two_stages((rng.random(6) ** 4).tolist(), of_tests.tolist(), alpha=0.05)
-        for question, below in zip(questions, tests, strict=True):
-            assert min(below) >= question
 
 
 def test_prior_weighs_by_its_degrees_of_freedom() -> None:
@@ -372,19 +276,3 @@ def test_prior_adds_its_degrees_of_freedom() -> None:
     variance = difference(a, b, confidence=0.95, prior=Prior(0.01, 3.0)).variance
     assert variance is not None and variance.between.df == 5 and variance.between.prior_df == 3
     assert variance.between.units == pytest.approx((3 * 0.01 + 2 * own) / 5 / 3)
-
-
-def test_mean_of_differences_adds_independent_variances() -> None:
-    """Variances of means are added and divided by the square of their number. The shared factor
-    multiplies the part between seeds."""
-    rng = stream(1, "tasks")
-    pairs = [(sample(draw(rng, 4, 1)), sample(draw(rng, 4, 1))) for _ in range(3)]
-    parts = [difference(a, b, confidence=0.95) for a, b in pairs]
-    units = [part.variance.between.units for part in parts if part.variance]
-    for shared in (1.0, 2.5):
-        interval = mean_of_differences(parts, shared=shared, confidence=0.95)
-        assert interval.value == pytest.approx(np.mean([part.value for part in parts]))
-        assert interval.variance is not None
-        assert interval.variance.between.units == pytest.approx(shared * sum(units) / 9)
-    none = difference(sample([[0.5]]), sample([[0.4]]), confidence=0.95)
-    assert mean_of_differences([*parts, none], shared=1.0, confidence=0.95).variance is None

@@ -1,219 +1,194 @@
-"""The answer of a task: what is best, what ties with it, what is cheaper, and how much is luck."""
+"""What the report recommends, how sure that is, and the table of all scores."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from statistics import fmean
+from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from stages.core.seeding import stream
-from stages.evaluation.statistics import mean
-from stages.evaluation.variance import Sample
-from stages.findings.answers import (
-    Rival,
-    Standing,
-    Tie,
-    cheapest_run,
-    largest_error,
-    next_best,
-    rivals,
-    selection_bias,
-    smaller,
-)
-from stages.findings.cells import Cell
-from stages.findings.costs import total_flops
+from stages.core.params import AnswerLimits
+from stages.evaluation.confusion import ConfusionRecord
+from stages.evaluation.records import ScoredTrial
+from stages.findings.facts import Answer, LeadCertainty, Verdict
 from stages.findings.results import Results
-from stages.findings.verdicts import Verdict
 from tests.study_results import with_baseline_at
-from tests.synthetic_study import METRICS
+from tests.synthetic_study import RUNS, public, raw_params
+
+BEST = ("window", "tfidf")
 
 
-@pytest.fixture(scope="module")
-def means(five_seeds: Results) -> pd.DataFrame:
-    """The mean score and number of weights of each run and baseline, computed by pandas."""
-    trials = pd.DataFrame(map(vars, five_seeds.trials))
-    of = ["task", "label_budget", "run", "method"]
-    return trials.pivot_table(["value", "num_params"], of, aggfunc="mean").reset_index()
+def changed(results: Results, new: Callable[[ScoredTrial], dict[str, Any]]) -> Results:
+    """Returns results in which trials have other values."""
+    return replace(results, trials=[replace(t, **new(t)) for t in results.trials])
 
 
-@pytest.mark.parametrize("value", [0.2, 0.564, 0.999])
-def test_standing_is_that_of_the_best_mean_and_its_verdict(
-    five_seeds: Results, results: Results, value: float
-) -> None:
-    for best in with_baseline_at(five_seeds, value).best_runs[None].values():
-        assert (best.standing is Standing.BASELINE) == (not best.run_is_ahead)
-        leads = best.run_is_ahead and best.verdict is Verdict.SIGNIFICANT
-        assert (best.standing is Standing.LEADS) == leads
-    for best in with_baseline_at(results, value).best_runs[None].values():  # one seed
-        assert best.verdict is Verdict.ONE_SEED
-        assert best.standing is (Standing.UNTESTED if best.run_is_ahead else Standing.BASELINE)
+def of_task(results: Results, task: str) -> Answer:
+    return next(answer for answer in results.answers if answer.task == task)
 
 
-def test_next_best_is_the_best_of_another_run_or_baseline(five_seeds, means) -> None:
-    scores = five_seeds.scores
-    for (task, _), best in five_seeds.best_runs[None].items():
-        others = means[(means["task"] == task) & (means["run"] != best.best.group)]
-        expected = others.loc[others["value"].idxmax()]
-        after = next_best(best.best, scores, scores.methods)
-        assert after and (after.group, after.method) == (expected["run"], expected["method"])
-    for method, best_runs in five_seeds.best_runs.items():
-        for best in best_runs.values():
-            after = next_best(best.best, scores, [method] if method else scores.methods)
-            assert after and after.merit <= best.best.merit
-
-
-def test_smaller_has_fewer_weights_than_the_best_run(five_seeds, means) -> None:
-    scores = five_seeds.scores
-    runs = means[~means["run"].isin(scores.baselines)]
-    num_found = 0
-    for cell in scores.cells:
-        lighter = smaller(cell, scores, scores.methods)
-        if cell.group in scores.baselines:
-            assert lighter is None
-            continue
-        here = runs[runs["task"] == cell.task]
-        own = here[(here["run"] == cell.group) & (here["method"] == cell.method)]
-        less = here[(here["num_params"] < own["num_params"].item()) & (here["run"] != cell.group)]
-        assert (lighter.group if lighter else None) == (
-            None if less.empty else less.loc[less["value"].idxmax(), "run"]
-        )
-        num_found += lighter is not None
-    assert num_found
-
-
-def test_smaller_is_no_run_without_the_weights_that_a_method_adds(five_seeds: Results) -> None:
-    best = max(five_seeds.scores.of_groups, key=lambda cell: cell.merit)
-    grown = [
-        replace(t, num_params=10**12) if any(t is own for own in best.trials) else t
-        for t in five_seeds.trials
-    ]
-    scores = replace(five_seeds, trials=grown).scores
-    (larger,) = (cell for cell in scores.cells if cell.amounts["num_params"] == 10**12)
-    lighter = smaller(larger, scores, scores.methods)
-    assert lighter and lighter.group != best.group
-
-
-def test_cheapest_run_costs_least_of_those_with_an_interval_around_0(five_seeds: Results) -> None:
-    """Pretraining on one training set costs half as much."""
-    halved = [
-        replace(t, lineage_flops=(t.lineage_flops or 0) // 2) if t.corpus == "scientific" else t
-        for t in five_seeds.trials
-    ]
-    results = replace(five_seeds, trials=halved)
-    num_cheaper = 0
-    for run in results.scores.of_groups:
-        contrasts = results.contrasts_of[run]
-        good = [run] + [c.other(run) for c in contrasts if not c.effect.excludes_zero]
-        flops = [fmean((t.lineage_flops or 0) + t.finetune_flops for t in c.trials) for c in good]
-        chosen = cheapest_run(run, contrasts, results.scores.methods)
-        assert chosen in good
-        assert flops[good.index(chosen)] == pytest.approx(min(flops))
-        num_cheaper += chosen is not run
-    assert num_cheaper
-
-
-def test_cheapest_run_has_one_of_the_methods(five_seeds: Results) -> None:
-    for method in five_seeds.scores.methods:
-        for best in five_seeds.best_runs[method].values():
-            contrasts = five_seeds.contrasts_of[best.run]
-            assert cheapest_run(best.run, contrasts, [method]).method == method
-
-
-def test_preference_is_the_cheaper_of_equal_means(study_of) -> None:
-    """All runs of the study have the mean of the best baseline."""
-    results = study_of(score=0.57)
-    flops = {cell: total_flops(cell) or 0 for cell in results.scores.of_groups}
-    for (task, budget), best in results.best_runs[None].items():
-        here = results.scores.run_cells(task, budget)
-        assert flops[best.run] == min(flops[cell] for cell in here)
-        contrasts = results.contrasts_of[best.run]
-        assert cheapest_run(best.run, contrasts, results.scores.methods) is best.run
-        if best.strongest and best.strongest.mean.value == best.run.mean.value:
-            assert best.best is best.strongest
-
-
-def rivals_of(results: Results, task: str) -> dict[str, Rival]:
-    best = results.best_runs[None][task, "200"]
-    return {r.cell.group: r for r in rivals(best, results.scores, results.contrasts_of)}
-
-
-@pytest.mark.parametrize("task", METRICS)
-def test_rivals_are_told_apart_as_planted(five_seeds: Results, task: str) -> None:
-    """Half a point between two training sets is noise; 18 points over a scratch run are not."""
-    tie_of = {name: rival.tie for name, rival in rivals_of(five_seeds, task).items()}
-    best = next(name for name, tie in tie_of.items() if tie is Tie.BEST)
-    other = {"encoder_mlm": "encoder_scientific", "encoder_scientific": "encoder_mlm"}[best]
-    assert tie_of[other] in (Tie.TIED, Tie.UNSURE) and tie_of["encoder_scratch"] is Tie.APART
-    assert tie_of["majority"] is Tie.UNTESTED
-
-
-def test_rivals_have_the_verdicts_of_their_contrasts(five_seeds: Results) -> None:
-    for task in METRICS:
-        for rival in rivals_of(five_seeds, task).values():
-            if rival.tested is None:
-                assert rival.tie in (Tie.BEST, Tie.UNTESTED)
-            else:
-                assert rival.tie is {
-                    Verdict.SIGNIFICANT: Tie.APART,
-                    Verdict.BEFORE_CORRECTION: Tie.UNSURE,
-                    Verdict.NOT_SIGNIFICANT: Tie.TIED,
-                }.get(rival.tested.verdict, Tie.UNTESTED)
-
-
-def test_rivals_of_one_pretraining_seed_are_not_tested(results: Results) -> None:
-    for task in METRICS:
-        assert {r.tie for r in rivals_of(results, task).values()} == {Tie.BEST, Tie.UNTESTED}
-
-
-def test_a_baseline_that_is_far_ahead_is_told_apart(five_seeds: Results) -> None:
-    by_group = rivals_of(with_baseline_at(five_seeds, 0.95), "tag")
-    first = next(iter(by_group.values()))
-    assert (first.cell.group, first.tie) == ("window", Tie.APART)
-
-
-@pytest.mark.parametrize("deviations", [[0.5] * 20, [2.0, 0.1, 0.0, 1.0]])
-def test_largest_error_is_the_mean_of_sampled_ones(deviations: list[float]) -> None:
-    errors = stream(1, "errors").normal(size=(200_000, len(deviations))) * deviations
-    assert largest_error(deviations) == pytest.approx(errors.max(axis=1).mean(), rel=0.01)
-
-
-def test_largest_error_of_two_is_the_known_constant() -> None:
-    assert largest_error([1.0, 1.0]) == pytest.approx(1 / np.sqrt(np.pi), rel=1e-4)
-    assert largest_error([1.0]) == pytest.approx(0, abs=1e-9)
-
-
-@pytest.mark.parametrize("spread", [0.0, 0.5, 3.0])
-@pytest.mark.parametrize("shared", [0.0, 0.8])
-def test_largest_error_bounds_what_choosing_adds(spread: float, shared: float) -> None:
-    """Simulates 20,000 studies: the chosen run's score minus its true score."""
-    rng, number = stream(1, "studies"), 12
-    truth = spread * rng.normal(size=number)
-    errors = rng.normal(size=(20_000, number)) * np.sqrt(1 - shared)
-    errors += rng.normal(size=(20_000, 1)) * np.sqrt(shared)
-    chosen = (truth + errors).argmax(axis=1)
-    bias = np.take_along_axis(errors, chosen[:, None], axis=1).mean()
-    highest = largest_error([1.0] * number)
-    assert 0 < bias <= highest + 0.03
-    if not spread and not shared:
-        assert bias == pytest.approx(highest, rel=0.02)
-
-
-def of_one_trial(cell: Cell, value: float) -> Cell:
-    """Reduces a cell to its first trial, with another score."""
-    trials, all_trials = (replace(cell.trials[0], value=value),), cell.sample
-    sample = Sample(
-        all_trials.keys[:1], np.array([value]), all_trials.rows[:1], all_trials.checkpoints
+def test_the_model_is_chosen_on_validation_rows_and_not_on_test_rows(five_seeds: Results) -> None:
+    """The decoder has the best validation scores, and the encoder the best test scores."""
+    results = changed(
+        five_seeds, lambda t: {"validation_score": 0.9 if t.run == "decoder_causal" else 0.3}
     )
-    interval = mean(sample, confidence=cell.confidence)
-    return replace(cell, trials=trials, sample=sample, mean=interval)
+    for answer in results.answers:
+        assert answer.model is not None and answer.model.model == "decoder_causal"
+        assert answer.best_on_test.model != "decoder_causal"
+        assert answer.lead is not None and answer.baseline is not None
+        difference = answer.model.score.value - answer.baseline.score.value
+        assert answer.lead.estimate.value == pytest.approx(difference)
 
 
-def test_selection_bias_is_unknown_if_a_contender_has_one_trial(five_seeds: Results) -> None:
-    """A contender far below the best is never chosen."""
-    cells = five_seeds.scores.run_cells("tag", "200")
-    for value, is_known in ((0.0, True), (max(cell.mean.value for cell in cells) - 1e-6, False)):
-        once = of_one_trial(cells[0], value)
-        assert selection_bias([once, *cells[1:]]) == (
-            selection_bias(cells[1:]) if is_known else None
-        )
+def test_the_baseline_is_chosen_on_validation_rows(five_seeds: Results) -> None:
+    """An external system has no validation score and counts with its test score, so that a claim
+    to be ahead of the baselines is one about it, too."""
+    chosen = {"majority": 0.9, "tfidf": 0.1, "window": 0.1}
+    results = changed(
+        five_seeds, lambda t: {"validation_score": chosen.get(t.run, t.validation_score)}
+    )
+    assert {a.baseline.model for a in results.answers if a.baseline} == {"majority"}
+    unknown = changed(results, lambda t: {"validation_score": None} if t.run in BEST else {})
+    assert {a.baseline.model for a in unknown.answers if a.baseline} == {"majority"}
+    above = changed(unknown, lambda t: {"value": 0.95} if t.run in BEST else {})
+    assert {a.baseline.model for a in above.answers if a.baseline} == {*BEST}
+
+
+@pytest.mark.parametrize(
+    ("baseline", "certainty"),
+    [(0.2, LeadCertainty.LEADS), (0.565, LeadCertainty.OPEN), (0.9, LeadCertainty.BASELINE)],
+)
+def test_certainty_follows_from_the_lead_on_test_rows(
+    five_seeds: Results, baseline: float, certainty: LeadCertainty
+) -> None:
+    answer = of_task(with_baseline_at(five_seeds, baseline), "tag")
+    assert answer.lead is not None and answer.lead.certainty is certainty
+    is_model = certainty is not LeadCertainty.BASELINE
+    assert answer.recommended == (answer.model if is_model else answer.baseline)
+    assert (answer.lead.verdict is Verdict.SIGNIFICANT) == (certainty is not LeadCertainty.OPEN)
+    assert answer.lead.p is not None and answer.lead.p_holm is not None
+    assert answer.lead.p_holm >= answer.lead.p
+
+
+def test_a_model_of_one_pretraining_seed_is_not_tested(results: Results) -> None:
+    answer = of_task(with_baseline_at(results, 0.2), "tag")
+    assert answer.lead is not None and answer.lead.verdict is Verdict.ONE_SEED
+    assert answer.lead.certainty is LeadCertainty.UNTESTED and answer.lead.p_holm is None
+
+
+def test_other_choices_are_the_next_the_cheapest_and_the_smaller(five_seeds: Results) -> None:
+    def cheap(trial: ScoredTrial) -> dict[str, Any]:
+        if trial.run == "encoder_scientific":
+            return {"finetune_flops": 10, "num_params": 1000}
+        return {}
+
+    answer = of_task(changed(with_baseline_at(five_seeds, 0.2), cheap), "section")
+    others = answer.next_best, answer.cheapest_as_good, answer.smaller
+    assert answer.recommended.model == "encoder_mlm"
+    assert [choice and choice.model for choice in others] == ["encoder_scientific"] * 3
+    alone = of_task(with_baseline_at(five_seeds, 0.2), "section")
+    assert alone.smaller is None
+
+
+def test_of_equal_scores_the_cheaper_method_is_chosen(study_of) -> None:
+    for answer in study_of({"encoder_mlm": RUNS["encoder_mlm"]}, score=0.8).answers:
+        equal = replace(answer.recommended, validation=None)
+        assert (equal.model, equal.method) in {
+            ("encoder_mlm", "linear_probe"),
+            ("encoder_mlm", "full"),
+        }
+        assert answer.best_on_test.method == "linear_probe"
+
+
+def limited(results: Results, **limits: float) -> Results:
+    params = results.params.model_copy(update={"answer": AnswerLimits(**limits)})
+    return replace(results, params=params)
+
+
+def test_the_answer_is_the_best_within_the_limits(five_seeds: Results) -> None:
+    results = with_baseline_at(five_seeds, 0.2)
+    small = changed(
+        results, lambda t: {"weights_bytes": 10**6} if t.run == "encoder_scratch" else {}
+    )
+    answer = of_task(limited(small, max_weights_mb=2), "tag")
+    assert answer.recommended.model == "encoder_scratch"
+    (violation,) = answer.violations
+    assert answer.best_on_test.model != "encoder_scratch"
+    assert (violation.limit, violation.allowed) == ("max_weights_mb", 2)
+    assert violation.measured == pytest.approx(10.25, abs=0.05)
+
+
+def test_limits_that_no_model_meets_leave_the_baselines(five_seeds: Results) -> None:
+    answer = of_task(limited(five_seeds, min_texts_per_s=1e9), "tag")
+    assert answer.model is None and answer.recommended.is_baseline and answer.lead is None
+
+
+def test_calibration_is_that_of_the_recommended_choice(five_seeds: Results) -> None:
+    calibration = of_task(with_baseline_at(five_seeds, 0.2), "type").calibration
+    assert calibration is not None
+    assert calibration.mean_probability == pytest.approx(calibration.accuracy + 0.1)
+    shares = [share for share, _ in calibration.answered.values()]
+    assert list(calibration.answered) == [0.95, 0.99]  # of the synthetic study
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_confused_are_the_commonest_errors(five_seeds: Results) -> None:
+    results = with_baseline_at(five_seeds, 0.2)
+    answer = of_task(results, "type")
+    at = {
+        "run": answer.recommended.model,
+        "method": answer.recommended.method,
+        "label_budget": "200",
+        "num_trials": 15,
+    }
+    numbers = {("a", "a"): 60, ("a", "b"): 20, ("b", "c"): 30, ("b", "b"): 10, ("c", "a"): 5}
+    records = [
+        ConfusionRecord(**at, answer=right, prediction=given, number=number)
+        for (right, given), number in numbers.items()
+    ]
+    confused = of_task(replace(results, confusion=results.confusion | {"type": records}), "type")
+    assert [(c.answer, c.prediction, c.share) for c in confused.confused] == [
+        ("b", "c", 0.75),
+        ("a", "b", 0.25),
+        ("c", "a", 1.0),
+    ]
+
+
+def test_score_table_is_sorted_and_marks_what_is_as_good(five_seeds: Results) -> None:
+    table = five_seeds.scores_table
+    means = [row.mean for row in table.rows if row.mean is not None]
+    assert means == sorted(means, reverse=True)
+    best_of = {answer.task: answer.recommended for answer in five_seeds.answers}
+    for row in table.rows:
+        for task in row.recommended_for:
+            assert (row.model, row.method) == (best_of[task].model, best_of[task].method)
+        for score in row.scores.values():
+            assert score.num_trials in (1, 15)
+            if score.lowest_rank is not None and score.highest_rank is not None:
+                assert 1 <= score.lowest_rank <= score.highest_rank
+    for task in table.tasks:
+        scores = [row.scores[task] for row in table.rows if task in row.scores]
+        best = max(scores, key=lambda score: score.estimate.value)
+        worst = min(scores, key=lambda score: score.estimate.value)
+        assert best.as_good and best.lowest_rank in (1, None) and not worst.as_good
+
+
+def test_answers_are_for_each_task_and_label_budget(study_of) -> None:
+    raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]})
+    raw["finetune"]["label_budgets"] = [200, "all"]
+    answers = study_of(raw=raw).answers
+    assert [(a.task, a.label_budget, a.num_labels) for a in answers] == [
+        (task, budget, number)
+        for task in ("tag", "type", "section")
+        for budget, number in (("all", 1200), ("200", 200))
+    ]
+
+
+def test_model_costs_are_means_over_seeds_and_unknown_for_published_ones(
+    five_seeds: Results, study_of
+) -> None:
+    cost = five_seeds.model_costs[0]
+    assert (cost.model, cost.pretrain_s, cost.finetune_s) == ("encoder_mlm", 61.5, 2.5)
+    assert cost.pretrain_flops == 6 * 2_563_072 * 4_096_000
+    (published,) = study_of({"bert": public("google-bert/bert")}).model_costs
+    assert published.pretrain_flops is None is published.pretrain_s
+    assert published.finetune_flops is not None

@@ -1,0 +1,334 @@
+"""The facts of a study that the report, the terminal and MLflow read.
+
+Facts are numbers, names and enums, without any sentence. ``Results`` (``findings.results``) has
+them: ``axes``, ``effects``, ``interactions``, ``answers``, ``contrasts``, ``audit`` and
+``scores_table``, each computed once.
+
+Scores and differences are in the unit of their metric as it is stored (an accuracy of 0.93, not
+93); ``metrics.scale_of`` says how a metric is shown. A difference is the second side less the first
+(b less a). "Model" is an entry that is compared, "choice" a model or a baseline with a method.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
+
+AxisName = Literal[
+    "architecture",  # with its objective
+    "objective",
+    "size",
+    "training set",
+    "amount of text",
+    "pretrained",
+    "published",
+    "checkpoint",  # of two published ones
+    "tokenizer",
+    "parent",
+    "optimizer",
+    "training",
+    "method",
+    "label budget",
+]
+
+
+class Verdict(Enum):
+    """What a test says about a difference, as the tables spell it."""
+
+    SIGNIFICANT = "significant"  # after the correction for its family
+    UNSURE = "significant before correction only"
+    NOT_SIGNIFICANT = "not significant"
+    ONE_SEED = "one pretraining seed: no verdict"
+    NOT_TESTED = "not tested"  # no interval, or not in a tested family
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean or a difference with its interval; ``low`` and ``high`` are None if unknown."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def excludes_zero(self) -> bool:
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What also differs between the two sides of a comparison.
+
+    ``name`` is a setting of params.yaml ("training.lr"), an amount ("parameters", "targets per
+    step") or a fault of training ("not converged"); the values are those of a and b.
+    """
+
+    name: str
+    a: object
+    b: object
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What models of the study differ in. ``levels`` are in the order of params.yaml, from the
+    smallest to the largest for sizes and label budgets, "no" before "yes"."""
+
+    name: AxisName
+    levels: tuple[str, ...]
+    models: Mapping[str, tuple[str, ...]]  # level -> models; empty for methods and label budgets
+
+
+@dataclass(frozen=True, kw_only=True)
+class MainEffect:
+    """The mean difference of level b less level a over all matched pairs, tasks and seeds."""
+
+    axis: AxisName
+    level_a: str
+    level_b: str
+    estimate: Estimate
+    metric: str  # of the first task; all tasks of an effect share its unit
+    tasks: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]  # names of the models (a, b) that are matched
+    num_pairs: int  # matched cells: pairs of models x tasks x methods x label budgets
+    num_seeds: int  # fewest seeds of a matched model
+    df: float
+    p: float | None  # None without an interval
+    p_holm: float | None  # corrected for all main effects of the study
+    verdict: Verdict
+    of_published: bool  # a side is a published checkpoint: the interval covers no other one
+    also_differs: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interaction:
+    """The effect of one axis at level b of a second axis, less its effect at level a."""
+
+    axis: AxisName
+    level_a: str
+    level_b: str
+    second_axis: AxisName
+    second_level_a: str
+    second_level_b: str
+    at_a: Estimate  # the effect of the first axis at each level of the second
+    at_b: Estimate
+    estimate: Estimate  # at_b less at_a
+    num_pairs: int  # matched quadruples of cells
+    p: float | None
+    verdict: Verdict  # NOT_TESTED unless the axes are crossed
+
+
+class LeadCertainty(Enum):
+    """How sure it is that the model chosen on validation rows is better than the best baseline."""
+
+    LEADS = "ahead of the baselines"
+    UNSURE = "model first, ahead before correction only"
+    OPEN = "model first, a baseline may be as good"
+    BASELINE = "baseline first"
+    BASELINES_ONLY = "a baseline, since no model is within the limits"
+    UNTESTED = "not tested against a baseline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A model or a baseline with a method, on one task and label budget."""
+
+    model: str  # the name of the model or of the baseline
+    method: str
+    is_baseline: bool
+    score: Estimate  # on test rows
+    validation: float | None  # mean score on validation rows, in the metric of ``score``
+    num_params: int | None
+    finetune_flops: float  # of one trial; 0 for a classical baseline
+    flops: float | None  # with those of pretraining and of all parents; None is unknown
+    finetune_s: float | None  # mean wall time of a trial; None is unknown
+    latency_s: float | None  # for one text
+    texts_per_s: float | None
+    weights_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lead:
+    """The difference of the chosen model less the chosen baseline on test rows."""
+
+    estimate: Estimate
+    p: float | None
+    p_holm: float | None  # corrected for all tasks and label budgets
+    verdict: Verdict
+    certainty: LeadCertainty
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """How far a choice's probabilities can be trusted, as means over its trials."""
+
+    mean_probability: float
+    accuracy: float
+    calibration_error: float
+    calibrated_error: float | None  # after temperature scaling; None if a trial has none
+    # Stated accuracy -> share of rows answered, and the accuracy on these; None if none is.
+    answered: Mapping[float, tuple[float, float | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitViolation:
+    """A limit of ``answer:`` that a choice exceeds."""
+
+    limit: str
+    allowed: float
+    measured: float | None  # in the unit of the limit; None is unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What to use for a task at a label budget.
+
+    ``model`` and ``baseline`` are each first on validation rows, within the study's limits if any
+    choice is. ``recommended`` is the one of the two that is better on test rows.
+    """
+
+    task: str
+    label_budget: str
+    num_labels: int
+    metric: str
+    recommended: Choice
+    model: Choice | None
+    baseline: Choice | None
+    lead: Lead | None  # None without a model or without a baseline
+    best_on_test: Choice  # of all choices; another one than ``recommended`` is shown in the table
+    next_best: Choice | None  # of the other models and baselines, by score
+    cheapest_as_good: Choice | None  # not significantly worse, fewest FLOPs of a trial; or None
+    smaller: Choice | None  # the best of the models with fewer parameters
+    calibration: Calibration | None
+    confused: tuple["Confusion", ...]  # the commonest errors of the recommended choice
+    violations: tuple[LimitViolation, ...]  # of ``best_on_test``
+    num_seeds: int  # of ``recommended``
+
+    @property
+    def certainty(self) -> LeadCertainty:
+        if self.lead is not None:
+            return self.lead.certainty
+        return LeadCertainty.BASELINES_ONLY if self.model is None else LeadCertainty.UNTESTED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """A pair of choices that differ in one axis, on one task: b less a. The second stage."""
+
+    axis: AxisName
+    task: str
+    a: Choice
+    b: Choice
+    label_budget_a: str
+    label_budget_b: str
+    level_a: str
+    level_b: str
+    metric: str
+    estimate: Estimate
+    df: float | None
+    test: str  # name of the test, for example "paired t"
+    basis: str  # which sources of chance the interval covers
+    p: float | None
+    p_holm: float | None  # within the contrasts of significant main effects
+    verdict: Verdict
+    seeds_needed: int | None  # to find an effect of this size; None if found or unknown
+    also_differs: tuple[Difference, ...]
+
+
+class Mark(Enum):
+    """The result of an audit question."""
+
+    OBJECTION = "objection"
+    NONE = "none"
+    NOT_ASKED = "does not apply"
+
+
+class AuditQuestion(Enum):
+    """What the audit asks, in the order of the report."""
+
+    SHARED_DEFAULTS = "shared defaults"  # which one could decide the result?
+    CONVERGENCE = "convergence"  # were models trained long enough?
+    RATES = "learning rates"  # are the kept rates inside the range tried?
+    TRIES = "tries"  # did all models try equally much on validation rows?
+    LABELLED_ROWS = "labelled rows"  # are they drawn anew, and few of them for validation?
+    INPUT = "input"  # are texts cut, or labels read before the end of their word?
+    TEST_ROWS = "test rows"  # near duplicates of training rows
+    OVERLAP = "overlap"  # test rows in pretraining text
+    SEEDS = "seeds"  # was every model pretrained more than once?
+    POWER = "power"  # how small a difference could be found?
+    CONFOUNDS = "confounds"  # do matched models differ in something else?
+    BASELINES = "baselines"  # does a baseline do as well?
+
+
+@dataclass(frozen=True)
+class AuditAnswer:
+    """The audit's answer to one question.
+
+    ``values`` are the numbers and names that the answer states; its keys are listed in the
+    docstring of the question's function in ``findings.audit``. ``details`` are (subject, value)
+    rows, the most important first.
+    """
+
+    question: AuditQuestion
+    mark: Mark
+    values: Mapping[str, float | int | str | bool | None] = field(default_factory=dict)
+    details: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """One number of the table of scores."""
+
+    estimate: Estimate
+    num_trials: int
+    as_good: bool  # not significantly worse than the best of its column
+    lowest_rank: int | None  # the best rank that it may have; None if unknown
+    highest_rank: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreRow:
+    """A model with a method, or a baseline, at one label budget, on all tasks."""
+
+    model: str
+    method: str
+    label_budget: str
+    is_baseline: bool
+    recommended_for: tuple[str, ...]  # tasks
+    scores: Mapping[str, Score]  # by task; a task without trials is absent
+    mean: float | None  # over tasks; None if a task is absent or units differ
+    num_params: int | None
+    finetune_s: float | None  # means over tasks
+    latency_s: float | None
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """All scores, sorted by mean (the best first), rows without one at the end."""
+
+    tasks: tuple[str, ...]
+    metrics: Mapping[str, str]  # by task
+    rows: tuple[ScoreRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCost:
+    """What a model cost, as means over its seeds; None is unknown (published checkpoints)."""
+
+    model: str
+    pretrain_flops: float | None  # with parents and teachers
+    pretrain_s: float | None
+    finetune_flops: float | None  # of one trial
+    finetune_s: float | None
+    latency_s: float | None
+    peak_memory_bytes: int | None
+    weights_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confusion:
+    """A share of the rows of one label that a choice gives another label."""
+
+    task: str
+    answer: str  # the right label
+    prediction: str
+    share: float  # of the rows with the right label
