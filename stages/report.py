@@ -1,58 +1,56 @@
 """Compare all trials of the study: reports/."""
 
-import sys
-
-from tqdm import tqdm
-
 from stages.core import paths
 from stages.core.artifacts import replacing, write_json
 from stages.core.plans import ReportPlan
 from stages.core.process import run_stage
 from stages.evaluation.records import write_table
-from stages.exporting import mlflow_model
-from stages.findings.results import load
-from stages.reporting.figures import gallery
-from stages.reporting.page import pages
-from stages.reporting.words import files
+from stages.findings.results import Results, load
+from stages.reporting import csvs, pages
+from stages.reporting.view import View
 from stages.tracking.view import reconcile
 
 
 def main(plan: ReportPlan) -> str:
-    params = plan.params
-    results = load(params)
-    for name, rows in files.files(results).items():
-        write_table(paths.REPORTS / f"{name}.csv", files.COLUMNS[name], rows)
-    for name, numbers in (("metrics", files.metrics), ("summary", files.summary)):
+    results = load(plan.params)
+    write(results)
+    reconcile(plan.params)
+    return str(paths.REPORTS / "index.html")
+
+
+def write(results: Results) -> None:
+    """Writes everything in reports/: numbers, tables, pictures and pages."""
+    view = View(results, labels(results))
+    for name, rows in csvs.files(results).items():
+        write_table(paths.REPORTS / f"{name}.csv", csvs.COLUMNS[name], rows)
+    for name, numbers in (("metrics", csvs.metrics), ("summary", csvs.summary)):
         with replacing(paths.REPORTS / f"{name}.json") as path:
             write_json(path, numbers(results))
-
-    if not gallery.can_draw():
-        print(
-            "No figure is drawn: a limit of this process (`ulimit -v`) allows too little address "
-            "space. Everything else is written. To draw them, run `dvc repro --force "
-            "--single-item report` without the limit.",
-            file=sys.stderr,
-        )
-    pictures = tqdm(gallery.pictures(results).items(), desc="figures", disable=None)
-    with replacing(paths.REPORTS / "figures") as folder:  # drops the earlier figures
-        more = folder / "more"
-        more.mkdir(parents=True)
-        drawn = {
-            name: gallery.draw(
-                picture,
-                svg=(folder if name == "comparison" else more) / f"{name}.svg",
-                png=more / f"{name}.png",
-            )
-            for name, picture in pictures
-        }
+    with replacing(paths.REPORTS / "tables") as folder:  # drops the earlier tables
+        folder.mkdir()
+        for table in pages.all_tables(view, times=False).values():
+            (folder / f"{table.name}.csv").write_text(table.csv(), encoding="utf-8")
+            (folder / f"{table.name}.tex").write_text(table.latex(), encoding="utf-8")
+    pictures = pages.pictures(view)
+    with replacing(paths.REPORTS / "figures") as folder:
+        for kind in ("more", "measured"):
+            (folder / kind).mkdir(parents=True)
+        (folder / "comparison.svg").write_text(pictures["comparison"].svg(), encoding="utf-8")
+        for picture in pictures.values():
+            picture.save(folder / picture.folder)
     for name, text in (
-        ("comparison.md", pages.markdown(results)),
-        ("index.html", pages.html(results, drawn)),
+        ("comparison.md", pages.markdown(view)),
+        ("index.html", pages.html(view, pictures)),
+        ("answer.txt", pages.terminal(view)),
     ):
         with replacing(paths.REPORTS / name) as path:
             path.write_text(text, encoding="utf-8")
-    reconcile(params, loader=mlflow_model.__name__)
-    return f"{paths.REPORTS / 'index.html'}, with {len(drawn)} figures"
+
+
+def labels(results: Results) -> dict[str, str]:
+    """Returns the display names of those models that have one."""
+    runs = results.params.runs.items()
+    return {name: run.label for name, run in runs if getattr(run, "label", None)}
 
 
 if __name__ == "__main__":

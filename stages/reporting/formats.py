@@ -1,114 +1,31 @@
-"""Formats of numbers, scores and intervals in files, tables, sentences and figures.
+"""Formats of numbers: scores, differences, intervals, times and sizes."""
 
-Intervals are cut off at the ends of the metric's scale, except in files of numbers, which keep the
-uncut t intervals (only scores.csv has cut ones). If an interval still covers more than the share
-``MOST`` of the scale, the text adds that it "says next to nothing".
-"""
+import re
+from collections.abc import Mapping
 
-from stages.evaluation.metrics import Ends, cut, limits, scale_of
-from stages.evaluation.statistics import Interval
+from stages.evaluation.metrics import cut, scale_of
+from stages.findings.facts import Estimate
+from stages.reporting.table import DASH
 
-UNKNOWN = "unknown"
-DASH = "\N{EN DASH}"  # in a table, for a value that is unknown or does not exist
 MINUS = "\N{MINUS SIGN}"
-MOST = 0.5  # share of a scale; LITTLE is said of a wider interval
-LITTLE = "which says next to nothing"
-
-
-def formatted(value: float | None, form: str) -> str:
-    """Returns ``value`` in a Python format such as ``+.3f``, with MINUS instead of a hyphen; DASH
-    for None."""
-    return DASH if value is None else format(value, form).replace("-", MINUS)
-
-
-def six_decimals(value: float | None) -> float | str:
-    """Returns a number rounded to six decimals, or "" (an empty field) for None."""
-    return "" if value is None else round(value, 6)
-
-
-def three_digits(value: float | None) -> float | str:
-    """Returns a number rounded to three significant digits, or "" (an empty field) for None."""
-    return "" if value is None else float(f"{value:.3g}")
-
-
-def compact(value: float | None) -> str:
-    """Returns a number with three significant digits and an SI prefix: ``2.55M``."""
-    if value is None:
-        return UNKNOWN
-    power = 0
-    while value >= 999.5 and power < 6:
-        value, power = value / 1000, power + 1
-    return f"{value:.3g}{' kMGTPE'[power].strip()}"
-
-
-def thousands(label_budget: str) -> str:
-    """Returns a label budget as sentences write it: ``1,000`` or ``all``."""
-    return f"{int(label_budget):,}" if label_budget.isdecimal() else label_budget
-
-
-def are(number: int) -> str:
-    return "is" if number == 1 else "are"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.4g}%"
-
-
-def seconds(value: float | None) -> str:
-    """Returns a time in seconds as ``0.8 s``, ``61 s``, ``12 min`` or ``3.4 h``."""
-    if value is None:
-        return UNKNOWN
-    if value < 99.5:
-        return f"{value:.2g} s"
-    return f"{value / 60:.3g} min" if value < 5940 else f"{value / 3600:.3g} h"
-
-
-def about(value: float) -> str:
-    """Returns an estimated time, given in seconds, with two digits: ``6.8 min``."""
-    if value < 99.5:
-        return seconds(value)
-    number, unit = (value / 60, "min") if value < 5940 else (value / 3600, "h")
-    return f"{number:.2g} {unit}" if number < 99.5 else f"{number:,.0f} {unit}"
-
-
-def milliseconds(value: float) -> str:
-    """Returns a time in seconds as ``4.2 ms`` or, from 0.1 s on, as ``seconds`` does."""
-    return f"{1000 * value:.2g} ms" if value < 0.0995 else seconds(value)
-
-
-def memory(value: float | None) -> str:
-    """Returns a number of bytes as ``400 MiB`` or ``3.0 GiB``."""
-    if value is None:
-        return UNKNOWN
-    return f"{value / 2**20:.0f} MiB" if value < 2**30 else f"{value / 2**30:.1f} GiB"
-
-
-def energy(joules: float | None) -> str:
-    """Returns an energy in joules as ``0.12 mWh``, ``0.034 Wh`` or ``12 kWh``."""
-    return UNKNOWN if joules is None else _measure(joules / 3600, "Wh")
-
-
-def grams(value: float | None) -> str:
-    """Returns a mass in grams as ``0.12 mg``, ``0.05 g`` or ``1.2 kg``."""
-    return UNKNOWN if value is None else _measure(value, "g")
-
-
-def _measure(value: float, unit: str) -> str:
-    """Returns a value with its unit. Thousandths (``mg``) are used only below 0.00095, so
-    that a column has one unit as far as possible."""
-    if value and value < 0.00095:
-        return f"{1000 * value:.2g} m{unit}"
-    return f"{value:.2g} {unit}" if value < 99.5 else f"{value / 1000:.2g} k{unit}"
-
-
 SPELLING = {
-    "f1": "F1",
-    "squad": "SQuAD",
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "rouge": "ROUGE",
-    "l": "L",
+    **{"f1": "F1", "squad": "SQuAD", "bleu": "BLEU", "chrf": "chrF", "rouge": "ROUGE", "l": "L"},
+    **{"mlm": "MLM", "tfidf": "TF-IDF", "logme": "LogME", "lora": "LoRA"},
 }
+
+
+class Labels(dict[str, str]):
+    """The display names of models, baselines, methods and tasks.
+
+    A name without a label is shown with blanks for its underscores.
+    """
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        super().__init__(labels)
+
+    def __missing__(self, name: str) -> str:
+        words = re.split(r"(\W+)", name.replace("_", " "))
+        return "".join(SPELLING.get(word, word) for word in words)
 
 
 def metric_name(metric: str) -> str:
@@ -116,55 +33,83 @@ def metric_name(metric: str) -> str:
     return " ".join(SPELLING.get(word, word) for word in metric.split("_"))
 
 
-def shown(value: float, metric: str) -> str:
+def unit(metric: str) -> str:
+    """Returns "points" or another unit of scores."""
+    return scale_of(metric).unit
+
+
+def shown(value: float | None, metric: str) -> str:
     """Returns a score in the unit of its metric; a rounded 0 has no sign."""
+    if value is None:
+        return DASH
     text = scale_of(metric).shown(value)
     return text.replace("-", MINUS) if float(text) else text.removeprefix("-")
 
 
-def ends(found: Interval, metric: str, *, difference: bool = False) -> Ends | None:
-    """Returns the ends of an interval, cut off at the ends of the metric's scale; None if it has no
-    ends. ``difference`` says that the interval is of a difference of two scores, not of a mean."""
-    if found.low is None or found.high is None:
-        return None
-    return cut(found.low, found.high, metric, difference=difference)
+def signed(value: float | None, metric: str) -> str:
+    """Returns a difference in the unit of its metric, with its sign."""
+    return DASH if value is None else scale_of(metric).signed(value)
 
 
-def interval(found: Interval, metric: str) -> str:
-    """Returns the interval of a mean score: ``52.2 to 59.7``; "" if there is none."""
-    if (sides := ends(found, metric)) is None:
+def interval(estimate: Estimate, metric: str) -> str:
+    """Returns the interval of a score, cut at the ends of its scale: ``52.2 to 59.7``, or ""."""
+    if estimate.low is None or estimate.high is None:
         return ""
-    low, high = (shown(end, metric) for end in sides)
-    return f"{low} to {high}{_little(*sides, metric, difference=False)}"
+    low, high = cut(estimate.low, estimate.high, metric)
+    return f"{shown(low, metric)} to {shown(high, metric)}"
 
 
-def interval_of_difference(found: Interval, metric: str) -> str:
-    """Returns the interval of a difference: ``+0.7 to +6.1``; "" if there is none."""
-    if (sides := ends(found, metric, difference=True)) is None:
+def difference_interval(estimate: Estimate, metric: str) -> str:
+    """Returns the interval of a difference: ``+0.7 to +6.1``, or "" if there is none."""
+    if estimate.low is None or estimate.high is None:
         return ""
-    low, high = sides
-    signed = scale_of(metric).signed
-    return f"{signed(low)} to {signed(high)}{_little(low, high, metric, difference=True)}"
+    low, high = cut(estimate.low, estimate.high, metric, difference=True)
+    return f"{signed(low, metric)} to {signed(high, metric)}"
 
 
-def with_unit(value: float, metric: str) -> str:
-    """Returns a difference as ``+3.4 points``, or the number alone if the metric has no unit."""
-    scale = scale_of(metric)
-    return f"{scale.signed(value)} {scale.unit}".strip()
+def p_value(value: float | None) -> str:
+    if value is None:
+        return DASH
+    return "< 0.001" if value < 0.001 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
 
 
-def difference_with_interval(effect: Interval, metric: str) -> str:
-    """Returns a difference as ``+3.4 (+0.7 to +6.1)``, or without an interval as ``+3.4``."""
-    return scale_of(metric).signed(effect.value) + in_parentheses(
-        interval_of_difference(effect, metric)
-    )
+def percent(share: float | None) -> str:
+    """Returns a share as ``52%``, a small one as ``0.4%``."""
+    if share is None:
+        return DASH
+    return f"{100 * share:.1f}%" if 0 < share < 0.00995 else f"{100 * share:.0f}%"
 
 
-def in_parentheses(text: str) -> str:
-    """Returns a space, then ``text`` in parentheses; "" if ``text`` is empty."""
-    return f" ({text})" if text else ""
+def thousands(number: float | str) -> str:
+    """Returns a count or a label budget as ``1,000`` or ``all``."""
+    if isinstance(number, str):
+        return f"{int(number):,}" if number.isdecimal() else number
+    return f"{number:,.0f}"
 
 
-def _little(low: float, high: float, metric: str, *, difference: bool) -> str:
-    least, largest = limits(metric, difference=difference)
-    return f", {LITTLE}" if high - low > MOST * (largest - least) else ""
+def compact(value: float | None) -> str:
+    """Returns a number with three significant digits and an SI prefix: ``2.55M``."""
+    if value is None:
+        return DASH
+    power = 0
+    while value >= 999.5 and power < 6:
+        value, power = value / 1000, power + 1
+    return f"{value:.3g}{' kMGTPE'[power].strip()}"
+
+
+def seconds(value: float | None) -> str:
+    """Returns a time as ``13 ms``, ``0.8 s``, ``61 s``, ``12 min`` or ``3.4 h``."""
+    if value is None:
+        return DASH
+    if value < 0.0995:
+        return f"{1000 * value:.2g} ms"
+    if value < 99.5:
+        return f"{value:.2g} s"
+    return f"{value / 60:.3g} min" if value < 5940 else f"{value / 3600:.3g} h"
+
+
+def memory(value: float | None) -> str:
+    """Returns a number of bytes as ``400 MiB`` or ``3.0 GiB``."""
+    if value is None:
+        return DASH
+    return f"{value / 2**20:.0f} MiB" if value < 2**30 else f"{value / 2**30:.1f} GiB"

@@ -1,165 +1,269 @@
-"""Records of runs, with everything that MLflow shows of a run.
+"""What MLflow shows of a study, read from its files: a record for each pretraining, for each trial
+and for the report.
 
-The fingerprint of a run's inputs identifies the run, wherever its files were computed.
+The identity of a record is a hash of its inputs, so that a run is found again wherever its files
+were computed. A loss has the name of its objective or task in its metric's name (``loss/mlm``,
+``validation_loss/tag``), since losses of different kinds do not belong in one chart.
 """
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from statistics import fmean
-from typing import TypeVar
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from stages.core import paths
-from stages.core.artifacts import Json, read_json
+from stages.core.artifacts import read_json, sha256
 from stages.core.components import Settings
-from stages.core.keys import CellKey, RunKey, TrialKey
-from stages.core.params import HUB, NONE
-from stages.training.energy import Energy
+from stages.core.keys import RunKey, TrialKey
+from stages.core.params import NONE, Method, Params, Run
+from stages.evaluation.records import CLASSICAL, read_texts
 
 Point = tuple[str, float, int]  # key, value, step
 Row = dict[str, str]
-K = TypeVar("K")
 
-# The version of the names and tags that this code writes, a part of each fingerprint. A database
-# that an older version filled keeps its runs, which are no longer current, and gets new runs.
-FORM = "5"
-DIGEST = 16  # hexadecimal digits of the hash that identifies data
-NOTE_TAG = "mlflow.note.content"  # the description of a run or an experiment
-WALL_TIME, PEAK_MEMORY = "cost/wall_time_s", "cost/peak_memory_bytes"
-MEASURED = (
-    *("wall_time_s", "peak_memory_bytes", "processor_time_s", "gpu_energy_j"),
-    *("latency_s", "texts_per_s", "tokens_per_s"),
-)
-MACHINE = ("hardware", "threads")
-UNTRAINED = (NONE, HUB)  # values of the tag ``objective`` if nothing is pretrained here
-OF_TRAINING = ("objective", "training", "distributed")  # settings that only training uses
-
-
-@dataclass(frozen=True)
-class Data:
-    """An input of a run: a corpus or a task."""
-
-    name: str
-    digest: str  # of its content
-    folder: str
-    use: str  # pretraining or fine-tuning
-    counts: Json  # the sizes of its splits
+# The version of the names that this code writes, a part of each identity: a database that an older
+# version filled gets new runs beside the old ones, which are no longer current.
+FORM = "6"
+PRETRAINING, TRIAL, STUDY = TASKS = ("pretraining", "trial", "study")
+TRIAL_CURVES = ("train_loss", "validation_loss", "validation_metric")
+EFFECT_COLUMNS = {
+    "effect": "",
+    "low": "_low",
+    "high": "_high",
+    "p_value": "_p",
+}  # suffix of metrics
+NOT_IN_A_NAME = re.compile(r"[^\w\-. :/]")  # characters that MLflow refuses in a metric's name
 
 
 @dataclass(frozen=True)
 class RunRecord:
     """One run as MLflow shows it."""
 
-    name: str  # unique among the records of a study
-    kind: str  # run, baseline, pretraining, trials, trial or comparison
-    fingerprint: str
-    parent: str = ""  # the parent's name
-    tags: dict[str, str] = field(default_factory=dict)  # for grouping, filtering and searching
-    inputs: list[Data] = field(default_factory=list)
+    name: str
+    kind: str
+    identity: str
+    parent: str = ""  # its identity
+    tags: dict[str, str] = field(default_factory=dict)  # to filter and group by
     params: dict[str, str] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
     costs: dict[str, float] = field(default_factory=dict)  # measured, so they differ each time
     artifacts: list[str] = field(default_factory=list)  # files and folders
-    below_s: float = 0.0  # the seconds of all runs below this one
 
     @property
     def duration_s(self) -> float:
-        """The seconds that the run took, including all runs below it; 0 if unknown."""
-        return self.below_s or self.costs.get(WALL_TIME, 0.0)
+        return self.costs.get("cost/wall_time_s", 0.0)
 
     @property
     def content(self) -> str:
-        """The hash of what is logged again if it changes: inputs, points, costs and artifacts."""
-        inputs = [asdict(data) for data in self.inputs]
-        return digest([inputs, self.points, self.costs, self.artifacts])
+        """The hash of what is logged again if it changes."""
+        return digest([self.points, self.costs, self.artifacts])
 
 
-def checkpoint_name(checkpoint: RunKey) -> str:
-    """Returns the name of a pretraining in MLflow."""
-    return f"{checkpoint.run} seed {checkpoint.pretrain_seed}"
+def recorded(params: Params) -> Iterator[RunRecord]:
+    """Yields the records of all results of params.yaml that exist, each after its parent."""
+    checkpoints: dict[RunKey, RunRecord] = {}
+    for name, run in params.runs.items():
+        for checkpoint in (RunKey(name, seed) for seed in run.seeds):
+            if (paths.pretrained(checkpoint) / "run.json").exists():
+                checkpoints[checkpoint] = _pretraining(params.study, checkpoint, run)
+    yield from checkpoints.values()
+    for task in params.tasks:
+        yield from _trials(params, task, checkpoints)
+    if (paths.REPORTS / "index.html").exists():
+        yield _report(params.study)
 
 
 def pretraining_record(
-    checkpoint: RunKey,
-    fingerprint: str,
-    *,
-    parent: str = "",
-    tags: Mapping[str, str],
-    settings: Settings,
+    study: str, checkpoint: RunKey, fingerprint: str, *, settings: Settings, tags: Mapping[str, str]
 ) -> RunRecord:
-    """Returns the record of a pretraining that has begun or ended.
-
-    ``settings`` and ``fingerprint`` are those of run.json. ``tags`` have the architecture, and the
-    objective and the corpus as tables show them.
-    """
-    keys = {"run": checkpoint.run, "pretrain_seed": str(checkpoint.pretrain_seed)}
-    unused = OF_TRAINING if tags["objective"] in UNTRAINED else ()
-    shared = {key: value for key, value in settings.items() if key not in ("seed", *unused)}
-    learnt = {"objective.name": tags["objective"], "corpus": tags["corpus"]}
+    """Returns the record of a pretraining that has begun, with the ``settings`` and the
+    ``fingerprint`` of run.json; ``tags`` say what the model is."""
+    keys = {"model": checkpoint.run, "pretrain_seed": str(checkpoint.pretrain_seed)}
     return RunRecord(
-        checkpoint_name(checkpoint),
-        "pretraining",
-        f"{FORM}:{checkpoint.run}:{fingerprint}",
-        parent,
-        tags=keys | {**tags},
-        params=keys | {"architecture": tags["architecture"]} | flat(shared) | learnt,
+        f"pretrain {checkpoint}",
+        PRETRAINING,
+        digest([FORM, *checkpoint, fingerprint]),
+        tags={"study": study, **keys, **tags},
+        params=keys | flat({key: value for key, value in settings.items() if key != "seed"}),
     )
 
 
-def best_score(task: str) -> str:
-    """Returns the name of the metric for a run's score on a task with the best method and the most
-    labels."""
-    return f"score/{task}/best"
-
-
-def train_metrics(values: Mapping[str, float]) -> dict[str, float]:
-    """Adds the prefix ``train/`` to the names: MLflow sorts charts into sections by prefix."""
-    return {f"train/{key}": value for key, value in values.items()}
-
-
-def at_rate(measured: Mapping[str, float], rate: float) -> dict[str, float]:
-    """Adds ``_at_RATE`` to the names of curves, for one of several learning rates that a run tries.
-    Leaves out the curve ``lr``."""
-    return {f"{key}_at_{rate}": value for key, value in measured.items() if key != "lr"}
-
-
-def cost_metrics(timing: Settings) -> dict[str, float]:
-    """Returns the measured costs with an estimate of energy, all with the prefix ``cost/``. Leaves
-    out costs of 0, such as the energy of a GPU on a machine that has none."""
-    costs = {key: float(timing[key]) for key in MEASURED if timing.get(key) not in (None, "")}
-    energy = Energy.of(costs.get("processor_time_s", 0.0), costs.get("gpu_energy_j"))
-    if energy is not None:
-        costs |= {"energy_j_estimate": energy.joules, "co2e_g_estimate": energy.co2e_g}
-    return {f"cost/{key}": value for key, value in costs.items() if value}
-
-
-def machine_tags(timings: Sequence[Settings]) -> dict[str, str]:
-    """Returns tags with the processors and the numbers of threads in ``timings``."""
-    seen = {key: sorted({str(t[key]) for t in timings if t.get(key)}) for key in MACHINE}
-    return {key: ", ".join(values) for key, values in seen.items() if values}
-
-
 def objective_tags(objective: str, corpus: str) -> dict[str, str]:
-    """Returns the tags of an objective. The tag ``pretrained`` keeps averages over runs from mixing
-    pretrained runs with runs from scratch."""
-    pretrained = objective != NONE
+    """Returns the tags of what a model has learnt. ``pretrained`` keeps averages over runs from
+    mixing pretrained models with models from scratch."""
     return {
         "objective": objective,
-        "corpus": corpus if pretrained else NONE,
-        "pretrained": json.dumps(pretrained),
+        "corpus": corpus if objective != NONE else NONE,
+        "pretrained": json.dumps(objective != NONE),
     }
 
 
-def corpus_data(name: str) -> list[Data]:
-    """Returns the corpus ``name`` as the input of a run; empty if its files do not exist."""
-    path = paths.CORPORA / name / "corpus.json"
-    if not path.exists():
-        return []
-    about = read_json(path)
-    counts = {split: about[split] for split in ("train", "validation")}
-    return [Data(name, about["sha256"][:DIGEST], str(path.parent), "pretraining", counts)]
+def curves(values: Mapping[str, float], objective: str, rate: float | None = None) -> Settings:
+    """Returns finite values by the names of their curves: ``loss/mlm``. With ``rate``, one of
+    several learning rates that are tried, ``loss/mlm at 0.01``, without the curve ``lr``."""
+    at = "" if rate is None else f" at {rate}"
+    return {
+        key if key == "lr" else f"{key}/{objective}{at}": float(value)
+        for key, value in values.items()
+        if math.isfinite(value) and not (rate is not None and key == "lr")
+    }
+
+
+def _pretraining(study: str, checkpoint: RunKey, run: Run) -> RunRecord:
+    folder = paths.pretrained(checkpoint)
+    about, objective = read_json(folder / "run.json"), str(run.objective["name"])
+    record = pretraining_record(
+        study,
+        checkpoint,
+        about["fingerprint"],
+        settings=about["settings"],
+        tags={
+            "architecture": about["architecture"],
+            "size": f"{about['num_layers']}x{about['d_model']}",
+            **objective_tags(*run.learnt),
+        },
+    )
+    for kind in ("history", "rates"):
+        for row in read_texts(paths.progress(checkpoint, kind)):
+            measured = {k: float(row[k]) for k in ("loss", "lr", "validation_loss") if row[k]}
+            rate = float(row["rate"]) if kind == "rates" else None
+            named = curves(measured, objective, rate)
+            record.points.extend((key, value, int(row["step"])) for key, value in named.items())
+    ends = _numbers(read_json(folder / "metrics.json"))
+    record.points.extend((f"pretrain/{key}", value, 0) for key, value in ends.items())
+    if (timing := paths.pretraining_time(checkpoint)).exists():
+        _add_costs(record, read_json(timing))
+    return record
+
+
+def _trials(
+    params: Params, task: str, checkpoints: Mapping[RunKey, RunRecord]
+) -> Iterator[RunRecord]:
+    """Yields the records of a task's trials, of models and of baselines."""
+    epochs: dict[TrialKey, list[Row]] = defaultdict(list)
+    for row in read_texts(paths.EVALUATED / task / "history.csv"):
+        epochs[trial_of(row)].append(row)
+    costs = {
+        trial_of(row): row
+        for run in params.runs
+        for row in read_texts(paths.TIMINGS / "finetune" / task / f"{run}.csv")
+    }
+    for row in read_texts(paths.EVALUATED / task / "trials.csv"):
+        key = trial_of(row)
+        parent = checkpoints.get(key.checkpoint)
+        if parent is None and key.run not in params.baselines:
+            continue
+        record = _trial(key, row, epochs[key], parent, params)
+        if key in costs:
+            _add_costs(record, costs[key])
+        yield record
+
+
+def _trial(
+    key: TrialKey, row: Row, epochs: list[Row], parent: RunRecord | None, params: Params
+) -> RunRecord:
+    keys = {"model": key.run} | {k: str(v) for k, v in key._asdict().items() if k != "run"}
+    is_baseline, task = key.method == CLASSICAL, key.task
+    if parent is None:
+        tags = {"study": params.study, "architecture": row["architecture"]}
+        tags |= objective_tags(NONE, NONE)
+        settings = flat({"baseline": params.baselines[key.run]})
+    else:
+        tags, settings = parent.tags, _method_settings(params.finetune.methods, key)
+    points = [
+        (f"score/{task}", float(row["value"]), 0),
+        (f"{row['other_metric']}/{task}", float(row["other_value"]), 0),
+    ]
+    shown = _numbers({k: v for k, v in row.items() if k not in key._fields and "value" not in k})
+    # A 0 of a baseline means that the column does not apply.
+    points += [(f"trial/{k}", v, 0) for k, v in shown.items() if v or not is_baseline]
+    for epoch in epochs:
+        measured = {name: float(epoch[name]) for name in TRIAL_CURVES if epoch[name]}
+        named = curves(measured, task)
+        points += [(name, value, int(epoch["epoch"])) for name, value in named.items()]
+    return RunRecord(
+        trial_name(key),
+        TRIAL,
+        digest([FORM, parent.identity if parent else "", row, epochs]),
+        parent.identity if parent else "",
+        tags={**tags, **keys, "metric": row["metric"]},
+        params=keys | settings,
+        points=points,
+    )
+
+
+def _method_settings(methods: Mapping[str, Method], key: TrialKey) -> dict[str, str]:
+    if key.method not in methods:  # a trial of an earlier params.yaml
+        return {}
+    settings = methods[key.method].of(key.run).model_dump(exclude={"runs"}, exclude_none=True)
+    return flat({"finetune": settings})
+
+
+def _report(study: str) -> RunRecord:
+    """Returns the record of the study's report: its files and its main effects."""
+    files = sorted(path for path in paths.REPORTS.rglob("*") if path.is_file())
+    return RunRecord(
+        study,
+        STUDY,
+        digest([FORM, sha256(*files), *map(str, files)]),
+        tags={"study": study},
+        points=[*_effects()],
+        artifacts=sorted(map(str, paths.REPORTS.iterdir())),
+    )
+
+
+def _effects() -> Iterator[Point]:
+    """Yields the main effects and the ends of their intervals, as ``effect/AXIS`` and
+    ``effect/AXIS_low``. An axis with several pairs of levels, or several metrics, has a name for
+    each: ``effect/AXIS/B less A``, ``effect/AXIS/B less A/METRIC``."""
+    table = read_texts(paths.REPORTS / "effects.csv")
+    rows = [row for row in table if not row["second_axis"]]  # no interactions
+    of_axis = Counter(row["axis"] for row in rows)
+    of_pair = Counter((row["axis"], row["level_a"], row["level_b"]) for row in rows)
+    for row in rows:
+        axis, a, b = row["axis"], row["level_a"], row["level_b"]
+        parts = ["effect", axis]
+        parts += [f"{b} less {a}"] if of_axis[axis] > 1 else []
+        parts += [row["metric"]] if of_pair[axis, a, b] > 1 else []
+        name = NOT_IN_A_NAME.sub("_", "/".join(parts))
+        for column, suffix in EFFECT_COLUMNS.items():
+            if row[column]:
+                yield f"{name}{suffix}", float(row[column]), 0
+
+
+def trial_name(key: TrialKey) -> str:
+    """Returns a trial's name. Charts cut names after some 16 letters, so the model comes first."""
+    seeds = f"seeds {key.pretrain_seed} and {key.finetune_seed}"
+    return f"{key.run} on {key.task}, {key.method}, {key.label_budget} labels, {seeds}"
+
+
+def trial_of(row: Row) -> TrialKey:
+    texts = {name: row[name] for name in TrialKey._fields}
+    seeds = {name: int(row[name]) for name in ("pretrain_seed", "finetune_seed")}
+    return TrialKey(**texts | seeds)  # type: ignore[arg-type]
+
+
+def _add_costs(record: RunRecord, timing: Settings) -> None:
+    """Adds measured costs as ``cost/NAME``, and the machine as tags. A cost of 0, such as the
+    energy of a GPU on a machine that has none, is left out."""
+    skipped = {*TrialKey._fields, "threads"}
+    measured = _numbers({key: value for key, value in timing.items() if key not in skipped})
+    record.costs.update({f"cost/{key}": value for key, value in measured.items() if value})
+    record.tags.update({k: str(timing[k]) for k in ("hardware", "threads") if timing.get(k)})
+
+
+def _numbers(values: Settings) -> dict[str, float]:
+    """Returns the finite numbers among ``values``, which may be texts of a CSV file."""
+    numbers = dict[str, float]()
+    for key, value in values.items():
+        try:
+            numbers[key] = float(value)
+        except (TypeError, ValueError):
+            continue
+    return {key: value for key, value in numbers.items() if math.isfinite(value)}
 
 
 def flat(values: Settings, prefix: str = "") -> dict[str, str]:
@@ -175,33 +279,3 @@ def flat(values: Settings, prefix: str = "") -> dict[str, str]:
 
 def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def numbers(values: Settings) -> dict[str, float]:
-    return {key: float(value) for key, value in values.items() if isinstance(value, int | float)}
-
-
-def cell_of(row: Row) -> CellKey:
-    return CellKey(row["run"], row["task"], row["method"], row["label_budget"])
-
-
-def trial_of(row: Row) -> TrialKey:
-    return TrialKey(
-        row["run"],
-        int(row["pretrain_seed"]),
-        row["task"],
-        row["method"],
-        row["label_budget"],
-        int(row["finetune_seed"]),
-    )
-
-
-def grouped(rows: Iterable[Row], key_of: Callable[[Row], K]) -> dict[K, list[Row]]:
-    groups: dict[K, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[key_of(row)].append(row)
-    return dict(groups)
-
-
-def mean(rows: Iterable[Row], key: str) -> float:
-    return fmean(float(row[key]) for row in rows)

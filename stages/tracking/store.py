@@ -1,4 +1,5 @@
-"""The MLflow store: its address and client, a lock, and errors as warnings."""
+"""The MLflow store: its address, its client, a lock, and the guard that keeps its errors away from
+the study."""
 
 import logging
 import os
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
 DATABASE, ARTIFACTS = Path("mlflow.db"), Path("mlruns")  # unless MLFLOW_TRACKING_URI is set
 LOCK = paths.SCRATCH / "mlflow.lock"
 SQLITE = "sqlite:///"
-# A password may have any character; a number and a slash after the colon are a port and a path.
-WITH_USER = re.compile(r"(?<=//)(?:[^\s/:@]*:(?!\d+/)\S*|[^\s/@]*)@")
-WITH_QUERY = re.compile(r"(\w://[^\s?]*)\?\S*")
-MOST_SHOWN = 400  # characters of a warning
+MAX_SHOWN = 400  # characters of a warning
 SETTINGS = {
     # Nothing may wait long for a server that does not answer.
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -38,25 +36,34 @@ def address() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or _default_address()
 
 
-def without_user(text: str) -> str:
-    """Removes user names, passwords and queries, which may contain both, from the addresses in a
-    text. Every text that is printed should pass through here."""
-    if "//" not in address():
-        text = text.replace(address(), address().rpartition("@")[2])
-    return WITH_QUERY.sub(r"\1", WITH_USER.sub("", text))
-
-
 def _default_address() -> str:
     return f"{SQLITE}{DATABASE.resolve()}"
 
 
+def without_password(text: str) -> str:
+    """Removes the user and the password from the addresses in a text that is printed."""
+    return re.sub(r"(?<=//)[^\s/@]*@", "", text)
+
+
+def artifacts() -> str | None:
+    """Returns the address of the experiment's files, or None if MLFLOW_TRACKING_URI decides it."""
+    return ARTIFACTS.resolve().as_uri() if address() == _default_address() else None
+
+
 def client() -> "mlflow.MlflowClient":
-    """Returns a client of the store. Call it within ``exclusive``, because it creates a missing
-    database."""
+    """Returns a client of the store. Call it within ``exclusive``, since it creates a missing
+    database.
+
+    Raises sqlite3.Error for a file that is no database: MLflow would try for minutes to open it.
+    """
     for key, value in SETTINGS.items():
         os.environ.setdefault(key, value)
     if address().startswith(SQLITE):
-        _prepare(Path(address().removeprefix(SQLITE)))
+        database = Path(address().removeprefix(SQLITE))
+        database.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(database)) as connection:
+            # With a write-ahead log, `make ui` and a training do not wait for each other.
+            connection.execute("PRAGMA journal_mode = WAL")
 
     from mlflow import MlflowClient
 
@@ -65,40 +72,22 @@ def client() -> "mlflow.MlflowClient":
     return MlflowClient(address())
 
 
-def _prepare(database: Path) -> None:
-    """Switches the file to SQLite's write-ahead log, so that readers and a writer do not wait for
-    each other.
-
-    Raises sqlite3.Error for a file that is no database or cannot be written: MLflow would try for
-    minutes to connect to it.
-    """
-    database.parent.mkdir(parents=True, exist_ok=True)
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-
-
-def artifacts() -> str | None:
-    """Returns the address of the experiment's files, or None if MLFLOW_TRACKING_URI decides it."""
-    return ARTIFACTS.resolve().as_uri() if address() == _default_address() else None
-
-
 def exclusive() -> AbstractContextManager[None]:
-    """Returns a lock that one process holds at a time. Without it, two processes that create the
-    database would both fail, and two processes could add the same run. Raises LockHeld if another
-    process holds the lock for too long."""
+    """Returns a lock that one process holds at a time: two processes that create the database would
+    both fail, and two could add the same run. Raises LockHeld after waiting for too long."""
     return hold(LOCK)
 
 
 @contextmanager
-def errors_as_warnings(*, other_than: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Prints an error as one line of warning, unless it is of the type ``other_than``."""
+def errors_as_warnings() -> Iterator[None]:
+    """Prints any error as one line of warning: no training fails because MLflow does."""
     try:
         yield
-    except other_than:
-        raise
     except Exception as error:
         warn(" ".join(str(error).split()) or type(error).__name__)
 
 
 def warn(message: str) -> None:
-    print(without_user(f"warning: MLflow ({address()}): {message}")[:MOST_SHOWN], file=sys.stderr)
+    print(
+        without_password(f"warning: MLflow ({address()}): {message}")[:MAX_SHOWN], file=sys.stderr
+    )

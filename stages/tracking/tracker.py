@@ -3,19 +3,11 @@
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from stages.core.components import Settings
 from stages.core.keys import RunKey
-from stages.tracking import store
-from stages.tracking.records import (
-    Point,
-    corpus_data,
-    objective_tags,
-    pretraining_record,
-    train_metrics,
-)
+from stages.tracking.records import Point, curves, objective_tags, pretraining_record
 from stages.tracking.store import errors_as_warnings, exclusive, warn
 from stages.tracking.view import View
 
@@ -28,8 +20,8 @@ TIMEOUT_S = 30.0  # at the end, for points that are not yet logged
 class Tracker:
     """The mirror of one pretraining: ``with Tracker(...) as tracker: tracker.log(...)``.
 
-    A background thread starts after ``delay_s`` seconds to log in batches. A pretraining that is
-    resumed continues its run in MLflow.
+    Logs from a background thread, in batches, beginning ``delay_s`` seconds after the start. A
+    pretraining that is resumed continues its run in MLflow.
     """
 
     def __init__(
@@ -42,26 +34,23 @@ class Tracker:
         fingerprint: str,
         delay_s: float = DELAY_S,
     ) -> None:
-        self._study = study
+        self._study, self._delay_s = study, delay_s
+        self._objective = str(params["objective"]["name"])
+        learnt = objective_tags(self._objective, tags["corpus"])
         self._record = pretraining_record(
-            checkpoint,
-            fingerprint,
-            tags={"study": study, **tags}
-            | objective_tags(params["objective"]["name"], tags["corpus"]),
-            settings=params,
+            study, checkpoint, fingerprint, settings=params, tags={**tags, **learnt}
         )
-        self._delay_s = delay_s
         self._points: queue.SimpleQueue[Point] = queue.SimpleQueue()
         self._ended = threading.Event()
         self._status = "FINISHED"
-        self._started = 0.0
         self._thread = threading.Thread(target=self._mirror, daemon=True)
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds one point to each curve and returns at once."""
+    def log(self, step: int, values: Mapping[str, float], *, rate: float | None = None) -> None:
+        """Adds one point to each curve and returns at once. ``rate`` is the learning rate, if
+        several are tried: their curves have names of their own."""
         if self._thread.is_alive():
-            for key, value in train_metrics(values).items():
-                self._points.put((key, float(value), step))
+            for key, value in curves(values, self._objective, rate).items():
+                self._points.put((key, value, step))
 
     def __enter__(self) -> "Tracker":
         self._started = time.time()
@@ -83,28 +72,12 @@ class Tracker:
             with exclusive():
                 view = View(self._study)
                 run = view.begin(self._record, self._started)
-                view.client.update_run(run.info.run_id, "RUNNING")  # also if it is resumed
-                view.log(run, params=self._record.params)
-                view.log_inputs(run, corpus_data(self._record.tags["corpus"]))
-            with _load_of_machine(run.info.run_id):
-                ended = False
-                while not ended:
-                    ended = self._ended.wait(FLUSH_S)
-                    view.log(run, points=[self._points.get() for _ in range(self._points.qsize())])
+            view.client.update_run(run.info.run_id, "RUNNING")  # also if it is resumed
+            view.log(run, params=self._record.params)
+            ended = False
+            while not ended:
+                ended = self._ended.wait(FLUSH_S)
+                view.log(run, points=[self._points.get() for _ in range(self._points.qsize())])
             if self._status == "FINISHED":
                 view.log(run, tags={"current": "true"})
             view.client.set_terminated(run.info.run_id, self._status)
-
-
-@contextmanager
-def _load_of_machine(run_id: str) -> Iterator[None]:
-    """Logs the load of the whole machine under ``system/`` every 10 s. A run that is resumed
-    continues its curves."""
-    from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
-
-    monitor = SystemMetricsMonitor(run_id, resume_logging=True, tracking_uri=store.address())
-    monitor.start()
-    try:
-        yield
-    finally:
-        monitor.finish()

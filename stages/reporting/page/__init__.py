@@ -1,1 +1,0 @@
-"""The HTML page and comparison.md, from the templates in this folder."""

@@ -1,0 +1,135 @@
+"""Plots as SVG, with x in percent of their width and y in pixels.
+
+Text keeps its size at every width, so that one plot serves a phone, a screen and a printed file.
+Colours come from the classes of ``FILE_STYLE``, for which the page has its own, light and dark.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from markupsafe import Markup, escape
+
+INK, SOFT, GRID, PAPER = "#16191d", "#5a626c", "#e3e6ea", "#ffffff"
+# Of Okabe and Ito's palette, darkened to be read on white; the page has lighter ones for the dark.
+COLOURS = ("#1f66b0", "#b8500b", "#1b7a5b", "#a3417f", "#7a6200", "#0f7f93")
+# One font weight: with two, the order of the fonts in a PDF is random.
+FILE_STYLE = (
+    f"text{{fill:{INK}}} .tick,.soft{{fill:{SOFT};color:{SOFT}}} "
+    f".strong{{stroke:{INK};stroke-width:.45px}} "
+    f".grid{{stroke:{GRID}}} .zero{{stroke:{SOFT}}} .band{{fill:#e9eaec}} "
+    f".baseline{{stroke:{SOFT};stroke-dasharray:4 3;stroke-width:1.5}} "
+    f".unsure{{color:{SOFT}}} .sure{{color:{INK}}} .bar{{stroke:currentColor;stroke-width:2}} "
+    f".curve{{stroke:currentColor;stroke-width:1.75}} .dashed{{stroke-dasharray:5 3}} "
+    "circle{fill:currentColor;stroke:currentColor;stroke-width:2} "
+    f".hollow circle{{fill:{PAPER}}} .pair{{fill:#b5babf;stroke:none}} "
+    + " ".join(f".c{i}{{color:{colour}}}" for i, colour in enumerate(COLOURS))
+)
+FONT = "Arial, Helvetica, Liberation Sans, sans-serif"  # Liberation Sans is what vl-convert has
+
+
+class Scale:
+    """A scale from ``low`` to ``high`` over the percents ``left`` to ``right`` of a plot."""
+
+    def __init__(
+        self, low: float, high: float, *, log: bool = False, left: float = 0, right: float = 100
+    ) -> None:
+        self.low, self.high, self.log, self.left, self.right = low, high, log, left, right
+
+    def percent(self, value: float) -> float:
+        low, high, at = (math.log(v) if self.log else v for v in (self.low, self.high, value))
+        share = (at - low) / (high - low) if high > low else 0.5
+        return self.left + (self.right - self.left) * share
+
+    def __call__(self, value: float) -> str:
+        return f"{self.percent(value):.2f}%"
+
+    def ticks(self, number: int = 5) -> list[float]:
+        """Returns about ``number`` round values on the scale."""
+        if self.log:
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            powers = [10.0**power for power in range(first, last + 1)]
+            every = [digit * power for power in powers for digit in (1, 2, 5)]
+            inside = [value for value in every if self.low <= value <= self.high]
+            tens = [value for value in inside if value in powers]
+            return tens if len(inside) > 2 * number and len(tens) > 1 else inside
+        rough = max(self.high - self.low, 1e-9) / number
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * 0.999)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [step * number for number in range(first, last + 1)]
+
+
+class Plot:
+    """One panel of a picture."""
+
+    def __init__(self, height: float, label: str) -> None:
+        self.height, self.label = height, label
+        self.parts: list[str] = []
+
+    def add(self, *parts: str) -> None:
+        self.parts += parts
+
+    def line(self, name: str, x1: object, y1: float, x2: object, y2: float) -> None:
+        ends = f'x1="{x1}" y1="{y1:.1f}" x2="{x2}" y2="{y2:.1f}"'
+        self.add(f'<line class="{name}" {ends}/>')
+
+    def text(
+        self, name: str, x: object, y: float, text: str, *, anchor: str = "start", dx: float = 0
+    ) -> None:
+        where = f'x="{x}" dx="{dx}" y="{y:.1f}" text-anchor="{anchor}"'
+        self.add(f'<text class="{name}" {where}>{escape(text)}</text>')
+
+    def mark(
+        self, name: str, x: object, y: float, title: str, ends: tuple[object, object] | None = None
+    ) -> None:
+        """Adds a mark, with the horizontal bar of its interval."""
+        bar = ""
+        if ends:
+            low, high = ends
+            bar = f'<line class="bar" x1="{low}" x2="{high}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        circle = f'<circle cx="{x}" cy="{y:.1f}" r="5"/>'
+        self.add(f'<g class="{name}"><title>{escape(title)}</title>{bar}{circle}</g>')
+
+    def grid(self, scale: Scale, top: float, bottom: float, number: int = 5) -> None:
+        """Adds vertical lines at about ``number`` ticks of a scale, with numbers below."""
+        for value in scale.ticks(number):
+            self.line("grid", scale(value), top, scale(value), bottom)
+            text = f"{round(value, 10):g}".replace("-", "\N{MINUS SIGN}")
+            self.text("tick", scale(value), bottom + 15, text, anchor="middle")
+
+    def curve(self, name: str, points: Iterable[tuple[float, float]], x: Scale) -> None:
+        """Adds a line through points (value on the scale, pixels), piece by piece, because the
+        points of a path have no percents."""
+        points = [*points]
+        pieces = [
+            f'<line x1="{x(a)}" y1="{y1:.1f}" x2="{x(b)}" y2="{y2:.1f}"/>'
+            for (a, y1), (b, y2) in zip(points, points[1:], strict=False)
+        ]
+        self.add(f'<g class="{name}">{"".join(pieces)}</g>')
+
+    def html(self) -> Markup:
+        form = '<svg role="img" aria-label="{}" width="100%" height="{}">{}</svg>'
+        return Markup(form).format(self.label, f"{self.height:.0f}", Markup("".join(self.parts)))
+
+    def placed(self, x: float, y: float, width: float) -> str:
+        """Returns the plot at a place of a file; sizes are in pixels."""
+        size = f'x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" height="{self.height:.0f}"'
+        return f'<svg {size} overflow="visible">{"".join(self.parts)}</svg>'
+
+
+def document(parts: Sequence[str], width: float, height: float) -> str:
+    """Returns an SVG file."""
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{FONT}" font-size="12.5">'
+        f'<style>{FILE_STYLE}</style><rect width="100%" height="100%" fill="{PAPER}"/>'
+        f"{''.join(parts)}</svg>\n"
+    )
+
+
+def spread(places: Sequence[float], distance: float) -> list[float]:
+    """Returns places of labels, in pixels, moved down as far as needed to be ``distance`` apart."""
+    moved, last = [0.0] * len(places), -math.inf
+    for i in sorted(range(len(places)), key=lambda i: places[i]):
+        moved[i] = last = max(places[i], last + distance)
+    return moved
