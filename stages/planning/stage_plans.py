@@ -5,6 +5,7 @@ from itertools import product
 from pathlib import Path
 
 from stages.baselines._baseline import BASELINES
+from stages.budgets.budget import matched
 from stages.core import paths
 from stages.core.artifacts import Json, sha256, write_json
 from stages.core.code import hashes
@@ -38,8 +39,7 @@ from stages.core.plans import (
     path_of,
     without_texts,
 )
-from stages.kinds._kind import KINDS, settings_of
-from stages.matching.budget import matched
+from stages.tasks._kind import settings_of
 from stages.tasks._task import TASKS
 
 PACKAGES = Path("requirements.lock")
@@ -117,7 +117,7 @@ def _fitted(baselines: Mapping[str, Settings], key: str, task: Task, tasks: Iter
     """Returns the fields of a BaselinePlan about the baselines that fit a task's kind of rows. A
     baseline that reads files is entered with its file for the task, or left out if it has none."""
     entries, files = dict[str, Json](), dict[str, str]()
-    kind_of_rows = TASKS.find(task.task["name"], where=f"tasks.{key}.task").kind.name
+    kind_of_rows = TASKS.find(task.task["name"], where=f"tasks.{key}.task").name
     for name, entry in baselines.items():
         if kind_of_rows not in BASELINES.find(entry["name"], where=f"baselines.{name}").fits:
             continue
@@ -127,7 +127,7 @@ def _fitted(baselines: Mapping[str, Settings], key: str, task: Task, tasks: Iter
         elif file := file_of.get(key):
             entries[name] = {"name": entry["name"], "path": str(file)}
             files[str(file)] = sha256(file)
-    reading = {name for kind in KINDS.values() for name in settings_of(type(kind)) if files}
+    reading = {name for kind in TASKS.values() for name in settings_of(kind) if files}
     code = hashes("fit_baseline", *sorted({f"baselines/{e['name']}" for e in entries.values()}))
     read = {name: value for name, value in task.source.items() if name in reading}
     return {"baselines": entries, "files": files, "reading": read, "code": code}
@@ -146,7 +146,7 @@ def run_inputs(runs: Mapping[str, Run], checkpoints: Iterable[str]) -> dict[str,
         key: RunInputs(
             corpus=run.corpus,
             tokenizer=run.tokenizer,
-            checkpoint=fetched.get(Path(str(run.model.get("path"))), NONE),
+            checkpoint=fetched.get(Path(str(run.architecture.get("path"))), NONE),
         )
         for key, run in runs.items()
     }
@@ -156,7 +156,7 @@ def pretrain_plan(study: str, run: Run, compute: Compute, distributed: Distribut
     """Returns the plan of pretraining ``run``, which has the matched budget of the study."""
     code = hashes(
         "pretrain",
-        f"models/{run.model['name']}",
+        f"models/{run.architecture['name']}",
         f"objectives/{run.objective['name']}",
         f"optimizers/{run.training.optimizer['name']}",
     )
@@ -180,7 +180,11 @@ def _revisions(
 ) -> dict[str, str]:
     """Returns the revisions that params.yaml states for runs and tokenizers whose files are in
     ``folder``, by the path of the setting."""
-    stated = {f"{run.where(key)}.model": run.model for key, run in runs.items() if run.is_public}
+    stated = {
+        f"{run.where(key)}.architecture": run.architecture
+        for key, run in runs.items()
+        if run.is_hub
+    }
     for key, entry in tokenizers.items():
         if isinstance(entry, PublishedTokenizer):
             stated[f"tokenizers.{key}"] = dict(entry)

@@ -7,11 +7,9 @@ from stages.core.artifacts import read_json
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import NONE, Params, Run
 from stages.core.plans import PretrainPlan
-from stages.matching.budget import trains
 from stages.planning.stage_plans import finetune_plan, pretrain_plan
 from stages.training import checkpoint_store
 from stages.training.device import resolve
-from stages.trials import store
 from stages.trials.groups import addresses_of, stored, trial_groups
 from stages.trials.setup import TrialSetup
 
@@ -39,9 +37,9 @@ class Stores:
             return run.seeds
         return checkpoint_store.missing_seeds(self._plan(run), name, self._device)
 
-    def trials(self) -> set[TrialKey]:
-        """Returns the stored trials of pending stages, except if their checkpoint or task has yet
-        to be made (again)."""
+    def trials(self) -> dict[TrialKey, float | None]:
+        """Returns the stored trials of pending stages with their scores on validation. Trials whose
+        checkpoint or task has yet to be made (again) are left out."""
         tasks = [
             task
             for task in self._study.tasks
@@ -49,27 +47,13 @@ class Stores:
         ]
         checkpoints = [c for c in self._study.checkpoints if tasks and self._is_made(c)]
         return {
-            key
+            key: score
             for task in tasks
             for checkpoint in checkpoints
-            for key in self._of(checkpoint, task)
+            for key, score in self._of(checkpoint, task).items()
         }
 
-    def may_have_more(self) -> bool:
-        """Returns whether pending stages may take something from the stores that is not known yet,
-        because another stage has yet to make the inputs of a run or the rows of a task."""
-        runs = [
-            run
-            for name, run in self._study.runs.items()
-            if pretraining_stage(name, run) in self._stages and not self._has_inputs(run)
-        ]
-        if any(map(trains, runs)) and any(checkpoint_store.ROOT.glob("*")):
-            return True
-        tasks = [task for task in self._study.tasks if f"finetune@{task}" in self._stages]
-        unknown = bool(runs) or any(f"prepare_task@{task}" in self._stages for task in tasks)
-        return bool(tasks) and unknown and any(store.root().glob("*"))
-
-    def _of(self, checkpoint: RunKey, task: str) -> set[TrialKey]:
+    def _of(self, checkpoint: RunKey, task: str) -> dict[TrialKey, float | None]:
         study, name = self._study, checkpoint.run
         plan = finetune_plan(study.runs, study.finetune, study.compute)
         finetune, from_scratch = plan.finetune, plan.runs[name].from_scratch
@@ -77,7 +61,11 @@ class Stores:
         methods = finetune.methods_of(name)
         groups = trial_groups(finetune, checkpoint, task, methods, from_scratch=from_scratch)
         addresses = addresses_of(finetune, plan.compute, setup, groups)
-        return {key for key, address in addresses.items() if stored(finetune, key, address)}
+        return {
+            key: trial.outcome.trial.validation_score
+            for key, address in addresses.items()
+            if (trial := stored(finetune, key, address))
+        }
 
     def _plan(self, run: Run) -> PretrainPlan:
         study = self._study

@@ -1,20 +1,21 @@
-"""The progress of all workers on one screen, or a line for each unit that has ended or is long."""
+"""The progress of all workers: one screen in a terminal, a line for each unit in a log."""
 
-import re
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from stages.scheduling.leaderboard import Leaderboard
 from stages.scheduling.unit import Result, Status, Unit
 
 PATIENCE_S = 10.0
-LONG_S = 20.0  # a unit that has run for longer gets a line in a log
-ENDS_OF_LINES = re.compile(r"[\r\n]+")
+SHARE_KNOWN = 0.05  # of the work: before so much has ended, no time left is shown
+WEIGHT = 0.3  # of what the last unit that has ended says about the time left
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,53 @@ class State:
     """The state of all units while they run."""
 
     results: Mapping[str, Result]
-    running: Mapping[str, str]  # unit by worker
+    running: set[str]  # units
+
+
+class TimeLeft:
+    """When all units will have ended, from the seconds per work of those that have.
+
+    The forecast moves by a share when a unit ends, and time counts down in between, so that one
+    unit that is slower or faster than its like does not make it swing.
+    """
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self._units = {unit.name: unit for unit in units if unit.work}
+        self._total = sum(unit.work for unit in self._units.values())
+        self._done = defaultdict[str, list[float]](lambda: [0.0, 0.0])  # work, seconds
+        self._end: float | None = None
+
+    def ended(self, result: Result, now: float, since: Mapping[str, float], workers: int) -> None:
+        """Counts a unit that is done. ``since`` has the starts of units that run on ``workers``."""
+        unit = self._units.pop(result.unit, None)
+        if unit is None or result.status != Status.DONE:
+            return
+        sums = self._done[_kind(unit)]
+        sums[0], sums[1] = sums[0] + unit.work, sums[1] + result.seconds
+        if sum(work for work, _ in self._done.values()) < SHARE_KNOWN * self._total:
+            return
+        left = [
+            max(self._pace(unit) * unit.work - (now - since.get(name, now)), 0.0)
+            for name, unit in self._units.items()
+        ]
+        end = now + max(sum(left) / workers, max(left, default=0.0))
+        self._end = end if self._end is None else self._end + WEIGHT * (end - self._end)
+
+    def _pace(self, unit: Unit) -> float:
+        """Returns the seconds per work of a kind of unit, else of all."""
+        known = self._done.get(_kind(unit))
+        sums = [known] if known else [*self._done.values()]
+        return sum(seconds for _, seconds in sums) / sum(work for work, _ in sums)
+
+    def shown(self, now: float) -> str:
+        if self._end is None or not self._units:
+            return ""
+        minutes = max(self._end - now, 0.0) / 60
+        return "about a minute left" if minutes < 1.5 else f"about {minutes:.0f} minutes left"
+
+
+def _kind(unit: Unit) -> str:
+    return unit.trials[0].method if unit.trials else ""
 
 
 class Screen:
@@ -30,20 +77,11 @@ class Screen:
 
     def __init__(self, units: Sequence[Unit], console: Console) -> None:
         self._units = {unit.name: unit for unit in units}
-        self._console = console
-        self._ended = dict[str, Result]()
+        self._console, self._ended = console, set[str]()
         self._since = dict[str, float]()  # start time of each running unit
-        self._said_to_run = set[str]()
         self._workers = 1  # the most that were at work at once
         self._began, self._has_waited = time.monotonic(), False
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=console,
-        )
-        self._all = self._bar.add_task("units", total=len(units), left="")
+        self._left, self._leaderboard = TimeLeft(units), Leaderboard(units)
         self._live = Live(console=console, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> "Screen":
@@ -54,82 +92,60 @@ class Screen:
     def __exit__(self, *error: object) -> None:
         if self._live:
             self._live.stop()
+        if table := self._leaderboard.table():
+            self._console.print(table)
 
     def __call__(self, state: State) -> None:
-        now, running = time.monotonic(), {*state.running.values()}
-        self._since = {name: self._since.get(name, now) for name in running}
-        self._workers = max(self._workers, len(running))
+        now = time.monotonic()
+        self._since = {name: self._since.get(name, now) for name in state.running}
+        self._workers = max(self._workers, len(state.running))
         for name, result in state.results.items():
             if name not in self._ended and result.status != Status.LEFT_OUT:
-                self._ended[name] = result
-                self._print(self._line(result, now))
-        if not state.running and len(state.results) < len(self._units):
-            self._say_that_none_runs(now)
+                self._ended.add(name)
+                self._end(self._units[name], result, now)
+        waits = not state.running and len(state.results) < len(self._units)
+        if waits and not self._has_waited and now - self._began > PATIENCE_S:
+            self._has_waited = True  # a batch system may take hours to start the first
+            self._console.print("No worker has started yet; waiting for one")
         if self._live:
-            self._bar.update(self._all, completed=len(state.results), left=self._left(now))
-            self._live.update(Group(self._bar, self._running(state, now)))
-        else:
-            self._say_what_runs_long(now)
+            self._live.update(self._screen(state, now))
 
-    def _print(self, line: str) -> None:
+    def _end(self, unit: Unit, result: Result, now: float) -> None:
+        self._left.ended(result, now, self._since, self._workers)
+        line = f"{self._place()}  {_clock(result.seconds)}  {unit.title}"
+        if result.status != Status.DONE:
+            line += f"  {result.status}"
+        else:
+            self._leaderboard.ended(unit)
+            line += self._score(unit)
+            if not self._live and (left := self._left.shown(now)):
+                line += f"  ({left})"
         self._console.print(line, highlight=False, soft_wrap=True)
 
-    def _say_that_none_runs(self, now: float) -> None:
-        """Prints once that no worker has started: a batch system may take hours to start the
-        first."""
-        if not self._has_waited and now - self._began > PATIENCE_S:
-            self._has_waited = True
-            self._print("No worker has started yet; waiting for one")
-
-    def _say_what_runs_long(self, now: float) -> None:
-        """Prints once that a unit runs that takes long, since its own line comes at its end."""
-        for name, since in self._since.items():
-            if name not in self._said_to_run and now - since > LONG_S:
-                self._said_to_run.add(name)
-                blank = " " * len(self._place())
-                self._print(f"{blank}  {_clock(now - since)}  {name} is still running")
+    def _score(self, unit: Unit) -> str:
+        """Returns the mean of a model on a task on validation rows, once all its trials there are
+        done."""
+        if not unit.trials:
+            return ""
+        model, task = unit.trials[0].run, unit.trials[0].task
+        others = (u for u in self._units.values() if u.name not in self._ended and u.trials)
+        if any((other.trials[0].run, other.trials[0].task) == (model, task) for other in others):
+            return ""
+        score = self._leaderboard.best(model, task)
+        shown = "" if score is None else self._leaderboard.shown(score, task)
+        return f": {shown} on validation rows" if shown else ""
 
     def _place(self) -> str:
         return f"{len(self._ended):>{len(str(len(self._units)))}}/{len(self._units)}"
 
-    def _line(self, result: Result, now: float) -> str:
-        status = "" if result.status == Status.DONE else f"  {result.status}"
-        left = self._left(now) if result.status == Status.DONE and not self._live else ""
-        more = f"  ({left})" if left else ""
-        return f"{self._place()}  {_clock(result.seconds)}  {result.unit}{status}{more}"
-
-    def _left(self, now: float) -> str:
-        """Returns as text how long the trainings that are left take with as many workers as so far.
-        The text is empty before a training has ended, and if none is left."""
-        left = [
-            max(pace * unit.work - (now - self._since.get(name, now)), 0.0)
-            for name, unit in self._units.items()
-            if unit.work and name not in self._ended and (pace := self._pace(unit)) is not None
-        ]
-        seconds = max(sum(left) / self._workers, max(left, default=0.0))
-        return f"about {_clock(seconds).strip()} left" if left else ""
-
-    def _pace(self, like: Unit) -> float | None:
-        """Returns the seconds per operation of the ended trials or, unless ``like`` has trials, of
-        the ended pretrainings; of all that has ended, if nothing of its kind has."""
-        done = [
-            (result.seconds, unit)
-            for name, result in self._ended.items()
-            if result.status == Status.DONE and (unit := self._units[name]).work
-        ]
-        alike = [pair for pair in done if bool(pair[1].trials) == bool(like.trials)]
-        ended = alike or done
-        return sum(s for s, _ in ended) / sum(unit.work for _, unit in ended) if ended else None
-
-    def _running(self, state: State, now: float) -> Table:
-        table = Table.grid(padding=(0, 2), expand=True)
-        for _ in range(2):
-            table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1, style="dim")
-        for _, name in sorted(state.running.items()):
-            lines = ENDS_OF_LINES.split(self._units[name].end_of_log().strip())
-            table.add_row(_clock(now - self._since[name]), name, lines[-1])
-        return table
+    def _screen(self, state: State, now: float) -> Group:
+        running = Table.grid(padding=(0, 2))
+        for name in sorted(state.running):
+            running.add_row(_clock(now - self._since[name]), self._units[name].title)
+        bar = ProgressBar(len(self._units), len(state.results), width=40)
+        head = Table.grid(padding=(0, 2))
+        head.add_row(self._place(), bar, self._left.shown(now))
+        return Group(head, running, self._leaderboard.table() or "")
 
 
 def _clock(seconds: float) -> str:

@@ -29,31 +29,30 @@ def complete(
 
     Raises ValueError if units fail (they would fail again), or are killed in the last attempt.
     """
-    console, killed = Console(), list[Unit]()
+    killed = list[Unit]()
     for attempt in range(MAX_ATTEMPTS):
-        if attempt:
-            units = left()
-        with Screen(units, console) as screen:
+        units = left() if attempt else units
+        with Screen(units, Console()) as screen:
             results = run_units(client, units, screen)
         mend()
-        by_status = {
-            status: [unit for unit in units if results[unit.name].status == status]
-            for status in Status
-        }
-        if failed := by_status[Status.FAILED]:
-            for unit in failed:
-                lines = unit.end_of_log().strip().splitlines()[-LINES_OF_LOG:]
-                print(f"{unit.name} failed; the end of {unit.log}:", *lines, sep="\n    ")
-            left_out = len(by_status[Status.LEFT_OUT])
-            more = f"; {left_out} that need them were left out" if left_out else ""
-            raise ValueError(f"{len(failed)} failed: {_names(failed)}{more}")
-        if not (killed := by_status[Status.KILLED]):
+        failed, killed = (
+            [unit for unit in units if results[unit.name].status == status]
+            for status in (Status.FAILED, Status.KILLED)
+        )
+        for unit in failed:
+            lines = unit.end_of_log().strip().splitlines()[-LINES_OF_LOG:]
+            print(f"{unit.title} failed; the end of {unit.log}:", *lines, sep="\n    ")
+        if failed:
+            left_out = [r for r in results.values() if r.status == Status.LEFT_OUT]
+            more = f"; {len(left_out)} that need them were left out" if left_out else ""
+            raise ValueError(f"{len(failed)} failed: {_titles(failed)}{more}")
+        if not killed:
             return
-    raise ValueError(f"something killed them {MAX_ATTEMPTS} times: {_names(killed)}")
+    raise ValueError(f"something killed them {MAX_ATTEMPTS} times: {_titles(killed)}")
 
 
-def _names(units: Sequence[Unit]) -> str:
-    return ", ".join(unit.name for unit in units)
+def _titles(units: Sequence[Unit]) -> str:
+    return "; ".join(unit.title for unit in units)
 
 
 def run_units(
@@ -72,22 +71,17 @@ def run_units(
     names = {str(future.key): unit for unit, future in futures.items()}
     results, waiting = dict[str, Result](), {*futures.values()}
     while waiting:
-        done, waiting = _wait(waiting)
+        try:
+            ended: Any = wait(waiting, timeout=LOOK_EVERY_S, return_when="FIRST_COMPLETED")
+        except TimeoutError:
+            done = set[Future]()
+        else:
+            done, waiting = ended.done, ended.not_done
         for future in done:
             name = names[str(future.key)]
             results[name] = _result(name, future)
         follow(State(results, _running(client, names)))
     return results
-
-
-def _wait(futures: set[Future]) -> tuple[set[Future], set[Future]]:
-    """Waits until a future ends, at most ``LOOK_EVERY_S`` seconds. Returns the futures that have
-    ended and the other futures."""
-    try:
-        ended: Any = wait(futures, timeout=LOOK_EVERY_S, return_when="FIRST_COMPLETED")
-    except TimeoutError:
-        return set(), futures
-    return ended.done, ended.not_done
 
 
 def _result(unit: str, future: Future) -> Result:
@@ -101,11 +95,10 @@ def _result(unit: str, future: Future) -> Result:
     return Result(unit, Status.KILLED if killed else Status.LEFT_OUT)
 
 
-def _running(client: Client, names: Mapping[str, str]) -> dict[str, str]:
+def _running(client: Client, names: Mapping[str, str]) -> set[str]:
+    """Returns the units at which workers are."""
     try:
         processing: Any = client.processing()
     except (OSError, TimeoutError):
-        return {}
-    return {
-        address: names[keys[0]] for address, keys in processing.items() if keys and keys[0] in names
-    }
+        return set()
+    return {names[keys[0]] for keys in processing.values() if keys and keys[0] in names}

@@ -19,14 +19,22 @@ class Unit:
 
     name: str
     needs: tuple[str, ...]  # units that must be done first
+    title: str = ""  # for people: "fine-tune minilm on tag, seed 2"
     checkpoint: RunKey | None = None
     trials: tuple[TrialKey, ...] = ()
-    work: float = 0.0  # planned operations; 0 if nothing is trained or its size is unknown
+    # Of a stage that fine-tunes: the trials that the store has, with their scores on validation.
+    stored: tuple[tuple[TrialKey, float], ...] = ()
+    work: float = 0.0  # as `make plan` counts it; 0 if nothing is trained or its size is unknown
 
     @property
     def log(self) -> Path:
         """The file that the unit prints to."""
         return LOGS / f"{self.name}.log"
+
+    @property
+    def scores_file(self) -> Path:
+        """The file with the scores of its trials on validation rows."""
+        return LOGS / f"{self.name}.json"
 
     def end_of_log(self) -> str:
         """Returns the last kilobytes of the log; empty if nothing was printed."""

@@ -7,16 +7,17 @@ A stage ``finetune@TASK`` waits for every checkpoint, but a group of its trials 
 and the prepared task. The group runs once both exist and puts its trials into the store of trials.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from itertools import product
 
+from stages.budgets.budget import matched
 from stages.core.keys import RunKey, TrialKey
-from stages.core.params import Params, Run
-from stages.matching.budget import matched, trains
+from stages.core.params import Finetune, Params
+from stages.planning.costs import finetunings, pretrainings
 from stages.planning.stored import Stores, pretraining_stage
 from stages.scheduling.unit import Unit
-from stages.scheduling.work import Work
-from stages.trials.groups import Group, trial_groups
+from stages.trials.groups import trial_groups
 from stages.trials.groups import work as duration_order
 
 
@@ -28,77 +29,87 @@ def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
     """
     study = matched(params)
     stores = Stores(study, pending)
-    missing, stored = {name: stores.missing_seeds(name) for name in study.runs}, stores.trials()
-    planned = Work(study, pending, missing, stored)
+    tasks = {task: entry for task, entry in study.tasks.items() if f"finetune@{task}" in pending}
+    study = study.model_copy(update={"tasks": tasks})
+    pretrained = pretrainings(study, {name: stores.missing_seeds(name) for name in study.runs})
+    stored = stores.trials()
+    trained = finetunings(study, stored)
+    works = {key: work for cost in (*pretrained, *trained) for key, work in cost.works.items()}
     needs = {stage: [*others] for stage, others in pending.items()}
-    seeds = [*_seeds(study.runs, pending, missing, planned)]
-    trials = [*_trials(study, pending, stored, planned)]
-    own_work = {stage: planned.of_stage.get(stage, 0.0) for stage in pending}
-    for stage, part in (*seeds, *trials):
-        needs[stage].append(part.name)
-        own_work[stage] = max(round(own_work[stage] - part.work), 0)
+    own_work, seeds, trials = dict[str, float](), defaultdict[str, list[Unit]](list), list[Unit]()
+    for name, run in study.runs.items():
+        stage = pretraining_stage(name, run)
+        checkpoints = [key for key in works if isinstance(key, RunKey) and key.run == name]
+        if len(checkpoints) < 2:  # the stage trains it itself
+            own_work[stage] = sum(works[key] for key in checkpoints)
+            continue
+        for key in checkpoints:
+            unit, needed = f"pretrain_seed@{name}-{key.pretrain_seed}", (*pending[stage],)
+            seeds[stage].append(Unit(unit, needed, f"pretrain {key}", key, work=works[key]))
+            needs[stage].append(unit)
+    for group in _groups(study, works):
+        first = group[0]
+        stage = f"finetune@{first.task}"
+        needed = (
+            pretraining_stage(first.run, study.runs[first.run]),
+            f"prepare_task@{first.task}",
+        )
+        parts = (first.task, first.run, first.pretrain_seed, first.method, first.label_budget)
+        unit = "trials@" + "-".join(map(str, (*parts, first.finetune_seed)))
+        trials.append(
+            Unit(
+                unit,
+                tuple(stage for stage in needed if stage in pending),
+                _title(group, study.finetune),
+                trials=tuple(group),
+                work=sum(works[key] for key in group),
+            )
+        )
+        needs[stage].append(unit)
 
-    def of_stage(stage: str) -> Unit:
-        return Unit(stage, (*needs[stage],), work=own_work[stage])
+    def of_stage(name: str) -> Unit:
+        task = name.removeprefix("finetune@")
+        known = ((key, score) for key, score in stored.items() if key.task == task)
+        scores = tuple((key, score) for key, score in known if score is not None)
+        work = own_work.get(name, 0.0)
+        return Unit(name, (*needs[name],), _stage_title(name), work=work, stored=scores)
 
     later = set[str]()  # the stages that fine-tune, and the stages that need them
-    for stage, others in pending.items():
-        if stage.startswith("finetune@") or not later.isdisjoint(others):
-            later.add(stage)
     result = list[Unit]()
-    for stage in pending:
-        if stage not in later:
-            result += [part for taker, part in seeds if taker == stage]
-            result.append(of_stage(stage))
-    result += [part for _, part in trials]
-    return result + [of_stage(stage) for stage in pending if stage in later]
+    for name, others in pending.items():
+        if name.startswith("finetune@") or not later.isdisjoint(others):
+            later.add(name)
+        else:
+            result += [*seeds[name], of_stage(name)]
+    return [*result, *trials, *(of_stage(name) for name in pending if name in later)]
 
 
-def _seeds(
-    runs: Mapping[str, Run],
-    pending: Mapping[str, Collection[str]],
-    missing: Mapping[str, Sequence[int]],
-    planned: Work,
-) -> Iterator[tuple[str, Unit]]:
-    """Yields a unit for each seed that the store lacks, with the stage that takes its result. A
-    stage that has to train only one seed trains it itself."""
-    for name, run in runs.items():
-        seeds = missing[name] if trains(run) else []
-        stage = pretraining_stage(name, run)
-        for seed in seeds if len(seeds) > 1 else ():
-            part, key = f"pretrain_seed@{name}-{seed}", RunKey(name, seed)
-            work = planned.of_seed[name]
-            yield stage, Unit(part, (*pending[stage],), checkpoint=key, work=work)
+def _groups(study: Params, works: Collection[RunKey | TrialKey]) -> list[list[TrialKey]]:
+    """Returns the groups of the trials that would run, the longest first, so that all workers end
+    at about the same time."""
+    groups = list[list[TrialKey]]()
+    for task, (name, run) in product(study.tasks, study.runs.items()):
+        for seed in run.seeds:
+            methods, key = study.finetune.methods_of(name), RunKey(name, seed)
+            of_key = trial_groups(study.finetune, key, task, methods, from_scratch=run.from_scratch)
+            groups += [[trial for trial in group if trial in works] for group in of_key]
+    return sorted(filter(None, groups), key=duration_order, reverse=True)
 
 
-def _trials(
-    study: Params, pending: Collection[str], stored: Collection[TrialKey], planned: Work
-) -> Iterator[tuple[str, Unit]]:
-    """Yields each group of trials that the store lacks, with the stage that takes its results. The
-    longest come first, so that all workers end at about the same time.
+def _title(group: list[TrialKey], finetune: Finetune) -> str:
+    """Returns a group's name for people, with the method and the labels if the study has several of
+    them."""
+    first, parts = group[0], list[str]()
+    if len(finetune.methods) > 1:
+        parts.append(first.method)
+    if len({*finetune.label_budgets}) > 1 and len({key.label_budget for key in group}) == 1:
+        parts.append(f"{first.label_budget} labels")
+    parts.append(f"seed {first.pretrain_seed}")
+    if len(finetune.seeds) > 1 and len({key.finetune_seed for key in group}) == 1:
+        parts[-1] += f" and {first.finetune_seed}"
+    return f"fine-tune {first.run} on {first.task}, {', '.join(parts)}"
 
-    If the study screens runs, only trials of runs from scratch are yielded: the stage itself
-    chooses the other runs once all estimates are known.
-    """
-    runs, finetune, groups = study.runs, study.finetune, list[Group]()
-    waiting = [task for task in study.tasks if f"finetune@{task}" in pending]
-    for task, (name, run) in product(waiting, runs.items()):
-        if run.from_scratch or finetune.screen is None:
-            for seed in run.seeds:
-                groups += trial_groups(
-                    finetune,
-                    RunKey(name, seed),
-                    task,
-                    finetune.methods_of(name),
-                    from_scratch=run.from_scratch,
-                )
-    missing = [[key for key in group if key not in stored] for group in groups]
-    missing = [group for group in missing if group]
-    pairs = [*zip(missing, planned.of_groups(missing), strict=True)]
-    for group, work in sorted(pairs, key=lambda pair: duration_order(pair[0]), reverse=True):
-        first = group[0]
-        needed = pretraining_stage(first.run, runs[first.run]), f"prepare_task@{first.task}"
-        parts = (first.task, first.run, first.pretrain_seed, first.method, first.label_budget)
-        name = "trials@" + "-".join(map(str, (*parts, first.finetune_seed)))
-        needs = tuple(stage for stage in needed if stage in pending)
-        yield f"finetune@{first.task}", Unit(name, needs, trials=tuple(group), work=work)
+
+def _stage_title(stage: str) -> str:
+    verb, _, key = stage.partition("@")
+    return f"{verb.replace('_', ' ')} {key}".strip()

@@ -10,8 +10,8 @@ from multiprocessing import get_context, parent_process
 
 from dask import config
 
+from stages.core.artifacts import write_json
 from stages.core.ending import die_with_parent
-from stages.core.keys import RunKey
 from stages.core.plans import FinetunePlan, read_plan
 from stages.core.process import exit_on_mistake
 from stages.core.training_environment import training_environment
@@ -35,25 +35,17 @@ def run(unit: Unit, needed: Sequence[Result]) -> Result:
     began = time.monotonic()
     unit.log.parent.mkdir(parents=True, exist_ok=True)
     if unit.trials:
-        status = _trials(unit)
+        os.environ.update(training_environment())
+        status = _status(in_fork(_fill_store, unit))
     elif unit.checkpoint:
-        status = _checkpoint(unit, unit.checkpoint)
-    else:
-        status = _stage(unit)
+        run, seed = unit.checkpoint
+        command = [*PRETRAIN, run, "--only-seed", str(seed)]
+        status = _status(_run(unit, command, os.environ | training_environment()))
+    else:  # DVC decides whether there is anything to do
+        status = _status(_run(unit, [*DVC, unit.name], os.environ))
+        if status == Status.FAILED and KILLED.search(unit.end_of_log()):
+            status = Status.KILLED
     return Result(unit.name, status, time.monotonic() - began)
-
-
-def _stage(unit: Unit) -> Status:
-    """Runs a stage with DVC, which decides whether there is anything to do."""
-    code = _run(unit, [*DVC, unit.name], os.environ)
-    is_killed = code < 0 or KILLED.search(unit.end_of_log())
-    return Status.DONE if code == 0 else Status.KILLED if is_killed else Status.FAILED
-
-
-def _checkpoint(unit: Unit, checkpoint: RunKey) -> Status:
-    """Pretrains one seed of a run."""
-    command = [*PRETRAIN, checkpoint.run, "--only-seed", str(checkpoint.pretrain_seed)]
-    return _status(_run(unit, command, os.environ | training_environment()))
 
 
 def _run(unit: Unit, command: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -75,11 +67,6 @@ def _status(code: int | None) -> Status:
     if code == 0:
         return Status.DONE
     return Status.KILLED if (code or 0) < 0 else Status.FAILED
-
-
-def _trials(unit: Unit) -> Status:
-    os.environ.update(training_environment())
-    return _status(in_fork(_fill_store, unit))
 
 
 def in_fork(function: Callable[..., object], *arguments: object) -> int | None:
@@ -110,6 +97,9 @@ def _fill_store(unit: Unit) -> None:
     def fill() -> None:
         from stages.trials.groups import fill_store
 
-        fill_store(read_plan(FinetunePlan, "finetune", unit.trials[0].task), [*unit.trials])
+        plan = read_plan(FinetunePlan, "finetune", unit.trials[0].task)
+        outcomes = fill_store(plan, [*unit.trials])
+        scores = [[*outcome.key, outcome.trial.validation_score] for outcome in outcomes]
+        write_json(unit.scores_file, {"scores": scores})
 
     exit_on_mistake(fill)

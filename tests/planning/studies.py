@@ -14,7 +14,9 @@ def with_run(params: Params, name: str, **settings: Any) -> Params:
 def with_gpt2(params: Params) -> Params:
     """Returns the study with a public checkpoint that is not downloaded."""
     model = {"name": "hub", "path": "openai-community/gpt2", "revision": "0" * 40}
-    run = params.runs["encoder_scratch"].model_copy(update={"model": model, "tokenizer": "none"})
+    run = params.runs["encoder_scratch"].model_copy(
+        update={"architecture": model, "tokenizer": "none"}
+    )
     return params.model_copy(update={"runs": params.runs | {"gpt2": run}})
 
 

@@ -1,225 +1,170 @@
-"""The estimate of a study: its pending stages and what they cost."""
+"""The costs of a study before it runs, and what `make plan` prints of them."""
 
 import io
 import json
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from stages.core.params import Params, Screen
-from stages.planning import tables
-from stages.planning.estimate import (
-    SUMMED,
-    Estimate,
-    as_record,
-    duration_range,
-    made,
-    num_trainings,
-    of_all_jobs,
-    screened,
-    totals,
-)
-from stages.planning.finetuning_costs import Finetuning
-from tests.planning.studies import every_stage, with_finetune, with_gpt2
-from tests.small_study import SCRATCH as SCRATCH_RUN
-from tests.small_study import write_study
-from tests.smoke import alone
-from tests.synthetic_study import RUNS, raw_params, repeated
+from stages.budgets.budget import matched
+from stages.core.keys import TrialKey
+from stages.core.params import Params
+from stages.evaluation.records import write_table
+from stages.planning.costs import Cost, Texts, finetunings, num_words, pretrainings
+from stages.planning.estimate import Estimate, as_record, duration, headline, made, show
+from stages.planning.speed import CALIBRATION, EARLIER, calibration, makespan
+from tests.planning.conftest import SPEED
+from tests.planning.studies import every_stage, with_finetune, with_gpt2, with_run
+
+MLM = "encoder_mlm"
 
 
-def screen_text(estimate: Estimate) -> list[str]:
-    """Returns the lines that `make plan` shows."""
-    shown = io.StringIO()
-    tables.show(estimate, Console(file=shown, width=100))
-    return shown.getvalue().splitlines()
+def cost_of(costs: list[Cost], run: str, task: str = "", method: str = "") -> Cost:
+    (cost,) = [c for c in costs if (c.run, c.task, c.method) == (run, task, method)]
+    return cost
 
 
-def first_words(lines: list[str]) -> dict[str, list[str]]:
-    return {words[0]: words[1:] for line in lines if (words := line.split())}
+def test_pretrainings_work_is_weights_times_tokens(fresh: Params) -> None:
+    study = matched(fresh)
+    training = study.runs[MLM].training
+    (key,) = cost_of(pretrainings(study, {run: [1] for run in study.runs}), MLM).works
+    cost = cost_of(pretrainings(study, {run: [1] for run in study.runs}), MLM)
+    tokens = training.num_steps * training.batch_rows * training.max_tokens
+    assert cost.weights is not None and key.run == MLM
+    assert 1 <= cost.work / (3 * cost.weights * tokens) < 2  # with validation
+    assert cost.steps == training.num_steps
+    assert cost_of(pretrainings(study, {r: [1] for r in study.runs}), "encoder_scratch").work == 0
 
 
-def test_made_estimates_everything_that_is_pending(fresh: Params) -> None:
+def test_pretrainings_at_several_rates_are_several_trainings(fresh: Params) -> None:
+    study = matched(fresh)
+    training = study.runs[MLM].training.model_copy(update={"lr": [1e-3, 3e-3]})
+    twice = with_run(study, MLM, training=training)
+    one, two = (cost_of(pretrainings(s, {r: [1] for r in s.runs}), MLM) for s in (study, twice))
+    assert two.work == 2 * one.work
+
+
+def test_finetunings_have_a_trial_for_each_seed_and_budget(fresh: Params) -> None:
+    params = with_finetune(fresh, label_budgets=[20, 40], seeds=[1, 2])
+    cost = cost_of(finetunings(matched(params)), MLM, "tag", "full")
+    works = {key: work for key, work in cost.works.items() if isinstance(key, TrialKey)}
+    by_budget = {key.label_budget: work for key, work in works.items()}
+    assert len(cost.works) == 4 * len(params.runs[MLM].seeds)
+    assert by_budget["20"] <= by_budget["40"]
+    stored = [key for key in works if key.finetune_seed == 1]
+    rest = cost_of(finetunings(matched(params), stored), MLM, "tag", "full")
+    assert rest.stored == len(stored) and rest.works.keys() == cost.works.keys() - {*stored}
+    assert rest.work == pytest.approx(cost.work / 2)
+
+
+def test_finetunings_of_a_frozen_model_predict_once(fresh: Params) -> None:
+    one, two = (
+        cost_of(finetunings(matched(with_finetune(fresh, seeds=s))), MLM, "tag", "linear_probe")
+        for s in ([1], [1, 2])
+    )
+    assert one.work < two.work < 1.5 * one.work
+
+
+def test_texts_have_the_words_of_prepared_rows(fresh: Params) -> None:
+    entry = fresh.tasks["section"]
+    assert Texts.of("section", entry, 48).tokens == 48  # nothing is prepared
+    folder = Path("data/tasks/section/examples")
+    folder.mkdir(parents=True)
+    about = {"task": entry.task, "kind": "classification", "num_examples": {"train": 2}}
+    (folder / "task.json").write_text(json.dumps(about))
+    rows = [
+        {"id": "1", "text": "one two three", "label": "a"},
+        {"id": "2", "text": "a", "label": "b"},
+    ]
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert Texts.of("section", entry, 48).tokens == pytest.approx(2 + 2.2 * 2)
+
+
+def test_num_words_counts_letters_of_scripts_without_blanks() -> None:
+    assert num_words(["two words", "\u4f60\u597d"]) == 4
+
+
+def test_made_takes_the_speed_of_a_calibration_then_of_earlier_trainings(fresh: Params) -> None:
     estimate = made(fresh, every_stage(fresh))
-    assert {cost.run for cost in estimate.pretrain if cost.pending} == {*fresh.runs}
-    assert len(estimate.finetune) == 4 * 2 * 2 and all(c.pending for c in estimate.finetune)
-    assert all(cost.seconds for cost in estimate.finetune)
-    assert estimate.side_by_side == 2
-    record = json.loads(json.dumps(as_record(estimate)))
-    assert record["pretrain"] == [asdict(cost) for cost in estimate.pretrain]
-    total = record["totals"]
-    flops = [cost.flops for cost in estimate.pretrain if cost.flops is not None]
-    assert total["pretrain"]["flops"] == sum(flops)
-    for name in SUMMED:
-        both = total["pretrain"][name] + total["finetune"][name]
-        assert total["all"][name] == pytest.approx(both)
-    assert total["finetune"]["stages"] == 2 and total["all"]["stages"] == len(every_stage(fresh))
+    assert {cost.speed_from for cost in estimate.costs} == {CALIBRATION}
+    cost = cost_of(estimate.costs, MLM, "tag", "full")
+    assert cost.seconds == pytest.approx(cost.work / SPEED)
+    # Each earlier trial took 8 seconds and all of its steps.
+    rows = [key._asdict() for key in cost.works]
+    steps = {"num_steps": cost.steps // len(rows)}
+    times = {"wall_time_s": 8.0, "peak_memory_bytes": 10}
+    write_table(
+        Path(f"data/finetuned/tag/{MLM}/trials.csv"),
+        [*rows[0], "num_steps"],
+        [r | steps for r in rows],
+    )
+    table = [row | times for row in rows]
+    write_table(Path(f"data/timings/finetune/tag/{MLM}.csv"), table[0], table)
+    costs = made(fresh, every_stage(fresh)).costs
+    again = cost_of(costs, MLM, "tag", "full")
+    assert again.seconds == pytest.approx(8 * len(rows)) and again.memory_bytes == 10
+    alike = cost_of(costs, "encoder_scratch", "section", "full")
+    assert alike.speed_from == EARLIER and cost_of(costs, MLM).speed_from == CALIBRATION
 
 
-def test_headline_counts_what_runs_and_says_how_long_it_takes(fresh: Params) -> None:
-    """Neither runs without an objective nor stored trials are counted."""
-    estimate = made(fresh, every_stage(fresh))
-    (first, *_) = screen_text(estimate)
-    trained = [cost for cost in estimate.pretrain if cost.objective != "none"]
-    trials = sum(cost.num_trials for cost in estimate.finetune)
-    counted = f"{len(trained)} pretrainings and {trials} trials, in at least about "
-    assert first.startswith(f"To run: {len(estimate.stages)} stages with {counted}")
-    seconds = totals(estimate)["all"]["seconds"]
-    range_of = duration_range(estimate)
-    assert range_of == pytest.approx((seconds, seconds / 1.3, seconds * 1.3))
-    estimate.finetune[0].num_stored = 1
-    assert num_trainings(estimate) == (len(trained), trials - 1)
+def test_made_knows_nothing_of_a_checkpoint_before_its_download(fresh: Params) -> None:
+    params = with_gpt2(fresh)
+    estimate = made(params, every_stage(params))
+    unknown = [cost for cost in estimate.costs if cost.seconds is None]
+    assert {cost.run for cost in unknown} == {"gpt2"}
+    assert estimate.unknown == sum(len(c.works) for c in unknown) + [
+        *estimate.others.values()
+    ].count(None)
+    assert "at least about" in headline(estimate)
 
 
-def test_all_jobs_of_this_machine_take_less_time_than_one(
+def test_makespan_fills_all_processes() -> None:
+    assert makespan([4, 3, 2, 1], 2) == 5
+    assert makespan([], 2) == 0
+
+
+def test_seconds_of_several_jobs_are_those_of_the_longest(
     fresh: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stages.core.parallel.cores", lambda: 3 * fresh.compute.threads)
+    one, two = (
+        Estimate(fresh, [], made(fresh, every_stage(fresh)).costs, {"report": 5.0}, jobs).seconds
+        for jobs in (1, 2)
+    )
+    assert one / 2 <= two < one
+
+
+def printed(estimate: Estimate) -> str:
+    output = io.StringIO()
+    show(estimate, Console(file=output, width=80, _environ={}))
+    return output.getvalue()
+
+
+def test_show_prints_a_headline_and_a_row_for_each_model(fresh: Params) -> None:
     estimate = made(fresh, every_stage(fresh))
-    one = totals(estimate)["all"]["seconds"]
-    assert estimate.jobs == 3 and one / 3 <= of_all_jobs(estimate) < one
-    alone = replace(estimate, jobs=1, finetune=[])
-    pretrained = totals(alone)["all"]["seconds"]
-    assert of_all_jobs(alone) == pytest.approx(pretrained)
+    text = printed(estimate)
+    trials = sum(len(cost.works) for cost in estimate.costs if cost.task)
+    assert text.startswith("To run: ") and f"{trials} trials" in text
+    rows = [line.split()[0] for line in text.splitlines() if line.startswith(" ") and line.strip()]
+    assert [name for name in rows if name in fresh.runs] == [*fresh.runs]
+    assert printed(Estimate(fresh, [], [], {}, 1)).startswith("Nothing to run")
 
 
-def test_made_estimates_nothing_for_what_is_done(fresh: Params) -> None:
-    estimate = made(fresh, ["encode_corpus@prose-unigram", "pretrain@encoder_mlm"])
-    [mlm] = estimate.pending
-    total = totals(estimate)
-    assert mlm.run == "encoder_mlm" and total["all"]["flops"] == mlm.flops
-    assert total["finetune"]["stages"] == 0 and total["finetune"]["seconds"] is None
-
-
-def test_totals_count_what_is_unknown(fresh: Params) -> None:
-    """The time of a stage that never ran here is unknown, and so is every training of a checkpoint
-    that is not downloaded."""
-    params = with_gpt2(fresh)
-    total = totals(made(params, [*every_stage(params), "pretrain@gpt2"]))
-    others = [stage for stage in every_stage(params) if "pretrain" not in stage]
-    assert total["others"]["unknown"] == len(others) - len(params.tasks)
-    assert total["all"]["unknown"] == total["others"]["unknown"] + 1 + len(params.tasks) * 2
-    assert total["all"]["unknown_sizes"] == 1 + len(params.tasks) * 2
-
-
-# A screen.
-
-SCRATCH = {"encoder_scratch", "decoder_scratch"}
-
-
-def screening(keep: int, seeds: int = 1) -> tuple[Params, list[Finetuning]]:
-    """Returns a study with a screen and its costs, which rise in the order of the runs and, on
-    ``type``, fall."""
-    params = Params(**raw_params(repeated(RUNS, seeds)))
-    params = with_finetune(params, screen=Screen(by="knn", keep=keep))
-    costs = [
-        Finetuning(run, task, "full", 5 * seeds, flops=i, pending=True, seconds=float(i))
-        for task in params.tasks
-        for i, run in enumerate([*params.runs][:: -1 if task == "type" else 1])
-    ]
-    return params, costs
-
-
-def screen_of(params: Params) -> Screen:
-    assert params.finetune.screen is not None
-    return params.finetune.screen
-
-
-def runs_on(costs: list[Finetuning], task: str) -> set[str]:
-    return {cost.run for cost in costs if cost.task == task}
-
-
-@pytest.mark.parametrize("seeds", [1, 3])
-def test_screened_keeps_the_most_expensive_or_the_cheapest_runs(seeds: int) -> None:
-    params, costs = screening(2, seeds)
-    most, least = screened(params.runs, screen_of(params), costs)
-    last, first = {"encoder_deep_learning", "encoder_scientific"}, {"encoder_mlm", "decoder_causal"}
-    for task in params.tasks:
-        expensive, cheap = (first, last) if task == "type" else (last, first)
-        assert runs_on(most, task) == expensive | SCRATCH
-        assert runs_on(least, task) == cheap | SCRATCH
-    stages = [f"finetune@{task}" for task in params.tasks]
-    notes = "\n".join(tables.notes(Estimate(params, stages, [], most, [], 1, least)))
-    assert "finetune.screen" in notes and f"at most {3 * 4 * 5 * seeds} trials" in notes
-
-
-def test_screened_takes_an_unknown_cost_for_the_largest() -> None:
-    params, costs = screening(1)
-    costs = [replace(c, seconds=None, flops=None) if c.run == "encoder_small" else c for c in costs]
-    most, _ = screened(params.runs, screen_of(params), costs)
-    assert all(runs_on(most, task) == {"encoder_small", *SCRATCH} for task in params.tasks)
-
-
-@pytest.mark.parametrize("keep", [5, 9])
-def test_screened_leaves_nothing_out_if_it_keeps_all(keep: int) -> None:
-    params, costs = screening(keep)
-    assert screened(params.runs, screen_of(params), costs) == (costs, costs)
-
-
-# What `make plan` shows.
-
-
-def test_show_has_a_line_for_each_run(fresh: Params) -> None:
-    params = with_gpt2(fresh)
-    estimate = made(params, [])
-    lines = screen_text(estimate)
-    assert "Nothing to run: every stage is up to date." in lines
-    rows = first_words(lines)
-    assert [name for name in rows if name in params.runs] == [*params.runs]
-    assert rows["encoder_mlm"][:2] == ["mlm", "1"] and rows["decoder_causal"][4] == "0.04M"
-    assert rows["encoder_scratch"][3:6] == ["–", "–", "–"]
-    assert rows["gpt2"] == ["hub", "1", "–", "–", "–", "–", "done", "–"]
-
-
-def test_show_is_as_wide_as_the_readme_and_says_what_it_rests_on(fresh: Params) -> None:
-    lines = screen_text(made(fresh, every_stage(fresh)))
-    text = " ".join(" ".join(lines).split())
-    assert max(map(len, lines)) <= 100
-    assert "2 finetune" in text and "Calibration" in text and "finetune.max_tokens" in text
-
-
-def test_show_says_at_least_where_something_is_unknown(fresh: Params) -> None:
-    """Only sums that leave something out have a ≥: the time alone, or the sizes too."""
-    corpus = "encode_corpus@prose-unigram"
-    rows = first_words(screen_text(made(fresh, [corpus, "pretrain@encoder_mlm"])))
-    assert "≥" not in rows["pretraining"] and rows["in"].count("≥") == 1
-    params = with_gpt2(fresh)
-    lines = screen_text(made(params, [corpus, "pretrain@encoder_mlm", "pretrain@gpt2"]))
-    assert first_words(lines)["pretraining"].count("≥") == 5
-    assert any("at least" in line for line in lines) and max(map(len, lines)) <= 100
-
-
-def test_notes_say_what_is_left_out(fresh: Params) -> None:
-    tag = fresh.tasks["tag"].model_copy(update={"num_test": "all"})
-    params = fresh.model_copy(update={"tasks": {"tag": tag}})
-    notes = "\n".join(tables.notes(made(params, every_stage(params))))
-    assert "the prediction of all rows" in notes and "the time of 5 other stages," in notes
-
-
-def test_notes_count_what_the_stores_have(fresh: Params) -> None:
-    estimate = made(fresh, every_stage(fresh))
-    pretrain = [replace(cost, num_seeds=3, num_stored=1) for cost in estimate.pretrain]
-    trials = [replace(cost, num_stored=1) for cost in estimate.finetune]
-    notes = [*tables.notes(replace(estimate, pretrain=pretrain, finetune=trials))]
-    assert "The store of checkpoints has 4 more, which take no time." in notes
-    assert "The store of trials has 16 more, which take no time." in notes
-
-
-def test_cut_texts_names_the_tasks_with_long_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    params = alone(write_study(tmp_path, lr=1e-3), SCRATCH_RUN)
-    assert [*tables.cut_texts(made(with_finetune(params, max_tokens=200), []))] == []
-    lines = [*tables.cut_texts(made(with_finetune(params, max_tokens=6), []))]
-    assert len(lines) == 2 and all("finetune.max_tokens 6" in line for line in lines)
-    assert all(any(f" {task} " in line for line in lines) for task in params.tasks)
+def test_as_record_is_json(fresh: Params) -> None:
+    record = json.loads(json.dumps(as_record(made(fresh, every_stage(fresh)))))
+    assert record["stages"] == every_stage(fresh) and record["seconds"] > 0
 
 
 @pytest.mark.parametrize(
-    ("seconds", "written"),
-    [(0.04, "0.0 s"), (12.4, "12 s"), (89, "89 s"), (90, "1.5 min"), (7200, "2.0 h")],
+    ("seconds", "text"), [(3.21, "3.2 s"), (59.6, "60 s"), (100, "1.7 min"), (7200, "2.0 h")]
 )
-def test_duration_has_two_digits(seconds: float, written: str) -> None:
-    assert tables.duration(seconds) == written
+def test_duration_has_two_digits(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.slow
+def test_calibration_measures_every_kind_of_training(fresh: Params) -> None:
+    study = matched(fresh)
+    costs = pretrainings(study, {run: [1] for run in study.runs})
+    for cost in (cost_of(costs, MLM), cost_of(finetunings(study), MLM, "tag", "full")):
+        assert (calibration(study, cost) or 0) > 1e6

@@ -32,7 +32,7 @@ def write_graph(folder: Path, commands: dict[str, str] | None = None) -> list[Un
     YAML().dump({"stages": stages}, folder / "dvc.yaml")
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
     dvc("init", "--quiet", folder=folder)
-    return [Unit(name, (*needs,)) for name, needs in NEEDS.items()]
+    return [Unit(name, (*needs,), name) for name, needs in NEEDS.items()]
 
 
 def dvc(*arguments: str, folder: Path) -> None:

@@ -23,7 +23,7 @@ def test_of_one_run_puts_new_entries_after_the_old_in_the_order_of_stages(
     lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["b", "a"])))
     with lock_order.of_one_run(["x@1", "a", "x@2", "b", "c"]):
         lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["b", "x@2", "a", "x@1", "c"])))
-    assert lock_order.entries() == ["b", "a", "x@1", "x@2", "c"]
+    assert [*lock_order.entries()[1]] == ["b", "a", "x@1", "x@2", "c"]
 
 
 @given(st.permutations([f"s@{i}" for i in range(6)]), st.permutations([f"s@{i}" for i in range(6)]))
@@ -35,25 +35,8 @@ def test_of_one_run_changes_no_entry(
         with lock_order.of_one_run(order):
             lock_order.LOCK.write_text(HEAD + "".join(map(entry, written)))
             before = YAML(typ="safe").load(lock_order.LOCK)
-        assert lock_order.entries() == order
+        assert [*lock_order.entries()[1]] == order
         assert YAML(typ="safe").load(lock_order.LOCK) == before
-
-
-def test_of_one_run_orders_what_a_killed_call_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["old@2", "old@1"])))
-    killed = lock_order.of_one_run(["a", "b", "c", "d"])
-    killed.__enter__()  # without its exit
-    lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["old@2", "old@1", "c", "a"])))
-    with lock_order.of_one_run(["b", "d"]):
-        added = "".join(map(entry, ["d", "b"]))
-        lock_order.LOCK.write_text(lock_order.LOCK.read_text() + added)
-    assert lock_order.entries() == ["old@2", "old@1", "a", "b", "c", "d"]
-    with lock_order.of_one_run(["e"]):  # the killed call has left nothing
-        lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["e", "d", "a"])))
-    assert lock_order.entries() == ["a", "d", "e"]
 
 
 def test_of_one_run_writes_nothing_without_a_lock(
@@ -62,4 +45,4 @@ def test_of_one_run_writes_nothing_without_a_lock(
     monkeypatch.chdir(tmp_path)
     with lock_order.of_one_run(["a"]):
         pass
-    assert lock_order.entries() == [] and not lock_order.LOCK.exists()
+    assert [*lock_order.entries()[1]] == [] and not lock_order.LOCK.exists()

@@ -1,20 +1,27 @@
-"""The screen that shows the progress of workers."""
+"""What is shown of workers: time left, and the scores so far."""
 
 import io
+import json
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from stages.core.keys import TrialKey
+from stages.evaluation.records import write_table
 from stages.scheduling import progress
-from stages.scheduling.progress import Screen, State
+from stages.scheduling.progress import Screen, State, TimeLeft
 from stages.scheduling.unit import Result, Status, Unit
 
-UNITS = [Unit("a", (), work=4), Unit("b", ("a",), work=4), Unit("c", ("b",), work=4)]
-TRIALS = (TrialKey("run", 1, "tag", "full", "50", 1),)
+UNITS = [Unit(name, (), name, work=4) for name in "abc"]
 
 
-def screen_text(states: list[State], *, terminal: bool = False, units: list[Unit] = UNITS) -> str:
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def screen_text(states: list[State], units: list[Unit], *, terminal: bool = False) -> str:
     output = io.StringIO()
     console = Console(file=output, width=80, force_terminal=terminal, _environ={})
     with Screen(units, console) as screen:
@@ -23,82 +30,83 @@ def screen_text(states: list[State], *, terminal: bool = False, units: list[Unit
     return output.getvalue()
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def done(name: str, seconds: float = 1.0) -> Result:
+    return Result(name, Status.DONE, seconds)
 
 
 def test_screen_has_a_line_for_each_unit_that_has_ended() -> None:
-    done, failed = Result("a", Status.DONE, 61.4), Result("b", Status.FAILED, 2)
-    left_out = Result("c", Status.LEFT_OUT)
-    first = State({"a": done}, {"w1": "b"})
-    last = State({"a": done, "b": failed, "c": left_out}, {})
-    assert screen_text([first, first, last]).splitlines() == [
-        "1/3    1:01  a  (about 2:03 left)",
+    failed, left_out = Result("b", Status.FAILED, 2), Result("c", Status.LEFT_OUT)
+    first = State({"a": done("a", 61.4)}, {"b"})
+    last = State({"a": done("a", 61.4), "b": failed, "c": left_out}, set())
+    assert screen_text([first, first, last], UNITS).splitlines() == [
+        "1/3    1:01  a  (about 2 minutes left)",
         "2/3    0:02  b  failed",
     ]
 
 
-def at(monkeypatch: pytest.MonkeyPatch, *times: float) -> None:
-    """Sets the time of the start and of each state."""
-    monkeypatch.setattr(progress.time, "monotonic", iter(times).__next__)
-
-
-def ends(text: str) -> list[str]:
-    return [line.split("  ")[-1] for line in text.splitlines()]
-
-
-def test_screen_weights_what_is_left_by_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The long unit takes ten times the seconds of the short one; what it has run is subtracted.
-    Units without work count as nothing, so that no time is given before or after all others."""
-    at(monkeypatch, 0.0, 1.0, 40.0, 100.0, 440.0)
-    units = [
-        Unit("a", (), work=1),
-        Unit("b", (), work=10),
-        *(Unit(name, ()) for name in ("c", "d", "report")),
-    ]
-    took = {"c": 1, "a": 39, "d": 1, "b": 390}
-    done = {name: Result(name, Status.DONE, seconds) for name, seconds in took.items()}
-    running = [{"w1": "a"}, {"w1": "b"}, {"w1": "b"}, {"w1": "report"}]
-    states = [State(dict([*done.items()][: number + 1]), now) for number, now in enumerate(running)]
-    lines = [line for line in ends(screen_text(states, units=units)) if "running" not in line]
-    assert lines == ["c", "(about 6:30 left)", "(about 5:30 left)", "b"]
-
-
-def test_screen_divides_what_is_left_by_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    at(monkeypatch, 0.0, 0.0, 10.0)
-    units = [Unit(name, (), work=1) for name in "abcdef"]
-    states = [State({}, {"w1": "a", "w2": "b"}), State({"a": Result("a", Status.DONE, 10)}, {})]
-    assert ends(screen_text(states, units=units)) == ["(about 0:25 left)"]
-
-
-def test_screen_knows_the_pace_of_trials_and_of_pretrainings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """An ended trial tells how long other trials take, whatever a pretraining took."""
-    at(monkeypatch, 0.0, 1.0)
-    units = [Unit("p", (), work=100), *(Unit(name, (), None, TRIALS, 1) for name in "ab")]
-    done = {"p": Result("p", Status.DONE, 100), "a": Result("a", Status.DONE, 30)}
-    assert ends(screen_text([State(done, {})], units=units))[-1] == "(about 0:30 left)"
-
-
-def test_screen_says_once_in_a_log_that_a_long_unit_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, times = State({}, {"w1": "a"}), (0.0, 0.0, 10.0, 21.0, 30.0)
-    at(monkeypatch, *times)
-    assert screen_text([state] * 4) == "       0:21  a is still running\n"
-    at(monkeypatch, *times, *times)  # a terminal's own clock reads more
-    assert "still" not in screen_text([state] * 2, terminal=True)
-
-
-def test_screen_shows_the_last_line_of_what_runs_on_a_terminal() -> None:
-    UNITS[1].log.parent.mkdir(parents=True)
-    UNITS[1].log.write_text("starts\nstep 1\rstep 2 of 9")
-    shown = screen_text([State({}, {"w1": "b"})], terminal=True)
-    assert "step 2 of 9" in shown and "starts" not in shown
+def test_screen_shows_what_runs_on_a_terminal() -> None:
+    unit = Unit("trials@tag", (), "fine-tune minilm on tag, seed 2")
+    assert unit.title in screen_text([State({}, {unit.name})], [unit], terminal=True)
 
 
 def test_screen_says_once_that_it_waits_for_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
-    none = State({}, {})
-    assert screen_text([none, none]).count("waiting") == 1
-    assert "waiting" not in screen_text([State({}, {"w1": "a"})])
+    none = State({}, set())
+    assert screen_text([none, none], UNITS).count("waiting") == 1
+    assert "waiting" not in screen_text([State({}, {"a"})], UNITS)
+
+
+def ended(left: TimeLeft, *units: tuple[str, float], now: float, workers: int = 1) -> str:
+    for name, seconds in units:
+        left.ended(done(name, seconds), now, {}, workers)
+    return left.shown(now)
+
+
+def test_time_left_is_the_work_that_is_left_at_the_pace_of_what_has_ended() -> None:
+    units = [Unit("a", (), work=1), Unit("b", (), work=10), Unit("report", ())]
+    assert ended(TimeLeft(units), ("a", 60), now=60) == "about 10 minutes left"
+    assert ended(TimeLeft(units), ("report", 60), now=60) == ""
+    many = [Unit(str(i), (), work=1) for i in range(9)]
+    assert ended(TimeLeft(many), ("0", 60), now=60, workers=2) == "about 4 minutes left"
+
+
+def test_time_left_knows_the_pace_of_trials_and_of_pretrainings() -> None:
+    key = TrialKey("model", 1, "tag", "full", "50", 1)
+    trials = [Unit(name, (), trials=(key,), work=1) for name in "abcde"]
+    left = TimeLeft([Unit("p", (), work=100), *trials])
+    assert ended(left, ("p", 100), ("a", 60), now=160) == "about a minute left"
+    assert left.shown(now=100) == "about 2 minutes left"
+
+
+def test_time_left_counts_down_and_hardly_moves_with_one_slow_unit() -> None:
+    left = TimeLeft([Unit(str(i), (), work=1) for i in range(21)])
+    assert ended(left, ("0", 60), ("1", 60), now=120) == "about 19 minutes left"
+    assert left.shown(now=240) == "about 17 minutes left"
+    assert ended(left, ("2", 180), now=300) == "about 20 minutes left"  # its pace says 30
+
+
+def test_leaderboard_fills_with_baselines_and_models() -> None:
+    """A model has its mean over seeds, its best method, and the most labels."""
+    about = Path("data/tasks/tag/examples/task.json")
+    about.parent.mkdir(parents=True)
+    about.write_text(json.dumps({"metric": "macro_f1"}))
+    baseline = TrialKey("tfidf", 1, "tag", "classical", "50", 1)
+    rows = [baseline._asdict() | {"validation_score": 0.5}]
+    write_table(Path("data/baselines/tag/trials.csv"), rows[0], rows)
+    keys = [TrialKey("minilm", seed, "tag", "full", "50", 1) for seed in (1, 2)]
+    few = TrialKey("minilm", 1, "tag", "full", "10", 1)
+    units = [
+        Unit("fit_baseline@tag", (), "fit baseline tag"),
+        *(Unit(f"trials@{key.pretrain_seed}", (), "fine-tune", trials=(key,)) for key in keys),
+        Unit("finetune@tag", (), "finetune tag", stored=((few, 0.9),)),
+    ]
+    for unit, key, score in zip(units[1:], keys, (0.6, 0.7), strict=False):
+        unit.scores_file.parent.mkdir(parents=True, exist_ok=True)
+        unit.scores_file.write_text(json.dumps({"scores": [[*key, score]]}))
+    results = {unit.name: done(unit.name) for unit in units}
+    before = screen_text([State({"fit_baseline@tag": results["fit_baseline@tag"]}, set())], units)
+    assert before.splitlines()[-2].split() == ["minilm", "90.0"]
+    assert before.splitlines()[-1].split() == ["tfidf", "50.0"]
+    after = screen_text([State(results, set())], units)
+    assert "fine-tune: 65.0 on validation rows" in after
+    assert after.splitlines()[-2].split() == ["minilm", "65.0"]

@@ -3,12 +3,12 @@
 import pytest
 
 from stages.core.keys import RunKey, TrialKey
-from stages.core.params import Params, Screen
+from stages.core.params import Params
+from stages.core.study_file import load
 from stages.planning.stored import Stores
 from stages.scheduling.unit import Unit
 from stages.scheduling.units import units
-from tests.planning.studies import with_gpt2
-from tests.synthetic_study import raw_params
+from tests.smoke import SMOKE
 
 RUN, OTHER, CHILD = "encoder_mlm", "encoder_scratch", "child"
 NEEDS = {
@@ -39,14 +39,19 @@ def folder(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
 def params() -> Params:
     """A study with a run of two seeds, a run from scratch, and a child of the first run's seed 1;
     a task, a method and two fine-tuning seeds."""
-    raw = raw_params()
-    raw["runs"] = {name: raw["runs"][name] for name in (RUN, OTHER)}
-    raw["runs"][RUN]["seeds"] = [1, 2]
-    raw["runs"][CHILD] = raw["runs"][RUN] | {"parent": RUN, "seeds": [1]}
-    raw["tasks"] = {"tag": raw["tasks"]["tag"]}
-    raw["finetune"] |= {"label_budgets": [50], "seeds": [1, 2]}
-    raw["finetune"]["methods"] = {"full": raw["finetune"]["methods"]["full"]}
-    return Params(**raw)
+    study = load(SMOKE)
+    first = study.runs[RUN].model_copy(update={"seeds": [1, 2]})
+    child = study.runs[RUN].model_copy(update={"seeds": [1], "parent": RUN})
+    scratch = study.runs[OTHER].model_copy(update={"seeds": [1]})
+    methods = {"full": study.finetune.methods["full"]}
+    settings = {"label_budgets": [50], "seeds": [1, 2], "methods": methods}
+    return study.model_copy(
+        update={
+            "runs": {RUN: first, OTHER: scratch, CHILD: child},
+            "tasks": {"tag": study.tasks["tag"]},
+            "finetune": study.finetune.model_copy(update=settings),
+        }
+    )
 
 
 def pending(*stages: str) -> dict[str, list[str]]:
@@ -110,12 +115,6 @@ def test_units_of_larger_label_budgets_have_more_work(params: Params) -> None:
     assert 0 < max(few) < min(many)
 
 
-def test_units_of_a_checkpoint_before_its_download_count_as_the_largest(params: Params) -> None:
-    work = units(with_gpt2(params), pending(*ALL))
-    of_trials = {unit.trials[0].run: unit.work for unit in work if unit.trials}
-    assert of_trials["gpt2"] == max(of_trials.values()) > 0
-
-
 def test_units_of_trials_wait_for_one_run_and_the_task(params: Params) -> None:
     work = by_name(units(params, pending(*ALL)))
     trials = {name: unit for name, unit in work.items() if unit.trials}
@@ -134,12 +133,14 @@ def test_units_of_trials_wait_for_one_run_and_the_task(params: Params) -> None:
 def test_units_leave_out_what_the_stores_have(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = {TrialKey(RUN, p, "tag", "full", "50", seed) for p in (1, 2) for seed in (1, 2)}
+    keys = [TrialKey(RUN, p, "tag", "full", "50", seed) for p in (1, 2) for seed in (1, 2)]
+    stored = dict.fromkeys(keys, 0.5)
     monkeypatch.setattr(Stores, "trials", lambda stores: stored)
     monkeypatch.setattr(Stores, "missing_seeds", lambda stores, name: [1, 2] if name == RUN else [])
     work = units(params, pending("finetune@tag", f"pretrain@{RUN}"))
     assert {unit.trials[0].run for unit in work if unit.trials} == {OTHER, CHILD}
     assert all(unit.needs == () for unit in work if unit.trials)
+    assert dict(by_name(work)["finetune@tag"].stored) == stored  # for the leaderboard
     monkeypatch.setattr(Stores, "missing_seeds", lambda stores, name: [2])
     assert not any(u.checkpoint for u in units(params, pending(f"pretrain@{RUN}")))
 
@@ -149,10 +150,12 @@ def test_units_without_fine_tuning_have_no_trials(params: Params) -> None:
     assert [unit.name for unit in work] == [f"pretrain@{OTHER}", "report"]
 
 
-def test_units_of_a_study_that_screens_leave_the_choice_of_runs_to_the_stage(
-    params: Params,
-) -> None:
-    finetune = params.finetune.model_copy(update={"screen": Screen(by="knn", keep=1)})
-    work = units(params.model_copy(update={"finetune": finetune}), pending(*ALL))
-    assert {unit.trials[0].run for unit in work if unit.trials} == {OTHER}
-    assert by_name(work)["finetune@tag"].work > 0
+def test_units_have_names_for_people(params: Params) -> None:
+    """Methods and labels are named where the study has several of them."""
+    titles = {unit.title for unit in units(params, pending(*ALL))}
+    assert {"prepare task tag", f"pretrain {RUN}, seed 1", "report"} <= titles
+    assert f"fine-tune {RUN} on tag, seed 2 and 1" in titles
+    finetune = params.finetune.model_copy(update={"label_budgets": [50, 500], "seeds": [1]})
+    several = params.model_copy(update={"finetune": finetune})
+    titles = {unit.title for unit in units(several, pending(*ALL))}
+    assert f"fine-tune {RUN} on tag, 500 labels, seed 2" in titles

@@ -1,4 +1,4 @@
-"""The workers of a study: on this machine, on a batch system, or at a running scheduler."""
+"""The workers of a study: on this machine, as jobs of Slurm, or at a running scheduler."""
 
 import logging
 import multiprocessing
@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing import resource_tracker
 from typing import Any
 
-import dask_jobqueue
 from dask import config
 from distributed import Client, Nanny, Scheduler, SpecCluster
 
@@ -18,8 +17,6 @@ from stages.core.artifacts import Json
 from stages.core.parallel import visible_gpus
 from stages.scheduling.unit import LOGS
 
-CLASSES = ("HTCondor", "LSF", "Moab", "OAR", "PBS", "SGE", "SLURM")
-BATCH_SYSTEMS = {name.lower(): f"{name}Cluster" for name in CLASSES}  # classes of dask-jobqueue
 MAX_RETRIES = 2  # retries of a unit whose worker died
 PATIENCE_S = 20  # time for a scheduler to answer
 QUIET: Json = {"silence_logs": logging.ERROR}
@@ -29,11 +26,12 @@ NO_DAEMON = "export DASK_DISTRIBUTED__WORKER__DAEMON=False"
 
 @contextmanager
 def local(num_workers: int) -> Iterator[Client]:
-    """Yields a client of workers on this machine. If the machine has GPUs, each worker sees one.
+    """Yields a client of workers on this machine. If the machine has GPUs, each of several workers
+    sees one.
 
     Raises ValueError if the workers do not start.
     """
-    gpus = visible_gpus()
+    gpus = visible_gpus() if num_workers > 1 else []
     workers = {}
     for index in range(num_workers):
         env = {"CUDA_VISIBLE_DEVICES": gpus[index % len(gpus)]} if gpus else {}
@@ -65,32 +63,29 @@ def local(num_workers: int) -> Iterator[Client]:
 
 
 @contextmanager
-def batch(system: str, num_workers: int) -> Iterator[Client]:
-    """Yields a client of workers that are jobs of a batch system, one process each. Their settings
+def slurm(num_workers: int) -> Iterator[Client]:
+    """Yields a client of workers that are jobs of Slurm, one process each. Their settings
     (``jobqueue.slurm.queue``, ...) come from Dask's configuration files.
 
-    Raises ValueError for an unknown batch system, and if its commands or settings are missing.
+    Raises ValueError if Slurm's commands or settings are missing.
     """
-    if system not in BATCH_SYSTEMS:
-        raise ValueError(f"--cluster: unknown {system!r}; valid: {', '.join(BATCH_SYSTEMS)}")
-    kind: Any = getattr(dask_jobqueue, BATCH_SYSTEMS[system])
-    command = kind.job_cls.submit_command.split()[0]
-    if not shutil.which(command):
-        raise ValueError(
-            f"--cluster {system}: there is no command {command} here; run this where jobs are "
-            "submitted"
-        )
+    if not shutil.which("sbatch"):
+        raise ValueError("--cluster slurm: no command sbatch; run this where jobs are submitted")
+    on_ctrl_c = signal.getsignal(signal.SIGINT)
+    import dask_jobqueue
+
+    signal.signal(signal.SIGINT, on_ctrl_c)  # the import has set a handler that exits with 0
     with _settings():
-        settings = config.get(f"jobqueue.{system}")
+        settings: Any = config.get("jobqueue.slurm")
         for name in ("cores", "memory"):
             if not settings.get(name):
                 raise ValueError(
-                    f"--cluster {system}: jobqueue.{system}.{name} is not set; set it in "
+                    f"--cluster slurm: jobqueue.slurm.{name} is not set; set it in "
                     "~/.config/dask/jobqueue.yaml (see docs/scaling.md)"
                 )
         prologue = [*settings["job-script-prologue"], NO_DAEMON]
         jobs = {"processes": 1, "job_script_prologue": prologue, "log_directory": str(LOGS)}
-        with kind(**jobs, **QUIET) as cluster, Client(cluster) as client:
+        with dask_jobqueue.SLURMCluster(**jobs, **QUIET) as cluster, Client(cluster) as client:
             cluster.scale(num_workers)
             yield client
 

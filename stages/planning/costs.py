@@ -1,0 +1,243 @@
+"""The work of each training, from params.yaml: weights x tokens, three times for a training step.
+
+Work only scales times that were measured for trainings of the same kind, so constant factors do not
+matter. The table of lookups of a trial counts as nothing, since it multiplies nothing.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice, product
+from statistics import fmean
+from typing import NamedTuple
+
+from stages.budgets.budget import AnyEntry, public_outline, trains, vocabulary_for
+from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl
+from stages.core.keys import RunKey, TrialKey
+from stages.core.params import Adaptation, Method, Params, Run, Task
+from stages.methods._method import SolvedMethod
+from stages.models._backbone import Backbone, outline
+from stages.sources._source import SOURCES
+from stages.tasks._plain_text import SPACELESS
+from stages.tasks._task import TASKS
+from stages.training.finetuning import max_epochs, steps_per_epoch
+from stages.training.pretraining import VALIDATION_ROWS
+from stages.trials.compatibility import incompatibility
+from stages.trials.groups import trial_groups
+from stages.trials.runner import method_of
+
+PRETRAINING = "pretraining"
+FLOAT32 = 4  # bytes
+PASSES = 3  # of a training step: forward, and backward to states and to weights
+SAMPLED_ROWS, MAX_COUNTED = 300, 50_000  # rows whose words are counted, and that are counted
+ASSUMED_ROWS = 1000  # of a task that takes all rows of a source that is not read yet
+# English captions have as many with a tokenizer of the documentation.
+TOKENS_PER_WORD = 2.2
+# A word, or a letter of a script whose words have no blanks between them.
+WORD = re.compile(rf"[{chr(SPACELESS)}-\U0010ffff]|[^\s{chr(SPACELESS)}-\U0010ffff]+")
+
+
+class Kind(NamedTuple):
+    """Trainings of one kind do about equally much work per second."""
+
+    work: str  # PRETRAINING, or a method of finetune.methods
+    architecture: str
+    d_model: int
+
+
+@dataclass
+class Cost:
+    """The pending trainings of one model, or of one model on one task with one method."""
+
+    run: str
+    task: str = ""  # empty for pretraining
+    method: str = ""
+    kind: Kind | None = None  # None: a public checkpoint that is not downloaded
+    weights: int | None = None
+    multiplied: int = 0  # weights without the table of lookups
+    works: dict[RunKey | TrialKey, float] = field(default_factory=dict)  # of what would run
+    stored: int = 0  # trainings that a store has
+    steps: int = 0
+    disk_bytes: int = 0
+    memory_bytes: int | None = None  # the largest peak of earlier trainings
+    seconds: float | None = None  # of all trainings, one after the other; None if unknown
+    speed_from: str = ""
+
+    @property
+    def work(self) -> float:
+        return sum(self.works.values())
+
+
+def backbone_of(run: Run, tokenizers: Mapping[str, AnyEntry]) -> Backbone | None:
+    """Returns the run's model without storage for weights, or None for a public checkpoint that is
+    not downloaded."""
+    if run.is_hub:
+        return public_outline(run, where="architecture")
+    vocabulary = vocabulary_for(run, tokenizers[run.tokenizer])
+    assert vocabulary is not None
+    return outline(run.architecture, vocabulary.vocab_size, where="architecture")
+
+
+def num_weights(backbone: Backbone) -> int:
+    return sum(weight.numel() for weight in backbone.parameters())
+
+
+def num_multiplied(backbone: Backbone) -> int:
+    """Returns the number of weights without the table of token embeddings."""
+    table = sum(weight.numel() for weight in backbone.token_embedding.parameters())
+    return num_weights(backbone) - table
+
+
+def pretrainings(study: Params, missing: Mapping[str, Sequence[int]]) -> list[Cost]:
+    """Returns the cost of each run of a study under the matched budget, of the seeds that are
+    ``missing``."""
+    costs = []
+    for key, run in study.runs.items():
+        seeds, cost = missing[key], Cost(key)
+        cost.stored = len(run.seeds) - len(seeds)
+        costs.append(cost)
+        backbone, is_trained = backbone_of(run, study.tokenizers), trains(run)
+        if is_trained:
+            cost.works = {RunKey(key, seed): 0.0 for seed in seeds}
+        if backbone is None:
+            continue
+        cost.weights = num_weights(backbone)
+        cost.kind = Kind(PRETRAINING, backbone.architecture, backbone.d_model)
+        cost.disk_bytes = len(seeds) * FLOAT32 * cost.weights
+        if is_trained:
+            training = run.training
+            rows = training.num_steps * training.batch_rows * PASSES
+            rows += training.num_validations * VALIDATION_ROWS
+            work = float(cost.weights * rows * training.max_tokens * len(training.rates))
+            cost.works = {RunKey(key, seed): work for seed in seeds}
+            cost.steps = len(seeds) * training.num_steps * len(training.rates)
+    return costs
+
+
+def finetunings(study: Params, stored: Collection[TrialKey] = ()) -> list[Cost]:
+    """Returns the cost of each compatible combination of run, task and method in a study under the
+    matched budget, without the trials in ``stored``."""
+    tune = study.finetune
+    backbones = {key: backbone_of(run, study.tokenizers) for key, run in study.runs.items()}
+    texts = {task: Texts.of(task, entry, tune.max_tokens) for task, entry in study.tasks.items()}
+    costs = []
+    for (key, run), (task, entry) in product(study.runs.items(), study.tasks.items()):
+        backbone, kind = backbones[key], TASKS.find(entry.task["name"], where="")
+        for name in tune.methods_of(key):
+            method, as_text = method_of(tune, name), tune.methods[name].text_to_text
+            cost = Cost(key, task, name)
+            if backbone is not None:
+                if incompatibility(
+                    method, kind, entry.task["name"], backbone, text_to_text=as_text
+                ):
+                    continue
+                cost.weights, cost.multiplied = num_weights(backbone), num_multiplied(backbone)
+                cost.kind = Kind(name, backbone.architecture, backbone.d_model)
+            for group in _groups(study, run, key, task, name):
+                missing = [trial for trial in group if trial not in stored]
+                cost.stored += len(group) - len(missing)
+                for trial in missing:
+                    amount = Amount.of(tune.methods[name].of(key), trial, texts[task])
+                    # A frozen model predicts once for all trials of a group.
+                    rows = amount.predicted if trial is missing[0] else 0
+                    if isinstance(method, SolvedMethod):
+                        rows += amount.labels
+                    rows += PASSES * amount.trained
+                    cost.works[trial] = cost.multiplied * texts[task].tokens * rows
+                    cost.steps += amount.steps
+                    cost.disk_bytes += FLOAT32 * (cost.weights or 0) * _keeps(study, name, trial)
+            costs.append(cost)
+    return costs
+
+
+def _groups(study: Params, run: Run, key: str, task: str, method: str) -> Iterator[list[TrialKey]]:
+    for seed in run.seeds:
+        yield from trial_groups(
+            study.finetune, RunKey(key, seed), task, [method], from_scratch=run.from_scratch
+        )
+
+
+def _keeps(study: Params, method: str, trial: TrialKey) -> bool:
+    """Returns whether a trial's whole model is kept."""
+    tune = study.finetune
+    if tune.methods[method].training is None or tune.keep_weights == "none":
+        return False
+    return tune.keep_weights == "all" or trial.finetune_seed == tune.seeds[0]
+
+
+class Amount(NamedTuple):
+    """The numbers of rows and steps of a trial, over all learning rates."""
+
+    labels: int
+    trained: int  # rows in all steps
+    predicted: int  # rows of validation and test
+    steps: int
+
+    @staticmethod
+    def of(entry: Method, trial: TrialKey, texts: "Texts") -> "Amount":
+        labels = texts.train if trial.label_budget == "all" else int(trial.label_budget)
+        training: Adaptation | None = entry.training
+        if training is None:
+            return Amount(labels, 0, texts.validation + texts.test, 0)
+        # With all epochs, as if ``patience`` ended no training; each epoch is validated.
+        epochs = max_epochs(training, labels) * len(training.rates)
+        steps = epochs * steps_per_epoch(training, labels)
+        return Amount(labels, epochs * labels, epochs * texts.validation + texts.test, steps)
+
+
+class Texts(NamedTuple):
+    """The numbers of rows of a task, and the mean tokens of a row."""
+
+    train: int
+    validation: int
+    test: int
+    tokens: float
+
+    @staticmethod
+    def of(name: str, entry: Task, max_tokens: int) -> "Texts":
+        """Counts rows that are prepared, else those of a source that is quick to read; else a row
+        has ``max_tokens``, and ``all`` rows are ASSUMED_ROWS."""
+        counts: dict[str, int] = {}
+        tokens = list[float]()
+        with suppress(ValueError, OSError, KeyError):
+            counts, words = _prepared(name, entry) or _first_rows(entry)
+            tokens = [min(2 + TOKENS_PER_WORD * number, max_tokens) for number in words]
+        stated = {"train": entry.num_train, "validation": entry.num_validation}
+        numbers = {
+            split: counts.get(split, ASSUMED_ROWS) if number == "all" else int(number)
+            for split, number in (stated | {"test": entry.num_test}).items()
+        }
+        return Texts(**numbers, tokens=fmean(tokens) if tokens else max_tokens)
+
+
+def _prepared(name: str, entry: Task) -> tuple[dict[str, int], list[int]] | None:
+    """Returns the number of rows of each split, and the words of some rows."""
+    path = paths.examples(name) / "task.json"
+    if not path.is_file():
+        return None
+    record = read_json(path)
+    if record["task"]["name"] != entry.task["name"]:
+        return None
+    kind = TASKS[record["kind"]]
+    rows = read_jsonl(path.parent / "train.jsonl")[:SAMPLED_ROWS]
+    return record["num_examples"], [num_words(kind.texts(row)) for row in rows]
+
+
+def _first_rows(entry: Task) -> tuple[dict[str, int], list[int]]:
+    kind = TASKS[entry.task["name"]]
+    source = SOURCES.build(entry.source, where="source")
+    counts, words = dict.fromkeys(("train", "validation", "test"), 0), list[int]()
+    if not source.is_local:
+        return {}, words
+    for example in islice(source.examples(kind), MAX_COUNTED):
+        counts[example.split] += 1
+        if example.split == "train" and len(words) < SAMPLED_ROWS:
+            row = {"id": example.id, **kind.prepared(example.row)}
+            words.append(num_words(kind.texts(row)))
+    return counts, words
+
+
+def num_words(texts: Sequence[str]) -> int:
+    return sum(1 for text in texts for _ in WORD.finditer(text))
