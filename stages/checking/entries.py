@@ -1,4 +1,4 @@
-"""Helpers of the checks of params.yaml: names of components, and errors as faults."""
+"""Helpers of the rules: names of components, and errors as faults."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

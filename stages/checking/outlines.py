@@ -3,17 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stages.checking.entries import fault_of, file_errors
-from stages.core.params import PublishedTokenizer, Run, Tokenizer
-from stages.matching.budget import public_outline, vocabulary_for
+from stages.budgets.budget import public_outline, vocabulary_for
+from stages.checking.entries import file_errors
+from stages.core.params import Params, PublishedTokenizer, Run, Tokenizer
 from stages.models._backbone import MODELS, Backbone, outline
 from stages.objectives._objective import OBJECTIVES, Objective
 from stages.text.tokenizer import Vocabulary
 from stages.training.pretraining import objective_for
-
-MOST_WEIGHTS = 10**12  # more than any machine holds
-
-Tokenizers = Mapping[str, Tokenizer | PublishedTokenizer]
 
 
 @dataclass
@@ -33,52 +29,46 @@ class RunOutline:
         return self.run.where(self.key)
 
 
-def outline_runs(runs: Mapping[str, Run], tokenizers: Tokenizers) -> dict[str, RunOutline]:
-    return {key: _outlined(key, run, tokenizers) for key, run in runs.items()}
+Outlines = Mapping[str, RunOutline]
 
 
-def _outlined(key: str, run: Run, tokenizers: Tokenizers) -> RunOutline:
+def outline_runs(params: Params) -> dict[str, RunOutline]:
+    return {
+        key: _outlined(key, run, params.tokenizers.get(run.tokenizer))
+        for key, run in params.runs.items()
+    }
+
+
+def _outlined(key: str, run: Run, tokenizer: Tokenizer | PublishedTokenizer | None) -> RunOutline:
     outlined = RunOutline(key, run)
-    where, entry = f"{outlined.where}.objective", tokenizers.get(run.tokenizer)
+    where = f"{outlined.where}.architecture"
     try:
-        if run.is_public:
-            with file_errors(f"{outlined.where}.model.path"):
-                outlined.backbone = public_outline(run, where=f"{outlined.where}.model")
-            if entry is not None and outlined.backbone is not None and belongs_to(entry, run):
-                outlined.vocabulary = vocabulary_for(run, entry)
-        elif isinstance(entry, Tokenizer):
-            outlined.vocabulary = vocabulary_for(run, entry)
-            size = entry.vocab_size
-            backbone = outline(run.model, size, where=f"{outlined.where}.model")
-            num_weights = sum(weights.numel() for weights in backbone.parameters())
-            if num_weights > MOST_WEIGHTS:
-                raise ValueError(
-                    f"{outlined.where}.model: has {num_weights:,} weights; make it smaller"
-                )
-            outlined.backbone = backbone
+        if run.is_hub:
+            with file_errors(f"{where}.path"):
+                outlined.backbone = public_outline(run, where=where)
+            if tokenizer and outlined.backbone is not None and belongs_to(tokenizer, run):
+                outlined.vocabulary = vocabulary_for(run, tokenizer)
+        elif isinstance(tokenizer, Tokenizer):
+            outlined.vocabulary = vocabulary_for(run, tokenizer)
+            outlined.backbone = outline(run.architecture, tokenizer.vocab_size, where=where)
         else:  # no tokenizer gives the vocabulary size
-            MODELS.settings(run.model, where=f"{outlined.where}.model")
+            MODELS.settings(run.architecture, where=where)
     except ValueError as error:
         outlined.faults.append(str(error))
-    except (OverflowError, RuntimeError, TypeError) as error:  # from torch: too large a shape
-        reason = " ".join(str(error).split())
-        outlined.faults.append(
-            f"{outlined.where}.model: weights of this size do not exist: {reason}"
-        )
     vocabulary, backbone = outlined.vocabulary, outlined.backbone
-    if vocabulary is not None and backbone is not None:
-        try:
+    try:
+        if vocabulary is not None and backbone is not None:
             outlined.objective = objective_for(run, vocabulary, backbone, where=outlined.where)
-        except ValueError as error:
-            outlined.faults.append(str(error))
-    else:
-        outlined.faults += fault_of(lambda: OBJECTIVES.settings(run.objective, where=where))
+        else:
+            OBJECTIVES.settings(run.objective, where=f"{outlined.where}.objective")
+    except ValueError as error:
+        outlined.faults.append(str(error))
     return outlined
 
 
-def belongs_to(tokenizer: Tokenizer | PublishedTokenizer, run: Run) -> bool:
-    """Whether a tokenizer belongs to the run's public checkpoint."""
-    pinned = [run.model.get(key) for key in ("path", "revision")]
+def belongs_to(tokenizer: object, run: Run) -> bool:
+    """Whether a tokenizer's entry belongs to the run's public checkpoint."""
+    pinned = [run.architecture.get(key) for key in ("path", "revision")]
     return isinstance(tokenizer, PublishedTokenizer) and pinned == [
         tokenizer.path,
         tokenizer.revision,

@@ -37,12 +37,13 @@ def refuse_loss(path: Path, otherwise: str) -> None:
     if not path.exists():
         return
     text = path.read_text(encoding="utf-8")
-    is_written = WRITTEN.exists() and WRITTEN.read_text() == _digest(text)
+    committed = subprocess.run(
+        ["git", "show", f"HEAD:./{path}"], capture_output=True, text=True, check=False
+    )
     kept = (study.read_text(encoding="utf-8") for study in STUDIES.glob("*.yaml"))
-    command = ["git", "show", f"HEAD:./{path}"]
-    committed = subprocess.run(command, capture_output=True, text=True, check=False)
     is_committed = committed.returncode == 0 and committed.stdout == text
-    if is_written or text in kept or is_committed:
+    is_written = WRITTEN.exists() and WRITTEN.read_text() == _digest(text)
+    if is_committed or is_written or text in kept:
         return
     names = chain(["mine.yaml"], (f"mine_{number}.yaml" for number in count(2)))
     free = next(STUDIES / name for name in names if not (STUDIES / name).exists())
@@ -55,10 +56,9 @@ def refuse_loss(path: Path, otherwise: str) -> None:
 def write(path: Path, text: str) -> None:
     """Writes a study, and its hash to WRITTEN, so that commands may overwrite the study until it is
     edited."""
-    with replacing(path) as new:
-        new.write_text(text, encoding="utf-8")
-    with replacing(WRITTEN) as new:
-        new.write_text(_digest(text))
+    for file, content in ((path, text), (WRITTEN, _digest(text))):
+        with replacing(file) as new:
+            new.write_text(content, encoding="utf-8")
 
 
 def _digest(text: str) -> str:

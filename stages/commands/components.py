@@ -3,22 +3,26 @@
 A component is a file of stages/objectives, models, tasks, methods, sources, baselines or
 optimizers. Its settings are the keyword parameters of its constructor: the keys that its entry in
 params.yaml may have. `--write FILE ...` replaces the tables in Markdown files, each between
-`<!-- generated: NAME -->` and `<!-- end -->`, where NAME is a folder, `params` (all settings of
-params.yaml) or `fits` (the table of `python -m stages.commands.fits`).
+`<!-- generated: NAME -->` and `<!-- end -->`, where NAME is a folder or `params` (all settings of
+params.yaml).
 """
 
 import inspect
 import re
-import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from stages.baselines._baseline import BASELINES
-from stages.commands import fits
-from stages.commands._parser import parser_of
-from stages.commands._settings_tables import params_tables, shown_type, shown_value
+from stages.commands._shared import parser_of
 from stages.core.components import Components, summary
+from stages.core.params import AdaptationChanges
+from stages.core.process import exit_on_mistake
+from stages.core.study_file import StudyFile, TrainingChanges
 from stages.methods._method import METHODS
 from stages.models._backbone import MODELS
 from stages.objectives._objective import OBJECTIVES
@@ -30,83 +34,160 @@ FOLDERS: dict[str, Components[Any]] = {
     components.folder: components
     for components in (OBJECTIVES, MODELS, TASKS, METHODS, SOURCES, BASELINES, OPTIMIZERS)
 }
-FITS, PARAMS = "fits", "params"
-TABLES = (*FOLDERS, FITS, PARAMS)
+PARAMS = "params"
+TABLES = (*FOLDERS, PARAMS)
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+# Sections that take the settings of another section, all of them optional.
+LIKE = {
+    TrainingChanges: "pretrain.training",
+    AdaptationChanges: "finetune.methods.NAME.training",
+}
+COMPONENT = dict[str, Any]
 
 
 def main() -> None:
     parser = parser_of("components", __doc__)
-    parser.add_argument("folder", nargs="*", help=f"any of {', '.join(FOLDERS)}; without, all")
-    parser.add_argument(
-        "--write", metavar="FILE", type=Path, nargs="+", help="replace the tables in these files"
-    )
-    arguments = parser.parse_args()
-    if unknown := [name for name in arguments.folder if name not in FOLDERS]:
-        parser.error(f"no such folder of components: {', '.join(unknown)}")
-    if arguments.write is None:
-        tables = (table(name) for name in arguments.folder or FOLDERS)
-        print("\n".join(tables), end="")
-        return
-    for file in arguments.write:
-        try:
-            written = filled(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            print(f"error: {file}: {error}", file=sys.stderr)
-            raise SystemExit(2) from None
-        file.write_text(written, encoding="utf-8")
+    parser.add_argument("table", nargs="*", help=f"any of {', '.join(TABLES)}; without, all")
+    parser.add_argument("--write", metavar="FILE", type=Path, nargs="+", help="fill these files")
+    options = parser.parse_args()
+    exit_on_mistake(lambda: run(options.table, options.write or []))
+
+
+def run(tables: list[str], files: list[Path]) -> None:
+    """Fills the tables of files, or prints tables if there are none."""
+    for file in files:
+        file.write_text(filled(file.read_text(encoding="utf-8")), encoding="utf-8")
+    if not files:
+        print("\n".join(map(table, tables or FOLDERS)), end="")
 
 
 def filled(text: str) -> str:
-    """Returns the text with every table between marks generated anew.
-
-    Raises ValueError for a mark that names no table.
-    """
+    """Returns the text with every table between marks generated anew; raises ValueError for a mark
+    that names no table."""
 
     def replaced(block: re.Match[str]) -> str:
         start, name, end = block.groups()
-        if name not in TABLES:
-            raise ValueError(f"no table is named {name!r}; valid: {', '.join(TABLES)}")
         return f"{start}\n{table(name)}\n{end}"
 
     return BLOCK.sub(replaced, text)
 
 
 def table(name: str) -> str:
-    """Returns the table ``name``: the components of a folder, the settings of params.yaml
-    (``params``), or which models, tasks and methods go together (``fits``)."""
+    """Returns the table ``name``: the components of a folder, or the settings of params.yaml
+    (``params``). Raises ValueError for another name."""
+    if name not in TABLES:
+        raise ValueError(f"no table is named {name!r}; valid: {', '.join(TABLES)}")
     if name == PARAMS:
-        return "\n".join(params_tables()).lstrip("\n") + "\n"
-    lines = fits.lines() if name == FITS else _rows(FOLDERS[name])
+        return "\n".join(_sections("", StudyFile)).lstrip("\n") + "\n"
+    lines, components = ["| name | what it is | settings |", "|---|---|---|"], FOLDERS[name]
+    for component in components.names():
+        settings = _settings(components.find(component, where=name))
+        shown = "<br>".join(f"`{setting}`" for setting in settings) or "none"
+        what = summary(name, component).replace("|", "\\|")
+        lines.append(f"| `{component}` | {what} | {shown} |")
     return "\n".join(lines) + "\n"
-
-
-def _rows(components: Components[Any]) -> Iterator[str]:
-    yield "| name | what it is | settings |"
-    yield "|---|---|---|"
-    for name in components.names():
-        cls = components.find(name, where=components.folder)
-        settings = "<br>".join(f"`{setting}`" for setting in _settings(cls)) or "none"
-        what = summary(components.folder, name).replace("|", "\\|")
-        yield f"| `{name}` | {what} | {settings} |"
 
 
 def _settings(cls: type) -> Iterator[str]:
     """Yields the settings of a component (``mask_prob: float = 0.15``), required ones first, in the
-    order of the constructor; "or a list" marks settings that may list values to try."""
+    order of the constructor."""
     schema: Any = getattr(cls, "schema", cls)
-    parts = (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__))
     settings: dict[str, tuple[Any, object]] = {}
-    for part in parts:
+    for part in (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__)):
         hints = get_type_hints(part)
         for key, parameter in inspect.signature(part).parameters.items():
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
                 settings[key] = (hints[key], parameter.default)
     empty = inspect.Parameter.empty
-    tried = getattr(cls, "tried", ())
     for key, (hint, default) in sorted(settings.items(), key=lambda item: item[1][1] is not empty):
-        shown = f"{shown_type(hint)} or a list" if key in tried else shown_type(hint)
-        yield f"{key}: {shown}" + ("" if default is empty else f" = {shown_value(default)}")
+        end = "" if default is empty else f" = {_value(default)}"
+        yield f"{key}: {'mapping' if hint == COMPONENT else _type(hint)}{end}"
+
+
+# Settings of params.yaml -------------------------------------------------------------------------
+
+
+def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
+    """Yields the lines of a section's table, then those of all sections inside it."""
+    if path:
+        yield from ("", f"## `{path}`", "", _plain(model.__doc__ or ""))
+    yield from ("", "| setting | what it is |", "|---|---|")
+    fields = model.model_fields.items()
+    for name, field in sorted(fields, key=lambda item: not _is_required(item[1])):
+        yield f"| `{_setting(name, field)}` | {_plain(field.description or '')} |"
+    for name, field in fields:
+        for inside, nested in _inside(f"{path}.{name}".lstrip("."), field.annotation):
+            yield from _sections(inside, nested)
+
+
+def _inside(path: str, hint: Any) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Yields the path and type of each section that a setting of type ``hint`` holds."""
+    if get_origin(hint) is dict and hint != COMPONENT:
+        yield from _inside(f"{path}.NAME", get_args(hint)[1])
+    elif get_origin(hint) in (Annotated, Union, types.UnionType):
+        parts = get_args(hint)
+        for part in parts[:1] if get_origin(hint) is Annotated else parts:
+            yield from _inside(path, part)
+    elif isinstance(hint, type) and issubclass(hint, BaseModel) and hint not in LIKE:
+        yield path, hint
+
+
+def _setting(name: str, field: FieldInfo) -> str:
+    """Returns the name of a setting with its type and default."""
+    hint, default = field.annotation, field.get_default(call_default_factory=True)
+    if _is_required(field):
+        return f"{name}: {_type(hint)}"
+    if field.is_required() or any(True for _ in _inside("", hint)) or default in (None, {}, []):
+        return f"{name}: {_type(hint)}, optional"
+    return f"{name}: {_type(hint)} = {_value(default)}"
+
+
+def _is_required(field: FieldInfo) -> bool:
+    """Whether a study must state a setting. Where the setting's docstring says "by default", a
+    validator fills it in."""
+    return field.is_required() and "by default" not in (field.description or "")
+
+
+def _plain(docstring: str) -> str:
+    """Returns the first paragraph of a docstring as Markdown on one line."""
+    paragraph = inspect.cleandoc(docstring).split("\n\n")[0]
+    return " ".join(paragraph.split()).replace("``", "`").replace("|", "\\|")
+
+
+def _type(hint: Any) -> str:
+    """Returns a type as tables show it: ``int or all``."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint == COMPONENT:
+        return "component"
+    if hint in LIKE:
+        return f"settings of {LIKE[hint]}"
+    if origin is Annotated:
+        return _type(parts[0])
+    if origin is Literal:
+        return "/".join(str(value) for value in parts)
+    if origin in (Union, types.UnionType):
+        names = [_type(part) for part in parts if part is not type(None)]
+        return " or ".join(dict.fromkeys(names))
+    if origin is dict:
+        return "entries"
+    if origin is not None:
+        inner = ", ".join(_type(part) for part in parts if part is not Ellipsis)
+        return f"list of {inner}"
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        return "settings"
+    return str(getattr(hint, "__name__", hint))
+
+
+def _value(default: object) -> str:
+    """Returns a default as params.yaml states it."""
+    if default is None:
+        return "(left out)"
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, str):
+        return default if re.fullmatch(r"[\w.-]+", default) else repr(default)
+    is_list = isinstance(default, tuple | list)
+    return f"[{', '.join(map(str, default))}]" if is_list else str(default)
 
 
 if __name__ == "__main__":

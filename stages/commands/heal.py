@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from stages.commands._parser import parser_of
+from stages.commands._shared import parser_of
 from stages.core.artifacts import replacing
 from stages.core.process import exit_on_mistake
 
@@ -31,25 +31,24 @@ def main() -> None:
 
 
 def heal() -> None:
+    """Raises ValueError if the damage of dvc.lock cannot come from a kill while it was written."""
     if (RWLOCK.exists() or LOCK.exists()) and running_dvc() is None:
-        heal_rwlock()
-        heal_lock()
-        heal_run_cache()
+        _heal_rwlock()
+        _heal_lock()
+        _heal_run_cache()
 
 
 def running_dvc() -> int | None:
     """Returns the pid of another DVC that runs in this folder, or None if there is none."""
     for process in psutil.process_iter():
-        try:
+        with suppress(psutil.Error):  # it has ended, or is another user's
             is_dvc = any(Path(part).name == "dvc" for part in process.cmdline()[:3])
             if is_dvc and process.pid != os.getpid() and Path(process.cwd()) == Path.cwd():
                 return process.pid
-        except psutil.Error:  # it has ended, or is another user's
-            continue
     return None
 
 
-def heal_rwlock() -> None:
+def _heal_rwlock() -> None:
     """Removes an unfinished rwlock. The file only lists what a running DVC reads and writes, so
     nothing is lost if no DVC runs."""
     try:
@@ -61,17 +60,14 @@ def heal_rwlock() -> None:
         print(f"Removed {RWLOCK}, which a killed DVC left unfinished")
 
 
-def heal_lock() -> None:
-    """Removes the incomplete entries of dvc.lock.
-
-    Raises ValueError if the damage cannot come from a kill while the file was written.
-    """
+def _heal_lock() -> None:
+    """Removes the incomplete entries of dvc.lock. A kill cuts off the end of the file: the last
+    line, and perhaps the last entry, is incomplete."""
     if not LOCK.exists():
         return
     text = LOCK.read_text(encoding="utf-8")
     if text.endswith("\n") and _is_whole(text):
         return
-    # A kill cuts off the end of the file: the last line, and perhaps the last entry, is incomplete.
     lines = text[: text.rfind("\n") + 1]
     entries = [match.start() for match in re.finditer(r"^  [^ -]", lines, re.MULTILINE)]
     parts = (lines, lines[: entries[-1]] if entries else "")
@@ -83,7 +79,7 @@ def heal_lock() -> None:
     print(f"Removed the end of {LOCK}, which a killed DVC left unfinished")
 
 
-def heal_run_cache() -> None:
+def _heal_run_cache() -> None:
     """Removes empty folders from DVC's run cache."""
     settings = ConfigParser()
     settings.read([DVC / "config", DVC / "config.local"])

@@ -17,15 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stages.baselines.predictions import COLUMN, FOLDER
-from stages.commands._parser import parser_of
+from stages.commands._shared import parser_of
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl, replacing
 from stages.core.process import exit_on_mistake
-from stages.kinds._kind import KINDS
 from stages.sources._formats import format_of
+from stages.tasks._task import TASKS
 
 FORMATS = ("csv", "jsonl")
-MOST_LABELS = 20  # in the note on stderr
+MAX_LABELS = 20  # in the note on stderr
 
 
 def main() -> None:
@@ -51,24 +51,23 @@ def run(task: str, out: Path | None, format: str | None) -> None:
     if out is not None and out.exists():
         raise ValueError(f"--out: {out} exists, and may have predictions; remove it first")
     about = read_json(folder / "task.json")
-    kind = KINDS[about["kind"]]
+    kind = TASKS[about["kind"]]
     if kind.is_own_answer:
         raise ValueError(f"{task}: {kind.name} has no predictions to compare")
     rows = [kind.inputs_of(row) for row in read_jsonl(folder / "test.jsonl")]
     rows = [*{json.dumps(row): row for row in rows}.values()]
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    text = _csv(rows) if format == "csv" else "".join(lines)
+    text = _csv(rows) if format == "csv" else "".join(f"{_json(row)}\n" for row in rows)
     if out is None:
         sys.stdout.write(text)
     else:
         with replacing(out) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="")
-    labels = ", ".join(about["labels"][:MOST_LABELS])
-    more = ", ..." if len(about["labels"]) > MOST_LABELS else ""
-    of, place = f" (of {labels}{more})" if labels else "", FOLDER / "NAME" / task
+    labels = ", ".join(about["labels"][:MAX_LABELS])
+    more = ", ..." if len(about["labels"]) > MAX_LABELS else ""
+    of = f" (of {labels}{more})" if labels else ""
     print(
         f"{len(rows):,} inputs of {task}; add the column {COLUMN}{of} and save them as "
-        f"{place}.csv or .jsonl",
+        f"{FOLDER / 'NAME' / task}.csv or .jsonl",
         file=sys.stderr,
     )
 
@@ -76,14 +75,15 @@ def run(task: str, out: Path | None, format: str | None) -> None:
 def _csv(rows: Sequence[Json]) -> str:
     """Returns the rows as a CSV table. Values that are not text, such as lists, become JSON."""
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(rows[0])
-    for row in rows:
-        cells = row.values()
-        writer.writerow(
-            c if isinstance(c, str) else json.dumps(c, ensure_ascii=False) for c in cells
-        )
+    writer = csv.DictWriter(file, [*rows[0]], lineterminator="\n")
+    writer.writeheader()
+    texts = ({k: v if isinstance(v, str) else _json(v) for k, v in row.items()} for row in rows)
+    writer.writerows(texts)
     return file.getvalue()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 if __name__ == "__main__":

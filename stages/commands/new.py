@@ -13,39 +13,38 @@ Without a network, or with `--no-published`, the study compares only models that
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from textwrap import fill
-from typing import get_args
+
+from pydantic import ValidationError
 
 from stages.checking.entries import file_errors
-from stages.commands._console import console
-from stages.commands._parser import parser_of
+from stages.commands._shared import console, parser_of
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.core.artifacts import Json
+from stages.core.components import describe, unknown
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import PATH
 from stages.core.training_environment import training_environment
-from stages.kinds._kind import SPLITS
-from stages.kinds._tags import Scheme
-from stages.kinds.regression import Decimal
 from stages.planning.last_report import reported_study
 from stages.proposal.design import SPLITS_DRAWN, Budget
-from stages.proposal.flags import GATHERED, KINDS_OF_STUDIES, ROLES, WORDS, Flags, flag_of
+from stages.proposal.flags import KINDS_OF_STUDIES, ROLES, SETTINGS, Flags, settings_help
 from stages.proposal.propose import Proposal, minutes, propose
-from stages.sources._formats import DELIMITERS, FORMATS
+from stages.sources._formats import FORMATS
+from stages.tasks._kind import SPLITS
 
 WIDTH = 100
 WITHOUT_LABELS = {"seq2seq": "pairs", "span_qa": "questions"}  # what a row is called, by kind
 
 
 def main() -> None:
-    flags = parser().parse_args()
-    exit_on_mistake(lambda: _main(flags))
+    options = parser().parse_args()
+    exit_on_mistake(lambda: _main(options))
 
 
 def parser() -> argparse.ArgumentParser:
-    arguments = parser_of("new", __doc__, allow_abbrev=False)
+    keys = "\n".join(f"  {line}" for line in settings_help())
+    arguments = parser_of("new", __doc__, allow_abbrev=False, epilog=f"keys of --set:\n{keys}")
     add = arguments.add_argument
     add("data", metavar="DATA", type=Path, help="the labelled file or folder")
     add("--corpus", metavar="FOLDER", type=Path, help="unlabelled text to pretrain on")
@@ -57,88 +56,62 @@ def parser() -> argparse.ArgumentParser:
         action=argparse.BooleanOptionalAction,
         help="whether a published checkpoint must be a candidate; by default if it can be fetched",
     )
-    data = arguments.add_argument_group("what cannot be seen in the data")
-    add = data.add_argument
+    add = arguments.add_argument_group("what cannot be seen in the data").add_argument
     add("--task", choices=KINDS_OF_STUDIES, help="the kind of task")
-    for role in ROLES:
-        name = "NAME,..." if role in GATHERED else "NAME"
-        add(flag_of(role), metavar=name, help=f"the column that is read as {role}")
+    add("--text", metavar="NAME", help="the column that is read as text")
+    add("--label", metavar="NAME", help="the column that is read as label, one of few classes")
     add("--columns", metavar="NAME,...", help="the columns of a file that has no header")
-    add("--header", action="store_true", help="the first line names the columns")
-    add("--format", choices=FORMATS, default="auto")
-    add("--delimiter", choices=list(DELIMITERS), default="auto", help="between columns")
-    add("--tag-scheme", choices=(*get_args(Scheme), WORDS), help="of the tags of words")
-    add("--tag-names", metavar="NAME,...", help="of tags that are numbers, from 0")
-    add("--no-label", metavar="SIGN,...", help="labels that mean that there is none; '' if none do")
-    add("--label-case", choices=("keep", "fold"), help="of labels that differ in case alone")
-    add("--min-rows-per-class", type=int, default=1, help="rarer classes are left out")
-    add("--decimal", choices=get_args(Decimal), help="what separates decimals")
+    add("--format", choices=FORMATS, help="of the file")
     add("--split", metavar="NAME", help="the column that names splits; none if none does")
     add("--group", metavar="NAME", help="the column whose equal values are in one split: a user")
     add("--time", metavar="NAME", help="the column of times: train is earliest, test latest")
-    add("--time-format", metavar="FORMAT", help="the form of these times, such as %%d/%%m/%%Y")
-    add("--split-seed", type=int, default=0, help="another seed makes another draw of the splits")
-    add("--first-choice", choices=("0", "1", "A"), help="what the first choice is called")
-    for split in SPLITS:
-        add(f"--{split}", metavar="FILE", action="append", default=[], help="in the folder DATA")
-    add("--max-tokens", type=int, help="of a text; longer ones are cut")
-    add("--label-budgets", metavar="N,...", default="", help="such as 100,1000,all")
+    add("--set", metavar="KEY=VALUE", action="append", default=[], help="more, listed below")
     return arguments
 
 
-def _main(flags: argparse.Namespace) -> None:
-    if flags.minutes <= 0:
-        raise ValueError(f"--minutes: must be more than 0, not {flags.minutes:g}")
-    if not flags.force:
-        refuse_loss(
-            flags.out, "write another file (--out FILE), or lose it (--force; of make FORCE=yes)"
-        )
+def _main(options: argparse.Namespace) -> None:
+    if options.minutes <= 0:
+        raise ValueError(f"--minutes: must be more than 0, not {options.minutes:g}")
+    flags = flags_of(options)
+    if not options.force:
+        advice = "write another file (--out FILE), or lose it (--force; of make FORCE=yes)"
+        refuse_loss(options.out, advice)
     # Calibration imports torch, which is not needed to refuse a file.
     from stages.proposal.pace import measured
 
     os.environ.update(training_environment())
+    seconds = 60 * options.minutes
     with file_errors("DATA or --corpus"):
         proposal = propose(
-            flags.data,
-            flags_of(flags),
-            corpus=flags.corpus,
-            seconds=60 * flags.minutes,
-            measure=measured,
+            options.data, flags, corpus=options.corpus, seconds=seconds, measure=measured
         )
-    refuse_faults(proposal.text, str(flags.out))
-    write(flags.out, proposal.text)
-    print(shown(proposal, flags.data, flags.minutes, flags.out))
+    refuse_faults(proposal.text, str(options.out))
+    write(options.out, proposal.text)
+    print(shown(proposal, options.data, options.minutes, options.out))
 
 
-def flags_of(arguments: argparse.Namespace) -> Flags:
-    """Returns the arguments as ``Flags``; raises ValueError for a flag that cannot be read."""
-    columns = {role: name for role in ROLES if (name := getattr(arguments, role))}
-    for role in GATHERED & columns.keys():
-        if "," in columns[role]:
-            columns[role] = columns[role].split(",")
-    budgets: list[Budget] = []
-    for number in filter(None, arguments.label_budgets.split(",")):
-        if number != "all" and not (number.isdecimal() and int(number)):
-            raise ValueError(f"--label-budgets: {number!r} must be a number of labels, or all")
-        budgets.append("all" if number == "all" else int(number))
-    if arguments.max_tokens is not None and arguments.max_tokens < 8:
-        raise ValueError(f"--max-tokens: must be at least 8, not {arguments.max_tokens}")
-    read: Json = {
-        "columns": columns,
-        "names": _names(arguments.columns),
-        "tag_names": _names(arguments.tag_names),
-        "no_label": _names(arguments.no_label),
-        "min_rows": arguments.min_rows_per_class,
-        "splits": {split: names for split in SPLITS if (names := getattr(arguments, split))},
-        "budgets": budgets,
-    }
-    as_given = {f.name: getattr(arguments, f.name) for f in fields(Flags) if f.name not in read}
-    return Flags(**as_given, **read)
-
-
-def _names(listed: str | None) -> list[str] | None:
-    """Returns the items of a list on the command line, or None if the flag is not given."""
-    return None if listed is None else listed.split(",") if listed else []
+def flags_of(options: argparse.Namespace) -> Flags:
+    """Returns the options as ``Flags``; raises ValueError for one that cannot be read."""
+    given = {key: getattr(options, key) for key in ("task", "format", "split", "group", "time")}
+    given |= {"published": options.published, "names": options.columns}
+    columns = {"text": options.text, "label": options.label}
+    splits: dict[str, list[str]] = {}
+    for pair in options.set:
+        key, _, value = pair.partition("=")
+        if key in ROLES:
+            columns[key] = value
+        elif key in SPLITS:
+            splits.setdefault(key, []).append(value)
+        elif key in SETTINGS:
+            given[key] = value
+        else:
+            raise ValueError(f"--set: {unknown(key, [*ROLES, *SPLITS, *SETTINGS])}")
+    read: Json = {key: value for key, value in given.items() if value is not None}
+    read |= {"columns": {role: name for role, name in columns.items() if name}, "splits": splits}
+    try:
+        return Flags(published=None, **read) if options.published is None else Flags(**read)
+    except ValidationError as error:
+        raise ValueError(describe(error, "--set", known=lambda _: SETTINGS)) from None
 
 
 def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
@@ -146,8 +119,6 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
     take, in minutes."""
     study = proposal.study
     design = study.design
-    lines = [f"{data} was taken for {study.kind}.", "", *map(_item, proposal.notes)]
-    lines += ["", "The first rows as they are read:", *map(_item, proposal.rows)]
     pretrained = "pretrained and from scratch" if design.pretrains else "from scratch"
     seeds = f"{max(design.pretraining_seeds, len(design.finetuning_seeds))} seeds"
     if design.split_per_seed:
@@ -155,24 +126,27 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
         pretraining = f"{number} pretraining seed{'s' if number > 1 else ''}"
         seeds = f"{pretraining} and {SPLITS_DRAWN} draws of the splits"
     what = (
-        f"{' and '.join(design.architectures)}, {pretrained}, with {seeds}, on "
+        f"{' and '.join(study.families)}, {pretrained}, with {seeds}, on "
         f"{_labels(design.budgets, proposal.num_train, study.kind)}, and classical baselines"
     )
     if design.published and study.published is not None:
         what += f"; also {study.published.hub_name} as published"
     if design.pretrains:
         what += f"; pretraining takes {design.pretraining_steps:,} steps"
-    lines += ["", f"The study in {out}:", _item(f"{what}.")]
     takes = f"About {minutes(proposal.seconds)} on this machine, as it trains just now."
     if proposal.seconds > 60 * wanted:
-        takes += f" No smaller study compares anything, so it does not fit {wanted:g} minutes."
-    lines.append(_item(takes))
-    if out == PATH:
-        if (reported := reported_study()) not in (None, study.name):
-            lines.append(_item(f"reports/ shows the study {reported} until this one has run."))
-        lines += ["", "Next: `make plan` says what it takes, `make repro` gives the answer."]
-    else:
-        lines += ["", f"Next: `cp {out} {PATH}`, then `make plan` and `make repro`."]
+        takes = (
+            f"The smallest useful comparison needs about {minutes(proposal.seconds)} on this "
+            f"machine, more than your {wanted:g}."
+        )
+    lines = [f"Detected task in {data}: {study.kind}.", "", *map(_item, proposal.notes)]
+    lines += ["", "The first rows as they are read:", *map(_item, proposal.rows)]
+    lines += ["", f"The study in {out}:", _item(f"{what}."), _item(takes)]
+    if out != PATH:
+        return "\n".join([*lines, "", f"Next: `cp {out} {PATH}`, then `make plan`, `make repro`."])
+    if (reported := reported_study()) not in (None, study.name):
+        lines.append(_item(f"reports/ shows the study {reported} until this one has run."))
+    lines += ["", "Next: `make plan` says what it takes, `make repro` gives the answer."]
     return "\n".join(lines)
 
 

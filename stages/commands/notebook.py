@@ -18,8 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ruamel.yaml import YAML
+from ruamel.yaml.representer import RepresenterError
+
 from stages.core import paths
-from stages.core.artifacts import Json, read_json
+from stages.core.artifacts import Json
 from stages.core.components import STAGES
 from stages.core.ending import die_with_parent
 
@@ -32,7 +35,7 @@ NOISE = re.compile(
     r"> |(Generating|Updating) lock|WARNING: .* is empty|Stage .* skipping|\s*$"
     r"|To (track|enable) |\t(git add|dvc config) |Use `dvc push`"
 )
-MISTAKE, ERROR = 2, "error: "  # the exit status of a mistake, and how its message begins
+MISTAKE = 2  # the exit status of a mistake
 
 
 @dataclass(frozen=True)
@@ -41,15 +44,12 @@ class Tables:
 
     page: Path  # the report to open in a browser
     answer: "pd.DataFrame"  # for each task and number of labels: what to use, and how sure that is
-    scores: "pd.DataFrame"  # task, run, method, label_budget; mean, low, high and what they cover
-    contrasts: "pd.DataFrame"  # what differs between two runs, how sure that is, and confounds
+    scores: "pd.DataFrame"  # task, run, method, label_budget; mean, low, high
+    effects: "pd.DataFrame"  # what mattered: the mean over all matched pairs, and how sure that is
+    contrasts: "pd.DataFrame"  # two models on one task, and what else differs between them
     trials: "pd.DataFrame"  # a row for each run, seeds, task, method and label budget
-    costs: "pd.DataFrame"  # the time, memory and energy of each trial and its pretraining
-    corpora: "pd.DataFrame"  # how like each corpus is to each task
+    costs: "pd.DataFrame"  # the time and memory of each trial and its pretraining
     estimates: "pd.DataFrame"  # which run suits a task, estimated without training it
-    agreement: "pd.DataFrame"  # how well estimates and heuristics ranked the runs
-    carry_over: "pd.DataFrame"  # how often two runs keep the order that a small experiment gave
-    labels_needed: "pd.DataFrame"  # from which number of labels on a run is ahead of a baseline
 
 
 def run_study(study: str | Path | Json, *, jobs: int = 1) -> Tables:
@@ -64,38 +64,37 @@ def run_study(study: str | Path | Json, *, jobs: int = 1) -> Tables:
     names what failed.
     """
     with tempfile.TemporaryDirectory() as folder:
-        path = _written(study, Path(folder)) if isinstance(study, Mapping) else Path(study)
-        status, output = _run("--study", str(path.resolve()), "--jobs", str(jobs))
+        if isinstance(study, Mapping):
+            path = Path(folder, "study.yaml")
+            try:
+                YAML().dump(dict(study), path)  # keeps the order of keys: of runs and tasks
+            except RepresenterError as error:
+                raise ValueError(f"the study holds what no YAML file can: {error}") from None
+            study = path
+        status, output = _run("--study", str(Path(study).resolve()), "--jobs", str(jobs))
     if status == MISTAKE:
-        raise ValueError(_mistakes(output))
+        raise ValueError("error: ".join(re.split("^error: ", output, flags=re.M)[1:]) or output)
     if status:
         raise RuntimeError(f"the study did not finish (exit status {status}); see above")
-    return _tables(PROJECT / paths.REPORTS)
+    import pandas as pd
 
-
-def _written(study: Json, folder: Path) -> Path:
-    """Writes a study as a file; raises ValueError for values that YAML cannot hold."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.representer import RepresenterError
-
-    path = folder / "study.yaml"
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            # Keeps the order of keys, which is the order of runs and tasks in tables.
-            YAML().dump(dict(study), file)
-    except RepresenterError as error:
-        raise ValueError(f"the study holds what no YAML file can: {error}") from None
-    return path
+    # Only an empty field is missing: "none" and "NA" are names.
+    reports = PROJECT / paths.REPORTS
+    tables = {
+        field.name: pd.read_csv(reports / f"{field.name}.csv", keep_default_na=False, na_values="")
+        for field in fields(Tables)
+        if field.name != "page"
+    }
+    return Tables(page=reports / "index.html", **tables)
 
 
 def _run(*arguments: str) -> tuple[int, str]:
     """Runs ``stages.commands.repro`` and prints its output as it comes, since a notebook does not
     show what another process prints. Returns the exit status and the output."""
-    command = [sys.executable, "-m", "stages.commands.repro", *arguments]
     # The commands of stages in dvc.yaml call `python`, which must be this one.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "stages.commands.repro", *arguments],
         cwd=PROJECT,
         env=os.environ | {"PATH": path},
         stdout=subprocess.PIPE,
@@ -117,39 +116,3 @@ def _run(*arguments: str) -> tuple[int, str]:
     finally:
         process.communicate()  # reads the rest, since a process that cannot write never ends
     return process.returncode, "".join(output)
-
-
-def _mistakes(output: str) -> str:
-    """Returns the output from the first line that reports a mistake."""
-    lines = output.splitlines()
-    first = next((i for i, line in enumerate(lines) if line.startswith(ERROR)), 0)
-    return "\n".join(lines[first:]).removeprefix(ERROR)
-
-
-def _tables(reports: Path) -> Tables:
-    names = [field.name for field in fields(Tables) if field.name not in ("page", "scores")]
-    return Tables(
-        page=reports / "index.html",
-        scores=_scores(read_json(reports / "metrics.json")),
-        **{name: _table(reports / f"{name}.csv") for name in names},
-    )
-
-
-def _scores(metrics: Json) -> "pd.DataFrame":
-    """Returns a row for each task, run, method and label budget."""
-    import pandas as pd
-
-    return pd.DataFrame(
-        {"task": task, "run": run, "method": method, "label_budget": budget} | cell
-        for task, runs in metrics.items()
-        for run, methods in runs.items()
-        for method, budgets in methods.items()
-        for budget, cell in budgets.items()
-    )
-
-
-def _table(path: Path) -> "pd.DataFrame":
-    import pandas as pd
-
-    # Only an empty field is missing: "none" and "NA" are names.
-    return pd.read_csv(path, keep_default_na=False, na_values=[""])

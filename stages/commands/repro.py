@@ -1,10 +1,10 @@
 """Run the stages of the study in params.yaml that have changed.
 
 With one job this is `dvc repro`. With more jobs, stages, the seeds of a run, and trials run side by
-side. Results and dvc.lock are the same as with one job, except for measured times. If a worker
-dies, only its current work is lost, and is tried again, twice at most. After an interruption, the
-next call continues. `--jobs auto` starts a job for each GPU or, without GPUs, as many jobs of
-compute.threads threads as the cores allow.
+side. Results and dvc.lock are the same, except for measured times. Scores on validation rows are
+shown as they come. If a worker dies, only its current work is lost, and is tried again, twice at
+most. After an interruption, the next call continues. `--jobs auto` starts a job for each GPU or,
+without GPUs, as many jobs of compute.threads threads as the cores allow.
 
 A study that `--study` names is checked first, and then replaces params.yaml.
 """
@@ -12,7 +12,6 @@ A study that `--study` names is checked first, and then replaces params.yaml.
 import argparse
 import fcntl
 import os
-import signal
 import subprocess
 import sys
 from contextlib import AbstractContextManager
@@ -20,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from stages.commands._parser import parser_of
+from stages.commands._shared import parser_of
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.commands.heal import heal, running_dvc
 from stages.core.ending import die_with_parent, end_by_signals
@@ -31,7 +30,7 @@ from stages.core.study_file import PATH, load, text_of
 from stages.planning.pending import ROOT, pending
 
 if TYPE_CHECKING:
-    from stages.scheduling.clusters import Client
+    from stages.scheduling.pool import Client
 
 LOCK = LOCKS / "repro.lock"
 REPRO = [sys.executable, "-m", "dvc", "repro"]
@@ -53,9 +52,8 @@ def main() -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--cluster",
-        metavar="SYSTEM",
-        help="run the workers as jobs of a batch system: slurm, pbs, sge, lsf, oar, moab or "
-        "htcondor, with the settings that Dask has for it",
+        choices=["slurm"],
+        help="run the workers as jobs of Slurm, with the settings that Dask has for it",
     )
     where.add_argument(
         "--scheduler", metavar="ADDRESS", help="use the workers of a Dask scheduler that runs"
@@ -90,11 +88,14 @@ def _main(options: argparse.Namespace) -> NoReturn:
     _lock()
     if options.study:
         _take(options.study)
-    params = load()  # refuses files that are too large or too deep for DVC, which has no limits
+    compute = (params := load()).compute
     heal()
-    if options.jobs is None and not options.scheduler:
-        options.jobs = most_jobs(params.compute, params.distributed)
-    if options.jobs != 1 or options.cluster or options.scheduler:
+    is_auto = options.jobs is None
+    if is_auto and not options.scheduler:
+        options.jobs = most_jobs(compute, params.distributed)
+    # A stage of DVC runs trials side by side where a job has threads for several.
+    shows_scores = is_auto and compute.threads <= compute.trial_threads
+    if options.jobs != 1 or options.cluster or options.scheduler or shows_scores:
         _side_by_side(options)
     # DVC runs what is left, or says that all is up to date. It replaces this process, so that
     # signals reach DVC alone.
@@ -183,18 +184,16 @@ def _resolve() -> None:
 
 
 def _workers(options: argparse.Namespace, threads: int) -> "AbstractContextManager[Client]":
-    on_ctrl_c = signal.getsignal(signal.SIGINT)
     try:
-        from stages.scheduling import clusters
+        from stages.scheduling import pool
     except ModuleNotFoundError as error:
         raise ValueError(
             f"several jobs need the package {error.name}; `make setup` installs it"
         ) from None
-    signal.signal(signal.SIGINT, on_ctrl_c)  # dask_jobqueue has set a handler that exits with 0
     if options.scheduler:
-        return clusters.running(options.scheduler)
+        return pool.running(options.scheduler)
     if options.cluster:
-        return clusters.batch(options.cluster, options.jobs)
+        return pool.slurm(options.jobs)
     available = cores()
     if options.jobs > available:
         raise ValueError(f"--jobs: {options.jobs} is above the number of cores here, {available}")
@@ -204,7 +203,7 @@ def _workers(options: argparse.Namespace, threads: int) -> "AbstractContextManag
             f"cores; compute.threads: {max(available // options.jobs, 1)} would give each its own",
             file=sys.stderr,
         )
-    return clusters.local(options.jobs)
+    return pool.local(options.jobs)
 
 
 if __name__ == "__main__":

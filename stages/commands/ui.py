@@ -1,7 +1,6 @@
 """Show the study in MLflow: bring MLflow up to date with the files, then serve it to the browser.
 
-It serves until Ctrl-C, SIGTERM or the end of its terminal, and leaves no server behind. Exit
-status: 0 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, 2 if the server ends by itself.
+It serves until Ctrl-C, SIGTERM or the end of its terminal, and leaves no server behind.
 """
 
 import os
@@ -9,18 +8,16 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
-from stages.commands._parser import parser_of
+from stages.commands._shared import parser_of
 from stages.core.ending import die_with_parent, end_by_signals
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import load
-from stages.exporting import mlflow_model
 from stages.tracking import store
-from stages.tracking.study import recorded
+from stages.tracking.records import recorded
 from stages.tracking.view import reconcile
 
 STOP_S = 5.0
@@ -30,20 +27,21 @@ def main() -> None:
     parser = parser_of("ui", __doc__)
     parser.add_argument("--port", type=int, default=5000, help="on 127.0.0.1 (default: 5000)")
     port = parser.parse_args().port
-
     params = load()
-    if not recorded(params) and not store.DATABASE.exists():
-        raise ValueError("there is nothing to show yet; run `dvc repro`")
-    remote = store.address().startswith("http")
-    if not remote:
+    if not store.DATABASE.exists() and not any(recorded(params)):
+        raise ValueError("there is nothing to show yet; run `make repro`")
+    is_remote = store.address().startswith("http")
+    if not is_remote:
         _refuse_used(port)
-
     end_by_signals(exit_of)
-    pages = reconcile(params, loader=mlflow_model.__name__)
-    if remote:
-        print(_listed(store.without_user(store.address()), pages))
-        raise SystemExit(0)
-    print(_listed(f"http://127.0.0.1:{port}", pages), "Served until Ctrl-C.", sep="\n", flush=True)
+    pages = reconcile(params)
+    address = store.without_password(store.address()) if is_remote else f"http://127.0.0.1:{port}"
+    print(f"The study in MLflow: {address}")
+    for title, page in pages.items():
+        print(f"  {title:11} {address}/{page}")
+    if is_remote:
+        return
+    print("Served until Ctrl-C.", flush=True)
     server = f"mlflow ui --host 127.0.0.1 --port {port} --workers 1 --uvicorn-opts"
     # A line for each request would scroll the links away.
     serve([sys.executable, "-m", *server.split(), "--log-level warning"])
@@ -59,17 +57,8 @@ def _refuse_used(port: int) -> None:
         free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             free.bind(("127.0.0.1", port))
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             raise ValueError(f"--port: {port} cannot be used ({error}); name another") from None
-
-
-def _listed(address: str, pages: Mapping[str, str]) -> str:
-    """Returns the address of MLflow with a line for each page, in their order."""
-    if not pages:
-        return f"MLflow is at {address}"
-    width = max(map(len, pages))
-    lines = [f"  {title:{width}}  {address}/{page}" for title, page in pages.items()]
-    return "\n".join(["The study in MLflow:", *lines])
 
 
 def serve(command: list[str]) -> NoReturn:
@@ -77,8 +66,8 @@ def serve(command: list[str]) -> NoReturn:
 
     Raises ValueError if the server ends first.
     """
-    # The server's background jobs evaluate with language models, which is not used here.
-    settings = os.environ | {
+    settings = {
+        # The server's background jobs evaluate with language models, which is not used here.
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         # The address may have a password, and every user can read the command line.
         "MLFLOW_BACKEND_STORE_URI": store.address(),
@@ -86,26 +75,21 @@ def serve(command: list[str]) -> NoReturn:
     # The server has a process group of its own, so that a signal reaches its children as well.
     server = subprocess.Popen(
         command,
-        env=settings,
+        env=os.environ | settings,
         start_new_session=True,
         preexec_fn=partial(die_with_parent, os.getpid()),
     )
     try:
         status = server.wait()
     finally:
-        _end(server)
+        with suppress(ProcessLookupError):  # all have ended
+            os.killpg(server.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(STOP_S)
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
     # MLflow's own status is 0 even where its server could not start.
     raise ValueError(f"the server of MLflow has ended by itself (status {status}); see above why")
-
-
-def _end(server: subprocess.Popen[bytes]) -> None:
-    """Ends the server and its children, which have ``STOP_S`` seconds to end by themselves."""
-    with suppress(ProcessLookupError):  # all have ended
-        os.killpg(server.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            server.wait(STOP_S)
-        os.killpg(server.pid, signal.SIGKILL)
-    server.wait()
 
 
 if __name__ == "__main__":

@@ -4,29 +4,28 @@ import csv
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import dropwhile, islice
 from pathlib import Path
 
-from stages.core.artifacts import Json, is_endless
+from stages.core.artifacts import Json
 from stages.core.text_files import is_comment, repeats_header, sep_line, text_lines
-from stages.kinds._column import LABELS, READ
-from stages.kinds._kind import SPLITS, Split, split_named
-from stages.kinds.regression import number_of
-from stages.proposal.exports import refuse_lines
+from stages.proposal.column import LABELS, READ
 from stages.proposal.flags import Flags
+from stages.proposal.forms import refuse_lines
 from stages.proposal.roles import as_list
 from stages.sources._columns import SPLIT_SEED
-from stages.sources._file import SourceFile
 from stages.sources._formats import DELIMITERS, FORMATS, Delimiter, format_of, read
+from stages.sources._records import SourceFile
 from stages.sources._source import SOURCES
 from stages.sources.files import PARALLEL, Files
+from stages.tasks._kind import SPLITS, Split, split_named
+from stages.tasks._numbers import number_of
 
 LABELLED_FORMATS = tuple(form for form in FORMATS if form != "txt")
 FIRST = 10  # number of files of a folder that are shown, or looked at
 LOOKED_AT = 500  # rows that are read to find the delimiter and the header
-MOST_CHARACTERS = 2**24  # of these rows; reading stops there
 LONG_WORDS, LONG_LETTERS = 8, 60  # a longer cell is not the name of a column
 LEAST_SENTENCES, LONG_SENTENCE = 3, 60  # fewest sentences, and most words of one on average
 WORDS_PER_TOKEN = 1.5  # the cells of a table of texts have more words on average
@@ -42,12 +41,10 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
     """
     if not path.exists():
         raise ValueError(f"{path}: no such file or folder")
-    if is_endless(path):
-        raise ValueError(f"{path}: must be a file or a folder; write it to a file first")
     if path.is_dir():
         settings = _folder(path, flags, notes)
     elif flags.splits:
-        raise ValueError(f"{path}: is a file, but --train, --validation and --test name files")
+        raise ValueError(f"{path}: is a file, but --set train=FILE names files of a folder")
     else:
         settings: Json = {"name": "files", "path": path.as_posix()}
     if flags.format != "auto":
@@ -58,8 +55,8 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
         if not {"text", "target"} <= flags.columns.keys():
             names = ", ".join(sorted(file.name for file in path.iterdir())[:6])
             raise ValueError(
-                f"{path}: files line by line ({names}); --text ENDING --target ENDING say which is "
-                "written from which, such as --text en --target de"
+                f"{path}: files line by line ({names}); --text ENDING --set target=ENDING say "
+                "which is written from which, such as --text en --set target=de"
             )
         text, target = flags.columns["text"], flags.columns["target"]
         notes.append(f"seq2seq: {text} is read, {target} is predicted, line by line.")
@@ -120,8 +117,8 @@ def _folder(folder: Path, flags: Flags, notes: list[str]) -> Json:
     formats = {split: {format_of(Path(name)) for name in names[split]} for split in names}
     if "train" not in names or any(len(forms) > 1 for forms in formats.values()):
         raise ValueError(
-            f"{folder}: the names of files do not say which to train on; --train FILE "
-            f"--validation FILE --test FILE name them. The folder has {listed}"
+            f"{folder}: the names of files do not say which to train on; --set train=FILE --set "
+            f"validation=FILE --set test=FILE name them. The folder has {listed}"
         )
     settings |= {split: _one(names[split]) for split in SPLITS if split in names}
     notes.append(_split_by_names(names))
@@ -131,7 +128,7 @@ def _folder(folder: Path, flags: Flags, notes: list[str]) -> Json:
 def _split_by_names(names: Mapping[Split, list[str]]) -> str:
     """Returns a sentence that says which files are which split."""
     said = "; ".join(f"{split}: {', '.join(names[split])}" for split in SPLITS if names.get(split))
-    return f"Splits by the names of files: {said}. (--train, --validation, --test)"
+    return f"Splits by the names of files: {said}. (--set train=FILE)"
 
 
 def _parallel_stems(folder: Path, files: list[Path]) -> Json:
@@ -161,7 +158,7 @@ def _form(file: SourceFile, flags: Flags, notes: list[str]) -> Json:
         delimiter = flags.delimiter if flags.delimiter != "auto" else _delimiter(file, usual)
         if delimiter != usual:
             settings["delimiter"] = delimiter
-            notes.append(f"Columns are separated by a {delimiter}. (--delimiter)")
+            notes.append(f"Columns are separated by a {delimiter}. (--set delimiter)")
         header, *rows = [*dropwhile(lambda row: not row, _rows(file, delimiter))] or [[]]
         if flags.format == "auto" and (why := _why_other_format(file, [header, *rows])):
             raise ValueError(f"{file.path}: {why}; --format {file.format} reads the file as it is")
@@ -170,7 +167,7 @@ def _form(file: SourceFile, flags: Flags, notes: list[str]) -> Json:
             raise ValueError(
                 f"{file.path}: {why}; if it is a row, --columns NAME,... names its {len(header)} "
                 f"columns ({', '.join(map(_short, header))}), such as text,label; if it names "
-                "them, --header says so"
+                "them, --set header=yes says so"
             )
         _, texts = sep_line(text_lines(file.path))
         lines = [line.strip("\ufeff\r\n").casefold() for line in texts if line.strip()]
@@ -225,19 +222,9 @@ def _rows(file: SourceFile, delimiter: Delimiter) -> list[list[str]]:
     quoting = csv.QUOTE_NONE if file.format == "tsv" else csv.QUOTE_MINIMAL
     rows: list[list[str]] = []
     with suppress(csv.Error):  # the source raises these errors later
-        lines = _beginning(texts)
+        lines = islice(texts, LOOKED_AT)
         rows.extend(csv.reader(lines, delimiter=sign or DELIMITERS[delimiter], quoting=quoting))
     return rows
-
-
-def _beginning(texts: Iterable[str]) -> Iterator[str]:
-    """Yields the first lines, fewer if they are so long that their cells would fill the memory."""
-    num_characters = 0
-    for text in islice(texts, LOOKED_AT):
-        yield text
-        num_characters += len(text)
-        if num_characters > MOST_CHARACTERS:
-            return
 
 
 def _why_other_format(file: SourceFile, rows: list[list[str]]) -> str:
@@ -246,7 +233,7 @@ def _why_other_format(file: SourceFile, rows: list[list[str]]) -> str:
     quoted = [cell[1:-1] for cell in cells if len(cell) > 1 and cell[0] == cell[-1] == '"']
     is_quoted = len(rows[0]) > 1 and all(cell[:1] == cell[-1:] == '"' for cell in rows[0])
     if file.format == "tsv" and (is_quoted or any('""' in cell for cell in quoted)):
-        return "cells are in quotation marks, which --format csv --delimiter tab removes"
+        return "cells are in quotation marks, which --format csv --set delimiter=tab removes"
     after_blank = [row for row in rows if any(re.fullmatch(' +".*"', cell) for cell in row)]
     if file.format == "csv" and len(after_blank) > len(rows) / 2:
         return "a blank stands before quotation marks; sed 's/, *\"/,\"/g' FILE > NEW removes it"

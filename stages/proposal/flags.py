@@ -1,15 +1,18 @@
-"""The command-line flags that describe a user's files, and how `make` takes them."""
+"""What a user says about files, where the files do not show it, and how `make` takes it."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from stages.kinds._kind import KINDS, Kind, Split
-from stages.kinds._labels import LabelCase
-from stages.kinds._tags import Scheme
-from stages.kinds.regression import Decimal
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
+
+from stages.core.params import NumberOrAll
 from stages.sources._formats import Delimiter, Format
+from stages.tasks._kind import Kind, Split
+from stages.tasks._labels import LabelCase
+from stages.tasks._numbers import Decimal
+from stages.tasks._tags import Scheme
+from stages.tasks._task import TASKS
 
 WORDS = "words"  # the tag scheme for tags of single words
 KINDS_OF_STUDIES = (
@@ -29,41 +32,94 @@ def roles_of(kind: Kind) -> tuple[str, ...]:
 
 
 # Roles that several columns of the data may fill together.
-GATHERED = {role for kind in KINDS_OF_STUDIES for role in KINDS[kind].gathered}
-ROLES = tuple(dict.fromkeys(role for kind in KINDS_OF_STUDIES for role in roles_of(KINDS[kind])))
+GATHERED = {role for kind in KINDS_OF_STUDIES for role in TASKS[kind].gathered}
+ROLES = tuple(dict.fromkeys(role for kind in KINDS_OF_STUDIES for role in roles_of(TASKS[kind])))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flags:
-    """The flags that say how files are read. Settings without a flag are found from the files."""
+def _listed(value: Any) -> Any:
+    """Turns ``a,b`` of the command line into a list; an empty text is an empty list."""
+    return list(filter(None, value.split(","))) if isinstance(value, str) else value
 
-    task: str | None = None  # a kind of rows
-    columns: Mapping[str, str | list[str]] = field(default_factory=dict)  # of the data, by role
-    names: list[str] | None = None  # of the columns of a file without a header
-    header: bool = False  # the first line names the columns, whatever it looks like
+
+def _budgets(value: Any) -> Any:
+    """Turns ``100,all`` of the command line into numbers and ``all``."""
+    numbers = _listed(value)
+    return [int(n) if isinstance(n, str) and n.isdecimal() else n for n in numbers]
+
+
+def _by_role(columns: Any) -> Any:
+    return {r: _listed(n) if r in GATHERED and "," in n else n for r, n in columns.items()}
+
+
+Names = Annotated[list[str] | None, BeforeValidator(_listed)]
+
+
+class Flags(BaseModel):
+    """How files are read. Settings that are not given are found from the files."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    task: str | None = None
+    """A kind of rows."""
+    columns: Annotated[Mapping[str, str | list[str]], BeforeValidator(_by_role)] = {}
+    """The columns of the data, by their role in a row."""
+    names: Names = None
+    """The names of the columns of a file without a header."""
+    splits: Mapping[Split, list[str]] = {}
+    """Files in the folder, by split."""
+    split: str | None = None
+    """The column that names splits, or ``none``."""
+    group: str | None = None
+    """The column whose equal values stay in one split."""
+    time: str | None = None
+    """The column of times: train is earliest, test latest."""
+    published: bool | None = False
+    """Checkpoint: True requires one, None adds one if possible."""
     format: Format = "auto"
     delimiter: Delimiter = "auto"
-    tag_scheme: Scheme | Literal["words"] | None = None
-    tag_names: list[str] | None = None  # of tags that are numbers
-    no_label: list[str] | None = None  # signs that mean no label
-    label_case: LabelCase | None = None
-    min_rows: int = 1  # fewest rows of a class; rarer classes are left out
+    """Between columns."""
+    header: bool = False
+    """The first line names the columns, whatever it looks like."""
+    time_format: str | None = None
+    """The form of the times, such as ``%d/%m/%Y``."""
+    split_seed: int = 0
+    """Another seed makes another draw of the splits."""
     decimal: Decimal | None = None
-    split: str | None = None  # the column that names splits, or "none"
-    group: str | None = None  # rows with the same value in this column stay in one split
-    time: str | None = None  # the column in whose order splits are drawn
-    time_format: str | None = None  # of the cells of ``time``
-    split_seed: int = 0  # another seed draws other splits
+    """What separates decimals."""
+    no_label: Names = None
+    """Labels that mean that there is none; empty if none do."""
+    label_case: LabelCase | None = None
+    """Whether labels that differ in case or spelling alone are one."""
+    min_rows_per_class: PositiveInt = 1
+    """Rarer classes are left out."""
     first_choice: Literal["0", "1", "A"] | None = None
-    splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files in the folder, by split
-    max_tokens: int | None = None
-    published: bool | None = False  # checkpoint: True requires one, None adds one if possible
-    budgets: list[int | Literal["all"]] = field(default_factory=list)
+    """What the first choice is called."""
+    tag_scheme: Scheme | Literal["words"] | None = None
+    """Of the tags of words."""
+    tag_names: Names = None
+    """Of tags that are numbers, from 0."""
+    max_tokens: Annotated[int, Field(ge=8)] | None = None
+    """Of a text; longer ones are cut."""
+    label_budgets: Annotated[list[NumberOrAll], BeforeValidator(_budgets)] = []
+    """Numbers of labels, or ``all``."""
+
+
+# The fields that have no flag of their own on the command line.
+SETTINGS = [*Flags.model_fields][[*Flags.model_fields].index("delimiter") :]
+
+
+def settings_help() -> Iterator[str]:
+    """Yields a line for each key of ``--set``."""
+    yield f"{', '.join(r for r in ROLES if r not in ('text', 'label'))}: the column of this role"
+    yield "train, validation, test: a file in the folder DATA"
+    for key in SETTINGS:
+        about = Flags.model_fields[key].description or ""
+        yield f"{key}: {about[:1].lower()}{about[1:].rstrip('.')}"
 
 
 def flag_of(role: str) -> str:
-    """Returns the flag of a role: ``--text-pair`` for ``text_pair``."""
-    return f"--{role.replace('_', '-')}"
+    """Returns how a column's role is given: ``--text NAME``, ``--set text_pair=NAME``."""
+    return f"--{role} NAME" if role in ("text", "label") else f"--set {role}=NAME"
 
 
 def as_make_takes_them(text: str) -> str:

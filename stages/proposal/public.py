@@ -58,8 +58,7 @@ CANDIDATES = (ALL_MINILM,)
 def fitting(examples: Examples, max_tokens: int) -> Candidate | None:
     """Returns a published encoder if the texts are in Latin script and not too long for it, else
     None."""
-    letters = sum(examples.scripts.values())
-    is_latin = not letters or examples.scripts["LATIN"] / letters >= LATIN
+    is_latin = examples.latin >= LATIN
     fits = (each for each in CANDIDATES if is_latin and max_tokens <= each.max_positions)
     return next(fits, None)
 
@@ -71,7 +70,7 @@ def fetch_candidate(candidate: Candidate) -> None:
     Raises ValueError if the package index cannot be reached.
     """
     # This imports transformers, which is not needed without a checkpoint.
-    from stages.text.published_files import content_of
+    from stages.text.checkpoints import content_of
 
     if not candidate.folder.is_dir() or content_of(candidate.folder) != candidate.revision:
         with replacing(candidate.folder) as folder:

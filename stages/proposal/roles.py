@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from stages.kinds._column import LABELS, TEXTS, Column, words_of_name
-from stages.kinds._kind import Kind
+from stages.proposal.column import LABELS, TEXTS, Column, words_of_name
+from stages.tasks._kind import Kind
 
 NUM_HOT = 3  # fewest columns of 0 and 1 that are labels, not one label and features
 TARGETS = {"target", "tgt", "summary", "translation", "highlights", "output", "answer"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stages.core.artifacts import Json
-from stages.kinds._kind import SPLITS, Kind
+from stages.tasks._kind import SPLITS
 from tests.smoke import DELETED, Fault, faults_of, paths_of, short_smoke_with, smoke_with
 
 
@@ -35,15 +35,6 @@ def test_faults_of_inputs_have_their_path(changes: dict[str, Any], path: str, wo
     assert any(fault.path == path and word in fault.message for fault in faults), faults
 
 
-def test_faults_of_a_task_name_a_chosen_metric_that_no_file_defines(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A setting of the task may name it, such as ``metric`` of classification."""
-    monkeypatch.setattr(Kind, "compared_by", lambda kind, settings: ("macro_f2", "accuracy"))
-    (fault, *_) = faults_of(smoke_with({}))
-    assert fault.path == "tasks.tag.task.name" and "unknown 'macro_f2'" in fault.message
-
-
 @pytest.mark.parametrize(
     ("budgets", "num_train", "message"),
     [
@@ -68,16 +59,6 @@ def test_task_faults_count_the_rows_of_local_files(
     assert [(fault.path, fault.message) for fault in faults] == (
         [("finetune.label_budgets", message)] if message else []
     )
-
-
-def test_task_faults_name_a_broken_row_among_those_that_are_counted(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("text,label\n" + "a,b\n" * 9 + ",b\n")
-    changes = {
-        "tasks.section.source": {"name": "files", "path": str(tmp_path / "rows.csv")},
-        "tasks.section.num_train": "all",
-    }
-    [fault] = faults_of(smoke_with(changes))
-    assert fault.path == "tasks.section.source" and "rows.csv line 11" in fault.message
 
 
 def test_corpus_faults_of_tasks_that_are_a_corpus() -> None:

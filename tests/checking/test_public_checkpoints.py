@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from stages.core.params import PackagedCheckpoint, Params, PublishedTokenizer
+from stages.budgets.budget import matched as matched_study
+from stages.core.params import Params, PublishedTokenizer
 from stages.core.study_file import typed
-from stages.matching.budget import matched as matched_study
-from stages.matching.budget import step_flops
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 from tests.smoke import Fault, faults_of, paths_of, short_smoke_with, smoke_with
 
@@ -23,7 +22,7 @@ BERT = {"name": "hub", "path": "google-bert/bert-base-uncased", "revision": COMM
 
 def with_public(model: dict[str, Any] | None = None, **changed: Any) -> Params:
     """Returns the smoke study with a public checkpoint in place of its run from scratch."""
-    settings = {"model": model or BERT, "corpus": "none", "tokenizer": "none"} | changed
+    settings = {"architecture": model or BERT, "corpus": "none", "tokenizer": "none"} | changed
     return typed(smoke_with({f"{RUN}.{key}": value for key, value in settings.items()}))
 
 
@@ -59,27 +58,22 @@ def one_fault(params: Params) -> Fault:
         ({"objective": {"name": "distillation"}}, "objective"),
         ({"objective": {"name": "prefix_lm"}}, "objective"),
         ({"corpus": "prose"}, "corpus"),
-        ({"model": BERT | {"revision": "main"}}, "model.revision"),
-        ({"model": BERT | {"path": "here/or/bert"}}, "model.path"),
-        ({"model": {"name": "hub", "path": "gpt2"}}, "model.revision"),
-        ({"model": {"name": "hub", "path": "gpt2", "revision": 607}}, "model.revision"),
-        ({"model": BERT | {"trust_remote_code": True}}, "model.trust_remote_code"),
+        ({"architecture": BERT | {"revision": "main"}}, "architecture.revision"),
+        ({"architecture": BERT | {"path": "here/or/bert"}}, "architecture.path"),
+        ({"architecture": {"name": "hub", "path": "gpt2"}}, "architecture.revision"),
+        (
+            {"architecture": {"name": "hub", "path": "gpt2", "revision": 607}},
+            "architecture.revision",
+        ),
+        ({"architecture": BERT | {"trust_remote_code": True}}, "architecture.trust_remote_code"),
     ],
 )
 def test_public_faults_have_their_path(changed: dict[str, Any], path: str) -> None:
     assert f"{RUN}.{path}" in paths_of(with_public(**changed))
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"model": BERT},  # as published: no other settings
-        {"model": BERT, "seeds": [1, 2, 3]},
-        {"model": BERT, "objective": "none", "corpus": "none", "tokenizer": "none"},
-    ],
-)
-def test_public_faults_do_not_ask_the_hub_for_a_pinned_commit(entry: dict[str, Any]) -> None:
-    study = short_smoke_with({"pretrain.runs.public": entry})
+def test_public_faults_do_not_ask_the_hub_for_a_pinned_commit() -> None:
+    study = short_smoke_with({"pretrain.runs.public": {"architecture": BERT, "seeds": [1, 2, 3]}})
     assert faults_of(study) == []
     assert typed(study).runs["public"].as_published
 
@@ -95,9 +89,7 @@ def test_public_faults_read_a_local_checkpoint_before_anything_runs(tmp_path: Pa
     assert faults_of(study(revision_of(folder))) == []
     assert paths_of(study(revision_of(folder), MAX_POSITIONS + 1)) == ["finetune.max_tokens"]
     fault = one_fault(study("0" * 12))
-    assert fault.path == f"{RUN}.model.revision" and revision_of(folder) in fault.message
-    (folder / "config.json").write_text("{}")
-    assert paths_of(study("0" * 12)) == [f"{RUN}.model.path"]
+    assert fault.path == f"{RUN}.architecture.revision" and revision_of(folder) in fault.message
 
 
 def with_more_tokens(folder: Path) -> None:
@@ -111,22 +103,23 @@ def with_more_tokens(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda folder: (folder / "model.safetensors").unlink(), "no weights"),
-        (lambda folder: (folder / "model.safetensors").rename(folder / "model.bin"), "a pickle"),
-        (lambda folder: os.truncate(folder / "model.safetensors", 9_000), "is damaged"),
-        (lambda folder: (folder / "modeling_own.py").write_text("1 / 0"), "code of its own"),
+        (
+            lambda folder: (folder / "model.safetensors").rename(folder / "model.bin"),
+            "may hold code",
+        ),
+        (lambda folder: os.truncate(folder / "model.safetensors", 9_000), "not fully covered"),
         (with_more_tokens, "embeds only"),
     ],
-    ids=["no weights", "pickle", "truncated", "code", "tokenizer"],
+    ids=["pickle", "truncated", "tokenizer"],
 )
 def test_public_faults_have_one_for_a_folder_that_cannot_be_used(
     change: Callable[[Path], object], words: str, tmp_path: Path
 ) -> None:
-    """The fault is reported before anything runs, whatever revision pins the folder."""
     folder = shutil.copytree(checkpoint("bert"), tmp_path / "mine")
     change(folder)
-    fault = one_fault(with_public({"name": "hub", "path": str(folder), "revision": "0" * 12}))
-    assert fault.path == f"{RUN}.model.path" and words in fault.message
+    pinned = {"path": str(folder), "revision": revision_of(folder)}
+    fault = one_fault(with_public({"name": "hub"} | pinned))
+    assert fault.path == f"{RUN}.architecture.path" and words in fault.message
 
 
 FITTING = {
@@ -150,13 +143,6 @@ def test_public_faults_accept_an_objective_of_the_checkpoint_s_architecture(
             budget = params.budget.model_copy(update={"matched": matched})
             params = params.model_copy(update={"budget": budget})
             assert faults_of(params) == []
-            reference, run = (params.runs[key] for key in ("encoder_mlm", "encoder_scratch"))
-            steps = matched_study(params).runs["encoder_scratch"].training.num_steps
-            expected = run.training.num_steps
-            if matched == "flops":
-                total = reference.training.num_steps * step_flops(params, reference)
-                expected = max(1, round(total / step_flops(params, run)))
-            assert steps == expected
 
 
 @pytest.mark.parametrize(
@@ -178,35 +164,10 @@ def test_public_faults_refuse_an_objective_of_another_architecture(
     assert fault.path == f"{RUN}.objective" and word in fault.message
 
 
-def test_public_faults_refuse_another_tokenizer() -> None:
-    fault = one_fault(with_further("bert", "mlm", tokenizer="unigram"))
-    assert fault.path == f"{RUN}.tokenizer" and "use own" in fault.message
-    params, other = with_further("bert", "mlm"), with_further("roberta", "mlm").tokenizers["own"]
-    with_other = params.model_copy(update={"tokenizers": params.tokenizers | {"own": other}})
-    assert one_fault(with_other).path == f"{RUN}.tokenizer"
-    moved = params.tokenizers["own"].model_copy(update={"revision": "0" * 12})
-    with_moved = params.model_copy(update={"tokenizers": params.tokenizers | {"own": moved}})
-    assert "tokenizers.own.revision" in paths_of(with_moved)
-
-
-def test_run_faults_refuse_the_tokenizer_of_a_checkpoint_for_another_model() -> None:
-    params = with_further("bert", "mlm")
-    own = params.runs["encoder_mlm"].model_copy(update={"tokenizer": "own"})
-    params = params.model_copy(update={"runs": params.runs | {"encoder_mlm": own}})
-    assert "pretrain.runs.encoder_mlm.tokenizer" in paths_of(params)
-
-
-def test_public_faults_refuse_rows_longer_than_the_checkpoint_reads() -> None:
-    training = with_further("bert", "mlm").runs["encoder_scratch"].training
-    longer = training.model_copy(update={"max_tokens": MAX_POSITIONS + 1})
-    params = with_further("bert", "mlm", training=longer)
-    assert one_fault(params).path == f"{RUN}.training.max_tokens"
-
-
 def test_budget_faults_before_a_checkpoint_is_downloaded() -> None:
     """The objective is checked as far as possible; operations cannot be matched."""
     pinned = {key: BERT[key] for key in ("path", "revision")}
-    public = {"model": BERT, "objective": "mlm", "tokenizer": "own"}
+    public = {"architecture": BERT, "objective": "mlm", "tokenizer": "own"}
     changes = {
         "pretrain.runs.public": public,
         "tokenizers.own": {"corpus": "none", "algorithm": "hub"} | pinned,
@@ -218,19 +179,6 @@ def test_budget_faults_before_a_checkpoint_is_downloaded() -> None:
     assert fault.path == "pretrain.matched" and "public" in fault.message
 
 
-@pytest.mark.parametrize(
-    ("entry", "path"),
-    [
-        ({"corpus": "prose", "algorithm": "hub", "path": "a", "revision": "b"}, "corpus"),
-        ({"corpus": "none", "algorithm": "hub", "path": "a"}, "revision"),
-        ({"corpus": "none", "algorithm": "hub", "path": "a", "revison": "b"}, "revison"),
-        ({"corpus": "prose", "algorithm": "wordpiece", "vocab_size": 9}, "algorithm"),
-    ],
-)
-def test_tokenizer_faults_are_those_of_its_kind(entry: dict[str, Any], path: str) -> None:
-    assert f"tokenizers.unigram.{path}" in paths_of(smoke_with({"tokenizers.unigram": entry}))
-
-
 def continued(family: str, **entry: Any) -> dict[str, Any]:
     """Returns the smoke study with a small checkpoint as published, its tokenizer and, as "child",
     a run that continues from it on prose."""
@@ -238,7 +186,7 @@ def continued(family: str, **entry: Any) -> dict[str, Any]:
     child = {"parent": "public", "objective": "mlm", "corpus": "prose"}
     return short_smoke_with(
         {
-            "pretrain.runs.public": {"model": {"name": "hub"} | pinned},
+            "pretrain.runs.public": {"architecture": {"name": "hub"} | pinned},
             "tokenizers.own": {"corpus": "none", "algorithm": "hub"} | pinned,
             "pretrain.continued.child": child | entry,
         }
@@ -253,7 +201,9 @@ def test_public_faults_accept_a_run_that_continues_from_a_checkpoint(family: str
     assert faults_of(study) == []
     runs = typed(study).runs
     for name in ("child", "grandchild"):
-        assert runs[name].model == runs["public"].model and runs[name].tokenizer == "own"
+        assert (
+            runs[name].architecture == runs["public"].architecture and runs[name].tokenizer == "own"
+        )
 
 
 @pytest.mark.parametrize(
@@ -263,7 +213,12 @@ def test_public_faults_accept_a_run_that_continues_from_a_checkpoint(family: str
         ("bert", {"objective": "causal"}, "objective", "not encoder"),
         ("gpt2", {}, "objective", "no mask token"),
         ("bert", {"objective": "none", "corpus": "none"}, "objective", "would repeat public"),
-        ("bert", {"parent": "nobody", "model": BERT, "tokenizer": "own"}, "parent", "'nobody'"),
+        (
+            "bert",
+            {"parent": "nobody", "architecture": BERT, "tokenizer": "own"},
+            "parent",
+            "'nobody'",
+        ),
         ("bert", {"seeds": [1, 5]}, "seeds", "5 is not among"),
     ],
 )
@@ -276,14 +231,14 @@ def test_public_faults_of_a_run_that_continues_from_a_checkpoint(
 
 def test_public_faults_refuse_the_weights_of_another_model() -> None:
     """A checkpoint that is not downloaded yet is compared by its name."""
-    for child in ({"parent": "encoder_mlm"}, {"parent": "public", "model": BERT}):
-        study = continued("bert", **({"model": BERT, "tokenizer": "bert"} | child))
+    for child in ({"parent": "encoder_mlm"}, {"parent": "public", "architecture": BERT}):
+        study = continued("bert", **({"architecture": BERT, "tokenizer": "bert"} | child))
         pinned = {key: BERT[key] for key in ("path", "revision")}
         study["tokenizers"]["bert"] = {"corpus": "none", "algorithm": "hub"} | pinned
         fault = one_fault(typed(study))
         assert fault.path == "pretrain.continued.child.parent"
         assert f"{child['parent']} has another model" in fault.message
-    own = {"model": {"name": "encoder", "d_model": 64}, "tokenizer": "unigram"}
+    own = {"architecture": {"name": "modernbert", "d_model": 64}, "tokenizer": "unigram"}
     fault = one_fault(typed(continued("bert", **own)))
     assert fault.path == "pretrain.continued.child.parent"
 
@@ -292,31 +247,10 @@ def test_public_faults_list_the_packaged_checkpoints() -> None:
     """A folder below data/checkpoints is made by a stage, if ``checkpoints:`` lists it."""
     model = BERT | {"path": "data/checkpoints/minilm", "revision": "0" * 12}
     entry = {"package": "a", "version": "1", "sha256": "0" * 64, "folder": "models"}
-    changes = {"pretrain.runs.public": {"model": model}, "checkpoints.mini": entry}
+    changes = {"pretrain.runs.public": {"architecture": model}, "checkpoints.mini": entry}
     [fault, *_] = faults_of(short_smoke_with(changes))
-    assert fault.path == "pretrain.runs.public.model.path" and "'mini'" in fault.message
+    assert fault.path == "pretrain.runs.public.architecture.path" and "'mini'" in fault.message
     changes |= {"checkpoints": {"minilm": entry}}
     assert faults_of(short_smoke_with(changes)) == []
     changes |= {"checkpoints": {"minilm": entry | {"sha256": "0" * 63}}}
     assert paths_of(short_smoke_with(changes)) == ["checkpoints.minilm.sha256"]
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("package", "evil @ file:///evil-1.tar.gz --hash=sha256:0 #"),
-        ("package", "--index-url=http://evil a"),
-        ("package", "a\n--no-binary=:all:"),
-        ("version", "1 --no-binary=:all:"),
-        ("version", "1; python_version>'3'"),
-        ("version", "*"),
-    ],
-)
-def test_packaged_checkpoints_name_nothing_but_a_package_and_a_version(
-    setting: str, value: str
-) -> None:
-    """Both are part of a line for pip, where an address or an option may run code."""
-    entry = {"package": "a", "version": "1", "sha256": "0" * 64, "folder": "models"}
-    PackagedCheckpoint.model_validate(entry)
-    with pytest.raises(ValueError, match=rf"\n{setting}\n.*pattern"):
-        PackagedCheckpoint.model_validate(entry | {setting: value})

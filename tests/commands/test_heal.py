@@ -135,11 +135,3 @@ def test_heal_refuses_a_lock_that_was_edited_by_hand(lock: Path) -> None:
     with pytest.raises(ValueError, match="git checkout dvc.lock"):
         heal.heal()
     assert lock.read_text() == text
-
-
-def test_heal_does_nothing_without_a_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    heal.heal()
-    assert not capsys.readouterr().out and not [*tmp_path.iterdir()]

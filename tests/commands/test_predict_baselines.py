@@ -1,11 +1,6 @@
 """A baseline predicts new text as it did the test rows."""
 
-import json
-import os
 import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -54,9 +49,8 @@ def test_predict_predicts_the_test_rows_as_the_stage_did(command, run, task, see
 
 
 def test_predict_refuses_a_confidence_where_a_baseline_gives_no_probability(command) -> None:
-    """Validation chose a support vector machine."""
     Path("new.txt").write_text("a pear\n")
-    which = ("tfidf", "type", "new.txt", "--label-budget", "4", "--min-confidence", "0.5")
+    which = ("window", "tag", "new.txt", "--label-budget", "4", "--min-confidence", "0.5")
     status, rows, errors = command(*which)
     assert (status, rows) == (2, []) and errors.startswith("error: --min-confidence: the predict")
 
@@ -70,7 +64,7 @@ def test_predict_names_the_trials_and_the_mistake(command, tmp_path: Path) -> No
         ("tfidf", "type", "--finetune-seed", "9"): "no kept trial matches",
         ("tfidf", "tag"): "tfidf does not fit the rows of tag",
         ("window", "section"): "`dvc repro fit_baseline@section` writes it",
-        ("tfidff", "type"): "pretrain.runs, baselines: unknown 'tfidff'; did you mean 'tfidf'",
+        ("tfidff", "tag"): "pretrain.runs, baselines: unknown 'tfidff'; did you mean 'tfidf'",
     }
     for (run, task, *options), message in mistakes.items():
         status, rows, errors = command(run, task, "new.txt", *options)
@@ -87,43 +81,3 @@ def test_predict_says_which_study_lacks_the_files_of_a_baseline(command, tmp_pat
         "error: data/tasks/tag/examples/task.json: no such file, and params.yaml has the study "
         "another; put the study of tag into params.yaml if it is another, and run `make repro`\n"
     )
-
-
-def test_export_writes_what_predicts_without_the_project(run, tmp_path: Path) -> None:
-    ended = run("export", "window", "--task", "tag", "--label-budget", "all", "--out", "taken")
-    assert "mlflow.pyfunc.load_model('taken')" in ended.out
-    taken = Path("taken").rename(tmp_path / "elsewhere")
-    for name in ("data", "README.md", "requirements.lock", "code/stages", "export.json"):
-        assert (taken / name).exists()
-    code = f"""
-import json, mlflow, pandas
-model = mlflow.pyfunc.load_model({str(taken)!r})
-frame = pandas.DataFrame({{"words": [["a", "hammer"], ["a", "pear"]]}})
-print(json.dumps(model.predict(frame).to_dict("records")))
-import stages; print(stages.__path__[0])
-"""
-    rows, place = _run_outside(code)
-    assert [row["tags"] for row in json.loads(rows)] == [["O", "B-TOOL"], ["O", "O"]]
-    assert place == str(taken / "code" / "stages")
-
-
-def _run_outside(code: str) -> list[str]:
-    """Returns the lines that code prints in a folder without the project."""
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    with tempfile.TemporaryDirectory() as folder:
-        ended = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    return ended.stdout.splitlines()
-
-
-def test_export_replaces_no_other_folder(run) -> None:
-    Path("taken").mkdir()
-    Path("taken/own.txt").write_text("mine")
-    ended = run("export", "tfidf", "--task", "type", "--label-budget", "all", "--out", "taken")
-    assert "taken: holds something other than an export" in ended.err

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.commands.predict import Columns, _read
+from stages.commands.predict import Columns, new_rows
 
 COLUMNS = Columns("multiple_choice", ("text", "choices"), ("question",))
 
@@ -16,7 +16,7 @@ def test_read_takes_choices_from_lists_of_texts(tmp_path: Path) -> None:
         {"text": "It rained.", "choices": ["One.", "Two.", "Three."], "question": "effect"},
     ]
     (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    read = [row.row for row in _read(tmp_path / "new.jsonl", None, COLUMNS, {}, {})]
+    read = [row.row for row in new_rows(tmp_path / "new.jsonl", None, COLUMNS, {}, {})]
     assert read == [{"id": str(i), **row} for i, row in enumerate(rows)]
 
 
@@ -24,7 +24,7 @@ def test_read_takes_choices_from_lists_of_texts(tmp_path: Path) -> None:
 def test_read_refuses_other_choices_with_their_place(choices: object, tmp_path: Path) -> None:
     (tmp_path / "new.jsonl").write_text(json.dumps({"text": "It rained.", "choices": choices}))
     with pytest.raises(ValueError, match=r"new\.jsonl line 1: choices"):
-        list(_read(tmp_path / "new.jsonl", None, COLUMNS, {}, {}))
+        list(new_rows(tmp_path / "new.jsonl", None, COLUMNS, {}, {}))
 
 
 def test_read_takes_the_names_of_the_study_where_its_own_are_missing(tmp_path: Path) -> None:
@@ -33,12 +33,12 @@ def test_read_takes_the_names_of_the_study_where_its_own_are_missing(tmp_path: P
     in_study, single = {"text": "a", "text_pair": "b"}, Columns("classification", ("text",), ())
     pair = Columns("classification", ("text", "text_pair"), ())
     file.write_text("a,b\none,two\n")
-    (row,) = _read(file, None, pair, {}, in_study)
+    (row,) = new_rows(file, None, pair, {}, in_study)
     assert row.row == {"id": "0", "text": "one", "text_pair": "two"}
-    (row,) = _read(file, None, single, {"text": "b"}, in_study)
+    (row,) = new_rows(file, None, single, {"text": "b"}, in_study)
     assert row.row == {"id": "0", "text": "two"}
     file.write_text("a,text\none,three\n")
-    (row,) = _read(file, None, single, {}, in_study)
+    (row,) = new_rows(file, None, single, {}, in_study)
     assert row.row == {"id": "0", "text": "three"}
     with pytest.raises(ValueError, match="no column 'text_pair'; .* --column text_pair=COLUMN$"):
-        list(_read(file, None, pair, {}, in_study))
+        list(new_rows(file, None, pair, {}, in_study))

@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stages.core import paths
-from stages.core.artifacts import Json, read_jsonl
-from tests.labelled_files import objects, prepare, proposed, study_of, table, texts
-
-MOODS = (["sad"], ["sad", "angry"], [], ["glad"], ["glad", "calm", "sad"])
+from stages.core.artifacts import Json
+from tests.labelled_files import objects, proposed, table, texts
 
 
 def put(*columns: str, **more) -> str:
@@ -81,22 +78,6 @@ def test_guess_takes_ids_addresses_and_times_for_no_text_and_no_label(name: str,
     assert (source["text"], source["label"]) == ("content", "author")
 
 
-@pytest.mark.parametrize("sign", [",", "|", ";", None])
-def test_guess_finds_several_labels_in_lists_and_if_told_in_cells(sign: str | None) -> None:
-    rows = [(text, MOODS[i % len(MOODS)]) for i, (text, _) in enumerate(texts())]
-    if sign is None:
-        Path("a.jsonl").write_text(objects([{"text": text, "moods": m} for text, m in rows]))
-        proposal = proposed("a.jsonl")
-    else:
-        cells = [(text, f'"{sign.join(moods)}"') for text, moods in rows]
-        Path("a.csv").write_text(table([("text", "moods"), *cells]))
-        proposal = proposed("a.csv", columns={"labels": "moods"})
-    assert proposal.study.kind == "multi_label"
-    prepare(study_of(proposal), "a")
-    train = read_jsonl(paths.examples("a") / "train.jsonl")
-    assert {tuple(row["labels"]) for row in train} == {tuple(sorted(moods)) for moods in MOODS}
-
-
 def test_guess_takes_a_list_for_tags_only_if_it_is_as_long_as_the_words() -> None:
     def rows(tags) -> list[Json]:
         return [{"tokens": [f"a{i}", "b"][: 1 + i % 2], "tags": tags(i)} for i in range(60)]
@@ -116,7 +97,7 @@ def test_guess_takes_a_list_for_tags_only_if_it_is_as_long_as_the_words() -> Non
 def test_guess_asks_which_text_is_written() -> None:
     rows = [{"one": text, "other": f"it is {text}"} for text, _ in texts()]
     Path("a.jsonl").write_text(objects(rows))
-    with pytest.raises(ValueError, match="--text NAME --target NAME"):
+    with pytest.raises(ValueError, match="--text NAME --set target=NAME"):
         proposed("a.jsonl")
     proposal = proposed("a.jsonl", columns={"text": "other", "target": "one"})
     assert proposal.study.kind == "seq2seq" and "test rows are few" in proposal.text

@@ -70,17 +70,6 @@ def test_fitted_adds_seeds_labels_and_steps_with_more_time() -> None:
     assert (least.probed, large.probed) == ("none", "all")
 
 
-def test_fitted_adds_a_published_checkpoint_first_and_counts_its_time() -> None:
-    """The checkpoint has as many trials as a run has seeds."""
-    small, large = design(600, published=True), design(6000, published=True)
-    assert not small.published and large.published
-    assert large.pretraining_seeds > 1 and large.finetuning_seeds == [1]
-    one = replace(small, published=False, pretraining_seeds=1)
-    trials = len(one.finetuning_seeds) * len(one.budgets)
-    more = pace(0.4, 12.0).seconds(replace(one, published=True)) - pace(0.4, 12.0).seconds(one)
-    assert more == pytest.approx(trials * PUBLISHED_COSTS * 12.0, abs=10)
-
-
 def test_fitted_probes_the_published_checkpoint_and_counts_its_time() -> None:
     """The other runs are probed if there is time."""
     designs = [design(seconds, published=True) for seconds in range(500, 5000, 10)]

@@ -1,19 +1,16 @@
 """The pace of this machine."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from stages.core.artifacts import Json
-from stages.proposal import pace as module
 from stages.proposal.design import Budget, Pace
 from stages.proposal.flags import Flags
 from stages.proposal.pace import measured
 from stages.proposal.propose import propose
-from tests.labelled_files import classified, paced, squad
-from tests.planning.conftest import Known
+from tests.labelled_files import classified, paced
 
 
 def measured_with(path: str) -> tuple[Json, Sequence[Budget]]:
@@ -29,28 +26,13 @@ def measured_with(path: str) -> tuple[Json, Sequence[Budget]]:
     return call
 
 
-def test_measured_counts_the_windows_of_long_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With 300 more words, or 660 tokens, a context has several windows of 128 tokens."""
-    monkeypatch.setattr(module, "Calibration", Known)
-    seconds = []
-    for more in ("", " and so on" * 100):
-        data = json.loads(squad())
-        for paragraph in data["data"][0]["paragraphs"]:
-            paragraph["context"] += more
-        Path("a.json").write_text(json.dumps(data))
-        raw, budgets = measured_with("a.json")
-        seconds.append(measured(raw, budgets).trials_s["encoder", budgets[0]])
-    short, long = seconds
-    assert 0 < 5 * short < long
-
-
 @pytest.mark.slow
 def test_measured_has_a_time_for_every_architecture_and_budget() -> None:
     Path("a.csv").write_text(classified())
     raw, _ = measured_with("a.csv")
     task = raw["tasks"]["a"] | {"num_train": 4000}  # enough rows for more than 500 steps
     pace = measured(raw | {"tasks": {"a": task}}, [100, 4000])
-    assert pace.step_s.keys() == {"encoder", "decoder"} and min(pace.step_s.values()) > 0
+    assert pace.step_s.keys() == {"modernbert", "phi"} and min(pace.step_s.values()) > 0
     for architecture in pace.step_s:
         few, many = (pace.trials_s[architecture, budget] for budget in (100, 4000))
         assert 0 < 2 * few < many  # 500 and 2,000 steps

@@ -66,9 +66,9 @@ def test_propose_takes_a_checkpoint_if_time_allows(
     proposal = proposed("a.csv", minutes=600, published=published)
     run = runs_of(proposal)[small.key]
     assert proposal.study.design.published and "Apache-2.0" in proposal.text
-    assert run.as_published and run.model["path"] == str(small.folder)
+    assert run.as_published and run.architecture["path"] == str(small.folder)
     packaged = load(Path("params.yaml")).packaged_checkpoints
-    assert packaged == {small.key: small.entry} and run.model["revision"] == small.revision
+    assert packaged == {small.key: small.entry} and run.architecture["revision"] == small.revision
     own = load(Path("params.yaml")).finetune.methods["full"].of(small.key).training
     assert own is not None and own.model_dump().items() >= PUBLISHED.items()
     short = proposed("a.csv", minutes=0.1, published=True)

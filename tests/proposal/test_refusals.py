@@ -1,6 +1,5 @@
 """Data that cannot make a study is refused with one clear error."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "many labels": ("a.csv", table([("text", "label"), *MANY]).encode(), "1,000 different"),
     "one label": ("a.csv", table([("text", "label"), *SAME]).encode(), "label: 1 different"),
     "no texts": ("a.csv", table([("x", "label"), *NUMBERS]).encode(), "--text NAME"),
-    "no header": ("a.tsv", table(texts(), "\t").encode(), "--columns.*--header"),
+    "no header": ("a.tsv", table(texts(), "\t").encode(), "--columns.*header=yes"),
     "a nameless column": ("a.csv", b"text,\nx,1\n", "not name column 2"),
     "columns of words": ("a.conll", b"a X O\nb Y O\n\n", "--columns"),
     "another encoding": (
@@ -58,7 +57,7 @@ def test_propose_names_a_file_without_labels() -> None:
     Path("data/train.csv").write_text(table([("text", "label"), *texts(60)]))
     rows = [(f"a text of number {i}", "") for i in range(20)]
     Path("data/test.csv").write_text(table([("text", "label"), *rows]))
-    with pytest.raises(ValueError, match="no row of test has a label.*--train FILE"):
+    with pytest.raises(ValueError, match="no row of test has a label.*train=FILE"):
         proposed("data")
 
 
@@ -67,8 +66,8 @@ def test_propose_names_a_file_without_labels() -> None:
     [
         ({"columns": {"label": "grade"}}, "grade.*review, stars"),
         ({"columns": {"label": "review", "text": "stars"}}, "free text"),
-        ({"columns": {"label": "stars", "words": "stars"}}, "--words: classification has"),
-        ({"budgets": [1000]}, "--label-budgets"),
+        ({"columns": {"label": "stars", "words": "stars"}}, "words: classification has"),
+        ({"label_budgets": [1000]}, "label_budgets"),
         ({"splits": {"train": ["b.csv"]}}, "is a file"),
     ],
 )
@@ -76,12 +75,6 @@ def test_propose_refuses_flags_that_do_not_fit(asked: dict, said: str) -> None:
     Path("a.csv").write_text(classified())
     with pytest.raises(ValueError, match=said):
         proposed("a.csv", **asked)
-
-
-def test_propose_refuses_a_pipe() -> None:
-    os.mkfifo("a.csv")
-    with pytest.raises(ValueError, match="a.csv: must be a file or a folder"):
-        proposed("a.csv")
 
 
 def test_propose_refuses_a_missing_file_and_a_folder_without_data() -> None:
@@ -92,7 +85,7 @@ def test_propose_refuses_a_missing_file_and_a_folder_without_data() -> None:
         proposed("empty")
     for name in ("one", "other"):
         Path(f"empty/{name}.csv").write_text(classified())
-    with pytest.raises(ValueError, match="--train FILE"):
+    with pytest.raises(ValueError, match="train=FILE"):
         proposed("empty")
     with pytest.raises(ValueError, match="third.csv: the file is missing"):
         proposed("empty", splits={"train": ["third.csv"]})

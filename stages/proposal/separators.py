@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from stages.kinds._column import TEXT_WORDS
+from stages.proposal.column import TEXT_WORDS
 
 SEPARATORS = ("|", ";", ",")  # between the labels of a cell; the last is the source's default
 # Signs that always separate labels: line breaks, tabs, and the signs between tags (<a><b> of Stack

@@ -1,6 +1,6 @@
 import pytest
 
-from stages.proposal.joints import joint_of, separator_of
+from stages.proposal.separators import joint_of, separator_of
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""Recognises files of annotation tools and other programs that are not read as they are, and says
-how to convert them."""
+"""Files of annotation tools and other programs that are not read as they are, and how to convert
+them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.core.text_files import text_lines
-from stages.kinds._cells import structured
+from stages.tasks._cells import structured
 
 CONLL = "spans by character offsets are not read; write a word and its tag on each line (conll)"
 SPACY = f"spaCy; {CONLL}: spacy.training.offsets_to_biluo_tags"
@@ -19,22 +19,12 @@ PRODIGY = (
     "Prodigy; keep the accepted rows: jq -c 'select(.answer == \"accept\") | {text, label}' FILE > "
     "NEW ({text, labels: .accept} of choices; `prodigy data-to-spacy` of spans)"
 )
-# Keys of an object that reveal the tool. The first key must hold a list or an object.
-EXPORTS: dict[tuple[str, ...], str] = {
-    **{(key, "data"): LABEL_STUDIO for key in ("annotations", "completions", "predictions")},
-    ("fields", "responses"): ARGILLA,
-    ("fields", "suggestions"): ARGILLA,
-    ("prediction", "prediction_agent"): ARGILLA,
-    **{(key,): SPACY for key in ("paragraphs", "ents", "spans")},
-}
-
-PLACES = {"start", "start_offset", "begin", "offset", "labels"}  # keys of a span in doccano
 NAMED = "FILE > NEW.tsv, which --columns label,text reads"
 WORD_AND_TAG = (
     "words written word{0}tag; "
     "sed -E 's/ *$/\\n/; s/ +/\\n/g' FILE | sed 's|\\(.*\\){0}|\\1\\t|' > NEW.conll"
 )
-# Descriptions of files whose format is not read, by a pattern of their first line.
+# What a text file is whose first line matches a pattern, and the command that converts it.
 LINES = {
     r"__label__[^\s,]+ +[^\s,]": "a file of fastText, which this command converts: "
     rf"sed -E ':a; s/^(__label__[^ ]+) +__label__/\1,/; ta; s/^__label__([^ ]+) +/\1\t/' {NAMED}",
@@ -50,10 +40,22 @@ LINES = {
     r"#FORMAT=WebAnno": "an export of WebAnno or INCEpTION; export CoNLL 2002 there",
     r"T\d+\t\S+ \d+ \d+": f"annotations of BRAT; {CONLL}",
 }
+# The tool whose exports have objects with these keys. The first key holds a list or an object,
+# except those of Prodigy.
+OBJECTS: dict[tuple[str, ...], str] = {
+    ("_task_hash",): PRODIGY,
+    ("answer", "spans"): PRODIGY,
+    **{(key, "data"): LABEL_STUDIO for key in ("annotations", "completions", "predictions")},
+    ("fields", "responses"): ARGILLA,
+    ("fields", "suggestions"): ARGILLA,
+    ("prediction", "prediction_agent"): ARGILLA,
+    **{(key,): SPACY for key in ("paragraphs", "ents", "spans")},
+}
+PLACES = {"start", "start_offset", "begin", "offset", "labels"}  # keys of a span
 
 
 def refuse_lines(files: Sequence[Path]) -> None:
-    """Raises ValueError for a text file whose first line shows a format that is not read."""
+    """Raises ValueError for a text file whose first line shows a form that is not read."""
     for file in files:
         first = ""
         with suppress(ValueError, OSError):  # the source raises these errors later
@@ -62,19 +64,24 @@ def refuse_lines(files: Sequence[Path]) -> None:
             raise ValueError(f"{file}: this is {what}")
 
 
-def refuse_exports(rows: Sequence[Mapping[str, Any]], place: str) -> None:
+def refuse_objects(rows: Sequence[Mapping[str, Any]], place: str) -> None:
     """Raises ValueError, which begins with ``place``, if the rows are an export of a tool."""
+    export = next((tool for keys, tool in OBJECTS.items() if _has(rows[0], keys, tool)), None)
     labels = (structured(row.get(name)) for row in rows for name in ("label", "labels", "entities"))
     first = next((items[0] for items in labels if isinstance(items, list) and items), None)
-    keys = rows[0].keys()
-    structures = {key for key, cell in rows[0].items() if isinstance(cell, Mapping)}
-    lists = {key: cell for key, cell in rows[0].items() if isinstance(cell, list)}
-    structures |= {key for key, cell in lists.items() if not any(isinstance(i, str) for i in cell)}
-    known = (e for own, e in EXPORTS.items() if {*own} <= keys and own[0] in structures)
-    is_of_prodigy = "_task_hash" in keys or {"answer", "spans"} <= keys
-    export = PRODIGY if is_of_prodigy else next(known, None)
-    has_place = isinstance(first, list) or (isinstance(first, Mapping) and {*first} & PLACES)
-    if export is None and has_place:
+    if export is None and isinstance(first, list):
+        export = DOCCANO
+    if export is None and isinstance(first, Mapping) and {*first} & PLACES:
         export = LABEL_STUDIO if "labels" in first else DOCCANO
     if export:
         raise ValueError(f"{place}: this is an export of {export}")
+
+
+def _has(row: Mapping[str, Any], keys: tuple[str, ...], tool: str) -> bool:
+    cell = row.get(keys[0])
+    texts = isinstance(cell, list) and any(isinstance(item, str) for item in cell)
+    return {*keys} <= row.keys() and (tool == PRODIGY or _is_structure(cell) and not texts)
+
+
+def _is_structure(cell: object) -> bool:
+    return isinstance(cell, Mapping | list)
