@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from stages.core.components import Components, Settings
 from stages.evaluation.metrics import score
-from stages.kinds._cells import Row
-from stages.kinds._kind import Kind, settings_of
+from stages.tasks._cells import Row
+from stages.tasks._kind import Kind, settings_of
 
 
 @dataclass(frozen=True)
@@ -69,5 +69,5 @@ BASELINES = Components[Baseline]("baselines")
 
 def kind_of_source(kind: Kind, source: Settings) -> Kind:
     """Returns the kind with those settings of a task's source that say how cells are read."""
-    settings = {key: source[key] for key in settings_of(type(kind)) if key in source}
-    return type(kind)(**settings) if settings else kind
+    settings = {key: source[key] for key in settings_of(kind) if key in source}
+    return kind.for_rows(**settings) if settings else kind

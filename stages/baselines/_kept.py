@@ -8,7 +8,7 @@ gives the same answers to the validation rows as in the trial.
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from stages.baselines._baseline import BASELINES, Baseline, Score
@@ -17,8 +17,10 @@ from stages.core.artifacts import read_json, read_jsonl, sha256, write_json
 from stages.core.components import Settings
 from stages.core.keys import TrialKey
 from stages.evaluation.records import TrialRow
-from stages.kinds._cells import Row
-from stages.kinds._kind import KINDS, Kind, labelled_rows, of_draw
+from stages.tasks._cells import Row
+from stages.tasks._kind import Kind
+from stages.tasks._labelled_rows import labelled_rows, of_draw
+from stages.tasks._task import TASKS
 
 KEPT = "kept"  # the folder of the records
 FILES = ("task.json", "train.jsonl", "validation.jsonl")  # files that a baseline is fitted to
@@ -40,8 +42,12 @@ class Examples:
         about = read_json(folder / FILES[0])
         train, validation = (read_jsonl(folder / name) for name in FILES[1:])
         fingerprint = sha256(*(folder / name for name in FILES))
-        kind, labels = KINDS[about["kind"]], about["labels"]
+        kind, labels = TASKS[about["kind"]], about["labels"]
         return cls(kind, about["metric"], train, validation, labels, fingerprint)
+
+    @property
+    def score(self) -> Score:
+        return Score(self.kind, self.metric, self.labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +70,7 @@ def fit(component: Settings, key: TrialKey, examples: Examples) -> Baseline:
         finetune_seed=key.finetune_seed,
         task=key.task,
     )
-    validation = of_draw(examples.validation, key.finetune_seed)
-    baseline.fit(rows, validation, Score(examples.kind, examples.metric, examples.labels))
+    baseline.fit(rows, of_draw(examples.validation, key.finetune_seed), examples.score)
     return baseline
 
 
@@ -79,49 +84,36 @@ def save(
     baseline: Baseline, component: Settings, key: TrialKey, examples: Examples, path: Path
 ) -> None:
     """Writes the record of a fitted baseline."""
+    answers = _fingerprint(baseline, examples.validation)
     kept = KeptBaseline(
-        **key._asdict(),
-        component=component,
-        examples=examples.fingerprint,
-        answers=_answers(baseline, examples.validation),
+        **key._asdict(), component=component, examples=examples.fingerprint, answers=answers
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, asdict(kept))
 
 
 def read(path: Path) -> KeptBaseline:
-    """Returns the record of a kept trial.
-
-    Raises ValueError if there is none, or if another version of this code wrote it.
-    """
+    """Returns the record of a kept trial; raises ValueError if there is none."""
     if not path.is_file():
         raise ValueError(f"{path}: no such file; run `dvc repro`")
-    about = read_json(path)
-    if about.keys() != {field.name for field in fields(KeptBaseline)}:
-        raise ValueError(f"{path}: was written by another version of this code; run `dvc repro`")
-    return KeptBaseline(**about)
+    return KeptBaseline(**read_json(path))
 
 
 def refit(path: Path, folder: Path) -> tuple[Baseline, Kind]:
     """Returns the baseline of the record in ``path``, fitted to the task in ``folder``, and the
     kind of the task's rows.
 
-    Raises ValueError if the task has changed since, or if the baseline answers differently.
+    Raises ValueError if the task has changed since, or if the baseline answers differently, because
+    its code or the version of a package has changed.
     """
     kept, examples = read(path), Examples.read(folder)
-    if examples.fingerprint != kept.examples:
-        raise ValueError(
-            f"{path}: belongs to {folder} as of {kept.examples[:12]}, which is "
-            f"{examples.fingerprint[:12]} now; run `dvc repro`"
-        )
-    baseline = fit(kept.component, kept.key, examples)
-    if _answers(baseline, examples.validation) != kept.answers:
-        raise ValueError(
-            f"{path}: fitted again, the baseline answers the validation rows differently, because "
-            "its code or the version of a package has changed; run `dvc repro`"
-        )
+    is_same = examples.fingerprint == kept.examples
+    baseline = fit(kept.component, kept.key, examples) if is_same else None
+    if baseline is None or _fingerprint(baseline, examples.validation) != kept.answers:
+        what = "the baseline answers differently" if is_same else f"{folder} has changed since"
+        raise ValueError(f"{path}: {what}; run `dvc repro`")
     return baseline, examples.kind
 
 
-def _answers(baseline: Baseline, rows: Sequence[Row]) -> str:
+def _fingerprint(baseline: Baseline, rows: Sequence[Row]) -> str:
     return hashlib.sha256(json.dumps(baseline.predict(rows)).encode()).hexdigest()

@@ -1,18 +1,20 @@
 """Linear models over TF-IDF of texts, and the settings from which validation chooses."""
 
+import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from threadpoolctl import threadpool_limits
 
 from stages.baselines._baseline import Baseline, Row, Score
+from stages.tasks._labels import written_labels
+from stages.tasks._numbers import written_number
 
 # scikit-learn is imported inside functions, so that checking settings does not take two seconds.
 
 FEATURES = ("words", "parts", "words_and_parts")
 CLASS_WEIGHTS = (None, "balanced")  # equal weights of all rows, or of all classes
-SVM_TIMES = 0.01  # C of a support vector machine relative to a logistic regression's
 
 
 def tfidf_of_words(max_ngram: int) -> Any:
@@ -35,86 +37,97 @@ def tfidf(features: str, *, max_ngram: int, max_part: int) -> Any:
     return {"words": words, "parts": parts, "words_and_parts": make_union(words, parts)}[features]
 
 
-def logistic_regressions(C: Sequence[float]) -> list[Any]:
-    """Returns an unfitted logistic regression for each weighting of the classes and each ``C``, the
-    inverse strength of regularisation."""
-    from sklearn.linear_model import LogisticRegression
-
-    return [
-        LogisticRegression(C=c, class_weight=weights, max_iter=2000)
-        for weights in CLASS_WEIGHTS
-        for c in sorted(C)
-    ]
-
-
-def support_vector_machines(C: Sequence[float]) -> list[Any]:
-    """Returns an unfitted linear support vector machine for each weighting of the classes and a
-    hundredth of each ``C``."""
-    from sklearn.svm import LinearSVC
-
-    return [
-        LinearSVC(C=SVM_TIMES * c, class_weight=weights, random_state=0)
-        for weights in CLASS_WEIGHTS
-        for c in sorted(C)
-    ]
-
-
-def fitted(model: Any, features: Any, targets: Sequence[str] | Sequence[bool]) -> Any:
-    """Returns the fitted model, or a constant classifier if all targets are equal.
+def fitted(model: Any, features: Any, targets: Any) -> Any:
+    """Returns the fitted model, or a constant classifier if all targets are equal labels.
 
     Fitting uses one thread. With several threads, short vectors would take ten times as long, and
     the last digits would depend on the number of threads.
     """
     from sklearn.dummy import DummyClassifier
 
-    if len(set(targets)) == 1:
+    if isinstance(targets[0], str) and len(set(targets)) == 1:
         model = DummyClassifier()
-    with threadpool_limits(1):
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Label .* is present in all training examples")
         return model.fit(features, targets)
 
 
-def check_tries(*, max_ngram: int, max_part: int, **tried: Sequence[float]) -> None:
-    """Raises ValueError for n-grams shorter than 1, and for a setting in ``tried`` that has no
-    values or a value that is not above 0."""
-    for name, strengths in tried.items():
-        if min(max_ngram, max_part) < 1 or not strengths or min(strengths) <= 0:
-            raise ValueError(f"max_ngram and max_part must be at least 1 and every {name} above 0")
-
-
 class LinearBaseline(Baseline):
-    """A linear model over features of a row's texts. The features and the model with the best score
-    on validation are chosen; ties go to the first."""
+    """A linear model over TF-IDF of a row's texts. The features and the model with the best score
+    on validation are chosen; ties go to the first.
 
-    def __init__(self, *, max_ngram: int, max_part: int, num_models: int) -> None:
+    The two texts of a pair are joined. For numbers the features of a pair are the cosine of the
+    two, and the product and the absolute difference of their TF-IDF. For several labels there is a
+    separate model for each label (binary relevance; Tsoumakas and Katakis 2007), with one choice.
+    """
+
+    features: ClassVar[Sequence[str]] = FEATURES
+
+    def __init__(self, *, max_ngram: int, max_part: int, **strengths: Sequence[float]) -> None:
+        for name, values in strengths.items():
+            if min(max_ngram, max_part) < 1 or not values or min(values) <= 0:
+                raise ValueError(
+                    f"max_ngram and max_part must be at least 1 and every {name} above 0"
+                )
         self.max_ngram, self.max_part = max_ngram, max_part
-        self.num_tries = len(FEATURES) * num_models
 
     @abstractmethod
-    def models(self, features: Any, train: Sequence[Row]) -> Iterator[Any]:
-        """Yields models fitted to the ``features`` of ``train``."""
-
-    @abstractmethod
-    def answers(self, model: Any, features: Any, rows: Sequence[Row]) -> list[str]:
-        """Returns the model's answer to each row."""
-
-    def texts(self, rows: Sequence[Row]) -> list[str]:
-        """Returns the texts that features are computed from; the two texts of a pair are joined."""
-        return [" ".join(self.kind.texts(row)) for row in rows]
-
-    def features(self, vectorizer: Any, rows: Sequence[Row]) -> Any:
-        return vectorizer.transform(self.texts(rows))
+    def models(self) -> list[Any]:
+        """Returns the unfitted models of scikit-learn from which validation chooses."""
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
+        from sklearn.base import clone
+        from sklearn.multiclass import OneVsRestClassifier
+        from sklearn.preprocessing import MultiLabelBinarizer
+
         self.kind = score.kind
-        best = -float("inf")
-        for name in FEATURES:
+        models = self.models()
+        targets: Any = [row[self.kind.target] for row in train]
+        if self.kind.name == "multi_label":
+            labels = sorted({label for row in train for label in row["labels"]})
+            # scikit-learn needs several labels, so two are added that no row has.
+            self.binarizer = MultiLabelBinarizer(classes=[*labels, "", " "])
+            targets = self.binarizer.fit_transform(targets)
+            models = [OneVsRestClassifier(model) for model in models]
+        best, self.num_tries = -float("inf"), len(self.features) * len(models)
+        for name in self.features:
             vectorizer = tfidf(name, max_ngram=self.max_ngram, max_part=self.max_part)
-            vectorizer.fit(self.texts(train))
-            held_out = self.features(vectorizer, validation)
-            for model in self.models(self.features(vectorizer, train), train):
-                value = score(validation, self.answers(model, held_out, validation))
+            vectorizer.fit([text for row in train for text in self._texts(row)])
+            inputs, held_out = (self._inputs(vectorizer, rows) for rows in (train, validation))
+            for unfitted in models:
+                model = fitted(clone(unfitted), inputs, targets)
+                value = score(validation, self._answers(model, held_out))
                 if value > best:
                     best, self.vectorizer, self.model = value, vectorizer, model
 
     def predict(self, rows: Sequence[Row]) -> list[str]:
-        return self.answers(self.model, self.features(self.vectorizer, rows), rows)
+        return self._answers(self.model, self._inputs(self.vectorizer, rows))
+
+    def probabilities(self, rows: Sequence[Row]) -> list[float | None]:
+        """Returns the probabilities of one label; None for other answers and other models."""
+        if self.kind.name != "classification" or not hasattr(self.model, "predict_proba"):
+            return [None] * len(rows)
+        return self.model.predict_proba(self._inputs(self.vectorizer, rows)).max(axis=1).tolist()
+
+    def _texts(self, row: Row) -> list[str]:
+        texts = self.kind.texts(row)
+        return texts if self.kind.name == "regression" else [" ".join(texts)]
+
+    def _inputs(self, vectorizer: Any, rows: Sequence[Row]) -> Any:
+        from scipy import sparse
+
+        texts = [self._texts(row) for row in rows]
+        first, *others = (vectorizer.transform(each) for each in zip(*texts, strict=True))
+        if not others:
+            return first
+        product = first.multiply(others[0])
+        cosine = sparse.csr_matrix(product.sum(axis=1))
+        return sparse.hstack([cosine, product, abs(first - others[0])], format="csr")
+
+    def _answers(self, model: Any, inputs: Any) -> list[str]:
+        predicted = model.predict(inputs)
+        if self.kind.name == "multi_label":
+            return [*map(written_labels, self.binarizer.inverse_transform(predicted))]
+        if self.kind.name == "regression":
+            return [*map(written_number, predicted.tolist())]
+        return predicted.tolist()

@@ -1,21 +1,29 @@
 from collections import Counter
 from collections.abc import Sequence
+from statistics import fmean
 
 from stages.baselines._baseline import Baseline, Row, Score
+from stages.tasks._numbers import written_number
 
 
 class Majority(Baseline):
     """The most frequent label for every text, the most frequent tag for every word, the most
-    frequent place of the right choice, or the most frequent answer to every question, which may be
-    no answer.
+    frequent place of the right choice, the most frequent answer to every question, which may be
+    no answer, or the mean of the numbers.
 
     It is the reference for every score: a model that learnt nothing ties with it.
     """
 
-    fits = ("classification", "multi_label", "tagging", "span_qa", "multiple_choice")
+    fits = (
+        *("classification", "multi_label", "regression"),
+        *("tagging", "span_qa", "multiple_choice"),
+    )
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         self.kind = score.kind
+        if self.kind.name == "regression":
+            self.majority = written_number(fmean(row["target"] for row in train))
+            return
         counts = Counter(part for row in train for part in self.kind.answer_parts(row))
         # There is no majority if all rows are multi-label rows without labels.
         ranked = sorted(counts, key=lambda target: (-counts[target], target))

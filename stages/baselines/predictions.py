@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stages.baselines._baseline import Baseline, Row, Score
-from stages.core.artifacts import refuse_endless
 from stages.core.components import unknown
-from stages.kinds._cells import EmptyCellError, short, structure_of
-from stages.kinds._inputs import input_of
-from stages.kinds._kind import KINDS, Kind
-from stages.kinds._text_form import NO_LABEL
 from stages.sources._formats import format_of, read
+from stages.tasks._cells import EmptyCellError, short, structure_of
+from stages.tasks._inputs import input_of
+from stages.tasks._kind import Kind
+from stages.tasks._task import TASKS
+from stages.tasks._text_form import NO_LABEL
 
 FOLDER = Path("predictions")  # dvc.yaml makes the root stage depend on it
 FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
@@ -31,7 +31,7 @@ class Predictions(Baseline):
     describes the system in the report.
     """
 
-    fits = tuple(kind.name for kind in KINDS.values() if not kind.is_own_answer)
+    fits = tuple(kind.name for kind in TASKS.values() if not kind.is_own_answer)
     num_tries = 0
 
     def __init__(self, *, path: str = str(FOLDER), about: str = "") -> None:
@@ -43,7 +43,6 @@ class Predictions(Baseline):
             raise ValueError(
                 f"path: {path} is not below {FOLDER}/, the folder that DVC watches; move it there"
             )
-        refuse_endless(FOLDER)
         if path.is_file():
             if len(tasks) > 1:
                 raise ValueError(

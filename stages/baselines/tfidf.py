@@ -1,27 +1,21 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from stages.baselines._baseline import Row
-from stages.baselines._linear import (
-    LinearBaseline,
-    check_tries,
-    fitted,
-    logistic_regressions,
-    support_vector_machines,
-)
+from stages.baselines._linear import CLASS_WEIGHTS, LinearBaseline
 
 
 class Tfidf(LinearBaseline):
-    """A linear classifier over TF-IDF of a text's words and their n-grams, or of the parts of its
-    words, or of both.
+    """Logistic regression over TF-IDF of a text's words and their n-grams, or of the parts of its
+    words, or of both; ridge regression for numbers; one logistic regression for each of several
+    labels.
 
     Parts of words help with words that training does not have: names, misspelt words, other forms
-    of a word. Validation chooses the features, logistic regression or a support vector machine,
-    whether all classes have equal weights, and ``C``, the inverse strength of regularisation. The
-    two texts of a pair are joined.
+    of a word. Validation chooses the features, whether all classes have equal weights, and ``C``,
+    the inverse strength of regularisation (for numbers ``alpha``, its strength). The two texts of a
+    pair are joined, or compared for numbers.
     """
 
-    fits = ("classification",)
+    fits = ("classification", "multi_label", "regression")
 
     def __init__(
         self,
@@ -29,22 +23,18 @@ class Tfidf(LinearBaseline):
         max_ngram: int = 2,
         max_part: int = 5,
         C: Sequence[float] = (1.0, 10.0, 100.0, 1000.0),
+        alpha: Sequence[float] = (0.1, 1.0, 10.0, 100.0),
     ) -> None:
-        check_tries(max_ngram=max_ngram, max_part=max_part, C=C)
-        self.C = C
-        super().__init__(max_ngram=max_ngram, max_part=max_part, num_models=4 * len(C))
+        super().__init__(max_ngram=max_ngram, max_part=max_part, C=C, alpha=alpha)
+        self.C, self.alpha = sorted(C), sorted(alpha)
 
-    def models(self, features: Any, train: Sequence[Row]) -> Iterator[Any]:
-        targets = [row["label"] for row in train]
-        unfitted = logistic_regressions(self.C) + support_vector_machines(self.C)
-        return (fitted(model, features, targets) for model in unfitted)
+    def models(self) -> list[Any]:
+        from sklearn.linear_model import LogisticRegression, Ridge
 
-    def answers(self, model: Any, features: Any, rows: Sequence[Row]) -> list[str]:
-        return model.predict(features).tolist()
-
-    def probabilities(self, rows: Sequence[Row]) -> list[float | None]:
-        """Returns the probabilities of the answers; None for a support vector machine."""
-        if not hasattr(self.model, "predict_proba"):
-            return [None] * len(rows)
-        by_class = self.model.predict_proba(self.features(self.vectorizer, rows))
-        return by_class.max(axis=1).tolist()
+        if self.kind.name == "regression":
+            return [Ridge(alpha=alpha) for alpha in self.alpha]
+        return [
+            LogisticRegression(C=c, class_weight=weights, max_iter=2000)
+            for weights in CLASS_WEIGHTS
+            for c in self.C
+        ]

@@ -1,7 +1,7 @@
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -9,35 +9,11 @@ from jaxtyping import Float
 
 from stages.baselines._baseline import Baseline, Row, Score
 from stages.baselines._linear import fitted
-from stages.baselines._viterbi import best_sequence, first_scores, transition_scores
-from stages.kinds._tags import OUTSIDE
+from stages.tasks._tags import OUTSIDE
 
 PART_LENGTHS = (2, 3, 4)  # letters
 BIASES = (0.0, 0.3, 0.6, 1.0, 1.5)  # subtracted from the natural log score of O
 WEIGHTS = (0.0, 0.5, 1.0)  # weights of transitions relative to words
-
-
-@dataclass(frozen=True)
-class _Decoder:
-    """Decodes the probabilities of each word's tags into a sequence."""
-
-    tags: list[str]
-    transitions: Float[np.ndarray, "before tag"]
-    bias: float
-
-    def __call__(
-        self, rows: Sequence[Row], probabilities: Float[np.ndarray, "words tag"]
-    ) -> list[str]:
-        """Returns the tags of each row, joined. ``probabilities`` has the words of all rows."""
-        with np.errstate(divide="ignore"):
-            scores = np.log(probabilities) - self.bias * (np.array(self.tags) == OUTSIDE)
-        ends = np.cumsum([len(row["words"]) for row in rows])
-        first = first_scores(self.tags)
-        sequences = (
-            best_sequence(of_row, self.transitions, first) if len(of_row) else []
-            for of_row in np.split(scores, ends[:-1])
-        )
-        return [" ".join(self.tags[i] for i in sequence) for sequence in sequences]
 
 
 class Window(Baseline):
@@ -65,8 +41,8 @@ class Window(Baseline):
     ) -> None:
         if window < 0 or affix_length < 0 or not C or min(C) <= 0:
             raise ValueError("window and affix_length must be at least 0 and every C above 0")
-        self.window, self.affix_length, self.C = window, affix_length, C
-        self.num_tries = len(C) + len(WEIGHTS) * len(BIASES) - 1  # decoders[0] is in both choices
+        self.window, self.affix_length, self.C = window, affix_length, sorted(C)
+        self.num_tries = len(C) + len(WEIGHTS) * len(BIASES) - 1  # the first is in both choices
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         from sklearn.feature_extraction.text import CountVectorizer
@@ -78,26 +54,59 @@ class Window(Baseline):
         held_out = self.vectorizer.transform(self._words(validation))
         sequences = [row["tags"] for row in train]
         targets = [tag for tags in sequences for tag in tags]
-        tags = sorted(set(targets))
-        decoders = [
-            _Decoder(tags, transition_scores(sequences, tags, weight=weight), bias)
-            for weight, bias in product(WEIGHTS, BIASES)
-        ]
-        models = (LogisticRegression(C=c, max_iter=2000) for c in sorted(self.C))
+        self.tags = sorted(set(targets))
+        self._learn_transitions(sequences)
+        models = [fitted(LogisticRegression(C=c, max_iter=2000), features, targets) for c in self.C]
+        settings = [*product(WEIGHTS, BIASES)]
+        of_model = {model: model.predict_proba(held_out) for model in models}
         self.classifier = max(
-            (fitted(model, features, targets) for model in models),
+            models,
             key=lambda model: score(
-                validation, decoders[0](validation, model.predict_proba(held_out))
+                validation, self._decoded(validation, of_model[model], settings[0])
             ),
         )
-        probabilities = self.classifier.predict_proba(held_out)
-        self.decoder = max(
-            decoders, key=lambda decoder: score(validation, decoder(validation, probabilities))
+        probabilities = of_model[self.classifier]
+        self.setting = max(
+            settings,
+            key=lambda setting: score(
+                validation, self._decoded(validation, probabilities, setting)
+            ),
         )
 
     def predict(self, rows: Sequence[Row]) -> list[str]:
         features = self.vectorizer.transform(self._words(rows))
-        return self.decoder(rows, self.classifier.predict_proba(features))
+        return self._decoded(rows, self.classifier.predict_proba(features), self.setting)
+
+    def _learn_transitions(self, sequences: Sequence[Sequence[str]]) -> None:
+        """Learns log(p(tag | tag before) / p(tag)), with 0.5 added to the count of each pair, and
+        which transitions BIO allows."""
+        pairs = Counter(pair for tags in sequences for pair in pairwise(tags))
+        counts = np.array([[pairs[a, b] + 0.5 for b in self.tags] for a in self.tags])
+        singles = Counter(tag for tags in sequences for tag in tags)
+        everywhere = np.array([singles[tag] for tag in self.tags])
+        following = counts / counts.sum(axis=1, keepdims=True)
+        self.transitions = np.log(following / (everywhere / everywhere.sum()))
+        begins = [not tag.startswith("I-") for tag in self.tags]
+        continues = [[a in (f"B-{b[2:]}", b) for b in self.tags] for a in self.tags]
+        self.first = np.where(begins, 0.0, -np.inf)
+        self.allowed = np.array(begins) | np.array(continues)
+
+    def _decoded(
+        self,
+        rows: Sequence[Row],
+        probabilities: Float[np.ndarray, "words tag"],
+        setting: tuple[float, float],
+    ) -> list[str]:
+        """Returns the tags of each row, joined. ``probabilities`` has the words of all rows."""
+        weight, bias = setting
+        with np.errstate(divide="ignore"):
+            scores = np.log(probabilities) - bias * (np.array(self.tags) == OUTSIDE)
+        ends = np.cumsum([len(row["words"]) for row in rows])
+        transitions = np.where(self.allowed, weight * self.transitions, -np.inf)
+        sequences = (
+            best_sequence(of_row, transitions, self.first) for of_row in np.split(scores, ends[:-1])
+        )
+        return [" ".join(self.tags[i] for i in sequence) for sequence in sequences]
 
     def _words(self, rows: Sequence[Row]) -> Iterator[list[str]]:
         """Yields the features of each word of each row."""
@@ -108,6 +117,7 @@ class Window(Baseline):
             around = range(-self.window, self.window + 1)
             for i, word in enumerate(words[len(edge) : -len(edge)], start=len(edge)):
                 before, after = row["words"][: i - len(edge)], words[i + 1]
+                marked = f"<{word}>"
                 yield [
                     "bias",
                     *(f"{j}={words[i + j]}" for j in around),
@@ -120,7 +130,11 @@ class Window(Baseline):
                     f"-1,0,1~{shapes[i - 1]} {shapes[i]} {shapes[i + 1]}",
                     *(f"^{word[:n]}" for n in range(1, self.affix_length + 1)),
                     *(f"{word[-n:]}$" for n in range(1, self.affix_length + 1)),
-                    *(f"*{part}" for part in parts(word)),
+                    *(
+                        f"*{marked[i : i + n]}"
+                        for n in PART_LENGTHS
+                        for i in range(len(marked) - n + 1)
+                    ),
                     f"length {min(len(word), 12)}",
                     *(["first"] if not before else []),
                     *(["last"] if len(before) == len(row["words"]) - 1 else []),
@@ -130,10 +144,25 @@ class Window(Baseline):
                 ]
 
 
-def parts(word: str) -> list[str]:
-    """Returns the parts of 2 to 4 letters of a word, after its ends are marked: ``<word>``."""
-    marked = f"<{word}>"
-    return [marked[i : i + n] for n in PART_LENGTHS for i in range(len(marked) - n + 1)]
+def best_sequence(
+    scores: Float[np.ndarray, "word tag"],
+    transitions: Float[np.ndarray, "before tag"],
+    first: Float[np.ndarray, " tag"],
+) -> list[int]:
+    """Returns the sequence of tags with the largest sum of the scores of its words, its transitions
+    and its first tag (Viterbi 1967). Ties go to the tag with the lower index, from the last word
+    backwards."""
+    if not len(scores):
+        return []
+    best, steps = first + scores[0], []
+    for of_word in scores[1:]:
+        through = best[:, None] + transitions
+        steps.append(through.argmax(axis=0))
+        best = through.max(axis=0) + of_word
+    path = [int(best.argmax())]
+    for step in reversed(steps):
+        path.append(int(step[path[-1]]))
+    return path[::-1]
 
 
 def shape(word: str) -> str:

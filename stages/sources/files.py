@@ -1,25 +1,21 @@
 """The user's own files: text for a corpus, or labelled rows for a task."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from stages.core.artifacts import refuse_endless
-from stages.core.components import Settings, unknown
-from stages.kinds._kind import Kind, Split
-from stages.sources._columns import NONE, SCHEMA, TIME, Columns, draws_test
-from stages.sources._file import SourceFile
-from stages.sources._formats import FORMATS, Delimiter, Format, Unit, format_of, sides
-from stages.sources._source import Document, Labelled, Part, Source
-from stages.sources._times import Cuts, cuts_of
+from stages.core.components import unknown
+from stages.sources._columns import NONE, TEXT, TIME, WORDS, Columns, cell
+from stages.sources._formats import FORMATS, Delimiter, Format, Record, Unit, format_of, sides
+from stages.sources._records import Placed, RecordSource, SourceFile
+from stages.tasks._kind import SPLITS, Kind, Split, split_named
 
 PARALLEL = "parallel"
 _WORDS_AND_TAGS = {"conllu": {"words": "FORM", "tags": "UPOS"}}  # default columns of formats
 
 
-class Files(Source):
+class Files(RecordSource):
     """Documents or examples of txt, csv, tsv, jsonl, json, conll, conllu and parquet files, and of
     parallel text; all but parquet also as .gz.
 
@@ -54,8 +50,7 @@ class Files(Source):
     label, and bytes that are not UTF-8.
     """
 
-    is_read_in_parts = is_local = True
-    schema = SCHEMA
+    is_local = True
 
     def __init__(
         self,
@@ -71,173 +66,138 @@ class Files(Source):
         delimiter: Delimiter = "auto",
         split: str = NONE,
     ) -> None:
-        self.root = Path(path)
-        self.format = format
-        self.columns = None if columns == NONE else tuple(columns)
+        self.columns, self.root, self.format = naming, Path(path), format
+        self.names = None if isinstance(columns, str) else columns
         self.unit: Unit = unit
         self.delimiter: Delimiter = delimiter
         self.split_column = None if split == NONE else split
         self.languages = (naming.name_of("text"), naming.name_of("target"))
-        self._read = naming
-        self._cuts: dict[Kind | None, Cuts] = {}
-        if self.split_column and naming.name_of(TIME) != NONE:
+        if self.split_column and naming.time != NONE:
             raise ValueError(
                 f"{TIME}: the column {split} gives the splits (`split`; --split {NONE} of make "
                 f"new), but {TIME} draws all three; leave one of them out"
             )
         if not self.root.exists():
-            home = "; write ~ out, since only a shell expands it" if path.startswith("~") else ""
-            raise ValueError(f"path: no such file or folder: {path}{home}")
-        refuse_endless(self.root)
-        named: dict[Split, list[str]] = {
-            "train": _list(train),
-            "validation": _list(validation),
-            "test": _list(test),
-        }
-        self.splits: set[Split] = {split for split, names in named.items() if names}
-        self.files: dict[Path, Split]
-        if self.splits:
-            if self.split_column:
-                raise ValueError("split: train, validation and test name files already")
-            if self.root.is_file():
-                raise ValueError(f"path: {path} is a file, but splits name files in a folder")
-            if "train" not in self.splits:
-                raise ValueError("train: name its file too, since another split has one")
-            self.files = {}
-            for split, names in named.items():
-                self._name_files(split, names)
-        else:
-            self.files = {file: "train" for file in self._listed()}
+            raise ValueError(f"path: no such file or folder: {path}")
+        listed = zip(SPLITS, (train, validation, test), strict=True)
+        named = {s: [n] if isinstance(n, str) else n for s, n in listed if n != NONE}
+        self.files = self._named(named) if named else dict.fromkeys(self._listed(), "train")
         for file in self.files:
             self._format(file)
 
-    @classmethod
-    def draws_test(cls, settings: Settings) -> bool:
-        return draws_test(settings)
+    @property
+    def given(self) -> set[Split]:
+        return self._splits_of_column if self.split_column else self._named_splits
 
-    def check(self, kind: Kind | None) -> None:
-        """Reads each file up to its first document or example, or to its first time if splits are
-        drawn by time. If a file is one document, only its first paragraph is read."""
-        for file in self.each_file():
-            if file.unit == "file":
-                file = replace(file, unit="paragraph")
-            if self._read.name_of(TIME) != NONE:
-                next(file.times(kind), None)
-            else:
-                next(iter(file.texts() if kind is None else file.examples(kind)), None)
-
-    def documents(self) -> Iterator[Document]:
-        for file in self._with_cuts(None):
-            yield from file.documents()
-
-    def parts(self) -> Iterator[Part]:
-        for file in self._with_cuts(None):
-            yield from file.parts()
-
-    def examples(self, kind: Kind) -> Iterator[Labelled]:
-        for file in self._with_cuts(kind):
-            yield from file.examples(kind)
-
-    def each_file(self) -> Iterator[SourceFile]:
-        """Yields the files with the settings for reading them and the splits that the data has."""
-        given = frozenset(self.splits or self._splits_of_column)
-        self._read.check_draw(given)
-        return (replace(file, given=given) for file in self._files())
-
-    def _with_cuts(self, kind: Kind | None) -> Iterator[SourceFile]:
-        """Yields the files. If splits are drawn by time, the times of all rows are read first, and
-        each file has the cuts between the splits."""
-        column = self._read.name_of(TIME)
-        if column == NONE:
-            return self.each_file()
-        if kind not in self._cuts:
-            times = (each for file in self.each_file() for each in file.times(kind))
-            self._cuts[kind] = cuts_of(times, column)
-        return (replace(file, cuts=self._cuts[kind]) for file in self.each_file())
-
-    def _files(self) -> Iterator[SourceFile]:
-        for path, split in self.files.items():
-            yield SourceFile(
-                path,
-                self._name(path),
-                self._format(path),
-                split,
-                frozenset(),
-                self._columns(path),
-                self.columns,
-                self.unit,
-                self.languages,
-                self.delimiter,
-                self.split_column,
-            )
+    @cached_property
+    def _named_splits(self) -> set[Split]:
+        splits = {*self.files.values()}
+        return splits if len(splits) > 1 else set()
 
     @cached_property
     def _splits_of_column(self) -> set[Split]:
-        """The splits that the column ``split`` names, if there is one."""
-        files = self._files() if self.split_column else ()
-        splits = {file.split_of(record) for file in files for record in file.records()}
-        if self.split_column and "train" not in splits:
+        splits = {
+            self._split(file, record) for file in self.each_file() for record in file.records()
+        }
+        if "train" not in splits:
             raise ValueError(f"split: no row of {self.split_column} is of train")
         return splits
 
+    def each_file(self) -> Iterator[SourceFile]:
+        for path, split in self.files.items():
+            format = self._format(path)
+            of_format = {
+                column: name
+                for column, name in _WORDS_AND_TAGS.get(format, {}).items()
+                if self.columns.name_of(column) == column
+            }
+            name = path.name if path == self.root else path.relative_to(self.root).as_posix()
+            columns = self.columns.renamed(of_format)
+            yield SourceFile(
+                path, name, format, split, columns, self.names, self.unit, self.languages,
+                self.delimiter,
+            )  # fmt: skip
+
+    def check(self, kind: Kind | None) -> None:
+        """Reads the first document or example of each file."""
+        for file in self.each_file():
+            next(self.rows(self._placed(file, kind)), None)
+
+    def placed(self, kind: Kind | None) -> Iterator[Placed]:
+        for file in self.each_file():
+            yield from self._placed(file, kind)
+
+    def _placed(self, file: SourceFile, kind: Kind | None) -> Iterator[Placed]:
+        of_documents = WORDS if file.format in ("conll", "conllu") else TEXT
+        key = file.name if file.unit == "file" and kind is None else None
+        hint = ""
+        if file.split != "train":
+            hint = "; leave out a file without labels, and its split is drawn from train"
+        elif file.format in ("csv", "tsv") and file.names is None:
+            hint = "; if its first line names none, give their names: `columns: [...]`"
+        if kind and file.format == "txt" and [*file.columns.of(kind)] != ["text"]:
+            raise ValueError(f"{file.path}: a txt file has no labels; if it has, name its `format`")
+        for record in file.records():
+            yield Placed(
+                f"{file.name}:{record.key}",
+                self._split(file, record),
+                f"{file.path} {record.place}",
+                record.cells,
+                file.columns,
+                kind or of_documents,
+                key,
+                hint,
+            )
+
+    def _split(self, file: SourceFile, record: Record) -> Split:
+        if self.split_column is None:
+            return file.split
+        place = f"{file.path} {record.place}"
+        value = cell(record.cells, self.split_column, place)
+        if (split := split_named(str(value))) is None:
+            raise ValueError(f"{place}: {self.split_column} is {value!r}, not one of {SPLITS}")
+        return split
+
     # The files with their formats and splits -------------------------------------------------
 
-    def _name_files(self, split: Split, names: list[str]) -> None:
-        for name in names:
+    def _named(self, named: dict[Split, list[str]]) -> dict[Path, Split]:
+        if self.split_column:
+            raise ValueError("split: train, validation and test name files already")
+        if self.root.is_file():
+            raise ValueError(f"path: {self.root} is a file, but splits name files in a folder")
+        if "train" not in named:
+            raise ValueError("train: name its file too, since another split has one")
+        files: dict[Path, Split] = {}
+        for split, name in ((split, name) for split, names in named.items() for name in names):
             file = self.root / name
-            if file in self.files:
-                raise ValueError(f"{split}: {name} already belongs to {self.files[file]}")
+            if file in files:
+                raise ValueError(f"{split}: {name} already belongs to {files[file]}")
             if self.format == PARALLEL:
-                try:
-                    sides(file, list(self.languages))
-                except ValueError as error:
-                    raise ValueError(f"{split}: {error}") from None
+                sides(file, self.languages)
             elif not file.is_file():
-                existing = [p.name for p in self.root.iterdir()] if self.root.is_dir() else []
-                raise ValueError(
-                    f"{split}: no such file: {file}; {unknown(name, sorted(existing))}"
-                )
-            self.files[file] = split
+                existing = sorted(path.name for path in self.root.iterdir())
+                raise ValueError(f"{split}: no such file: {file}; {unknown(name, existing)}")
+            files[file] = split
+        return files
 
     def _listed(self) -> list[Path]:
         if self.format == PARALLEL:
             raise ValueError(
-                f"train: name what parallel files begin with, such as train of train."
+                "train: name what parallel files begin with, such as train of train."
                 f"{self.languages[0]} and train.{self.languages[1]}"
             )
         if self.root.is_file():
             return [self.root]
         files = sorted(p for p in self.root.rglob("*") if p.is_file() and p.name[0] != ".")
-        if self.format == "auto":
-            files = [p for p in files if format_of(p) in FORMATS]
+        files = [p for p in files if self.format != "auto" or format_of(p) in FORMATS]
         if not files:
             raise ValueError(f"path: no {'/'.join(FORMATS)} file is in {self.root}")
         return files
 
     def _format(self, file: Path) -> str:
-        if self.format != "auto":
-            return self.format
-        if format_of(file) not in FORMATS:
+        format = format_of(file) if self.format == "auto" else self.format
+        if format not in (*FORMATS, PARALLEL):
             raise ValueError(
                 f"format: name it, since {file.name} does not end in one of {', '.join(FORMATS)}"
             )
-        return format_of(file)
-
-    def _name(self, file: Path) -> str:
-        return file.name if file == self.root else file.relative_to(self.root).as_posix()
-
-    def _columns(self, file: Path) -> Columns:
-        """Returns the settings for a file. A column left at its default name gets the default name
-        for the file's format."""
-        of_format = {
-            column: name
-            for column, name in _WORDS_AND_TAGS.get(self._format(file), {}).items()
-            if self._read.name_of(column) == column
-        }
-        return self._read.renamed(of_format)
-
-
-def _list(names: str | list[str]) -> list[str]:
-    if isinstance(names, list):
-        return names
-    return [] if names == NONE else [names]
+        return format

@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 from stages.core.artifacts import read_json, read_jsonl
 from stages.core.components import unknown
-from stages.kinds._kind import KINDS, SPLITS, Kind, Split
-from stages.kinds._text_form import TextForm
 from stages.sources._source import Document, Labelled, Source, split_of
+from stages.tasks._kind import SPLITS, Kind, Split
+from stages.tasks._task import TASKS
+from stages.tasks._text_form import TextForm
 
 Row = dict[str, Any]
 
@@ -75,7 +76,7 @@ class Tasks(Source):
     def documents(self) -> Iterator[Document]:
         folders = {task: self.folder / task / "examples" for task in self.tasks}
         records = {task: read_json(folder / "task.json") for task, folder in folders.items()}
-        kinds = {task: KINDS[record["kind"]] for task, record in records.items()}
+        kinds = {task: TASKS[record["kind"]] for task, record in records.items()}
         sentences_of: dict[str, Callable[[Row], list[str]]] = {}
         for task, kind in kinds.items():
             if not self.answers:

@@ -4,10 +4,10 @@ import pytest
 
 from stages.baselines._baseline import Score
 from stages.baselines.ngram import Ngram
-from stages.kinds._kind import KINDS
+from stages.tasks._task import TASKS
 from tests.small import documents
 
-bits_per_byte = Score(KINDS["language_modelling"], "bits_per_byte")
+bits_per_byte = Score(TASKS["language_modelling"], "bits_per_byte")
 TEXTS = [{"text": " ".join(document)[:2000]} for document in documents()[:30]]
 TRAIN, VALIDATION, TEST = TEXTS[:20], TEXTS[20:25], TEXTS[25:]
 

@@ -1,7 +1,6 @@
 """The baseline whose predictions come from a file."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from stages.core import paths
 from stages.core.artifacts import read_jsonl
 from stages.core.plans import BaselinePlan
 from stages.evaluation.records import PredictionRecord, TrialRecord, read
-from stages.kinds._kind import KINDS
+from stages.tasks._task import TASKS
 from tests.labelled_words import plan_of, write_tasks
 
 FILE = Path("predictions/llm.csv")
@@ -41,7 +40,7 @@ def predicted(
     """Returns the predictions for test ``rows`` from a file with a ``text``."""
     file.write_text(text, encoding="utf-8")
     baseline = Predictions(path=str(file))
-    baseline.fit([], [], Score(kind_of_source(KINDS[kind], source), "", labels))
+    baseline.fit([], [], Score(kind_of_source(TASKS[kind], source), "", labels))
     return baseline.predict([{"id": str(i), **row} for i, row in enumerate(rows)])
 
 
@@ -107,7 +106,7 @@ def texts(*some: str) -> list[dict[str, str]]:
 def test_predictions_reads_answers_as_the_data_of_each_kind(
     kind: str, rows: list[Any], text: str, source: dict[str, Any], expected: list[str]
 ) -> None:
-    labels = ["yes", "no", "O"] if KINDS[kind].has_classes else []
+    labels = ["yes", "no", "O"] if TASKS[kind].has_classes else []
     assert predicted(kind, rows, text, labels=labels, **source) == expected
 
 
@@ -196,13 +195,6 @@ def test_predictions_refuses_paths_of_no_task(path: str, fault: str) -> None:
         Path("predictions", name).write_text("")
     with pytest.raises(ValueError, match=f"^path: .*{fault}"):
         Predictions(path=path).files(["topic", "tone"])
-
-
-def test_predictions_refuses_a_folder_with_a_pipe() -> None:
-    Path("predictions/topic.csv").write_text("")
-    os.mkfifo("predictions/pipe")
-    with pytest.raises(ValueError, match="^path: predictions/pipe must be a regular file"):
-        Predictions().files(["topic"])
 
 
 def plan(**changes: Any) -> BaselinePlan:

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import json
-import pickle
 from collections import Counter
 from datetime import date
 from itertools import combinations
@@ -18,10 +17,10 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from stages.core.artifacts import Json
-from stages.kinds._kind import KINDS, SPLITS
-from stages.sources import _formats
 from stages.sources._source import SOURCES, split_of
 from stages.sources.files import Files
+from stages.tasks._kind import SPLITS
+from stages.tasks._task import TASKS
 
 
 def write(name: str, content: str | bytes) -> None:
@@ -37,7 +36,7 @@ def source(path: str, **settings: Any) -> Files:
 
 
 def rows(path: str, kind: str = "classification", **settings: Any) -> list[dict]:
-    return [e.row for e in source(path, **settings).examples(KINDS[kind])]
+    return [e.row for e in source(path, **settings).examples(TASKS[kind])]
 
 
 # Corpora
@@ -117,7 +116,7 @@ def write_users(num_users: int = 60) -> None:
 
 
 def test_files_draw_all_rows_of_a_group_into_one_split_whatever_other_rows_there_are() -> None:
-    kind = KINDS["classification"]
+    kind = TASKS["classification"]
 
     def splits() -> dict[str | None, set[str]]:
         drawn: dict[str | None, set[str]] = {}
@@ -149,7 +148,7 @@ def write_days(name: str, days: range, header: str = "text,label,day") -> None:
 def test_files_draw_splits_in_the_order_of_time_over_all_files() -> None:
     write_days("f/late.csv", range(60, 100))
     write_days("f/early.csv", range(60))
-    examples_of = list(source("f", time="day").examples(KINDS["classification"]))
+    examples_of = list(source("f", time="day").examples(TASKS["classification"]))
     days = {s: [e.time.shown for e in examples_of if e.time and e.split == s] for s in SPLITS}
     assert {split: len(some) for split, some in days.items()} == {
         "train": 80,
@@ -158,11 +157,8 @@ def test_files_draw_splits_in_the_order_of_time_over_all_files() -> None:
     }
     assert max(days["train"]) < min(days["validation"])
     assert max(days["validation"]) < min(days["test"])
-    texts = source("f", time="day")
-    by_time = [(d.id, d.split) for d in texts.documents()]
+    by_time = [(d.id, d.split) for d in source("f", time="day").documents()]
     assert by_time == [(e.id, e.split) for e in examples_of]
-    parts = [pickle.loads(pickle.dumps(part)) for part in texts.parts()]  # as workers get them
-    assert by_time == [(d.id, d.split) for part in parts for d in part.documents()]
 
 
 def test_files_count_only_rows_that_are_read_in_splits_by_time() -> None:
@@ -172,7 +168,7 @@ def test_files_count_only_rows_that_are_read_in_splits_by_time() -> None:
     timeless = ["No day.,a,"] * 3
     lines = Path("a.csv").read_text().splitlines() + unlabelled + timeless
     write("a.csv", "\n".join(lines))
-    read = source("a.csv", time="day", empty_cells="skip").examples(KINDS["classification"])
+    read = source("a.csv", time="day", empty_cells="skip").examples(TASKS["classification"])
     assert Counter(e.split for e in read) == {"train": 40, "validation": 5, "test": 5}
     with pytest.raises(ValueError, match=r"^a.csv line \d+: label is empty; `empty_cells: skip`"):
         rows("a.csv", time="day")
@@ -214,7 +210,7 @@ def test_files_refuse_time_beside_given_splits_and_too_few_times() -> None:
 
 def test_files_draw_other_splits_with_each_split_seed() -> None:
     write_users(300)
-    kind = KINDS["classification"]
+    kind = TASKS["classification"]
 
     def test_rows(**settings: Any) -> set[str]:
         read = source("reviews.csv", **settings).examples(kind)
@@ -416,13 +412,13 @@ def test_split_is_a_column_that_names_the_split_of_each_row() -> None:
     names = ["train", "Testing", "dev"]
     content = "".join(f"text {i},{i % 2},{names[i % 3]}\n" for i in range(9))
     write("a.csv", f"text,label,part\n{content}")
-    examples = [*source("a.csv", split="part").examples(KINDS["classification"])]
+    examples = [*source("a.csv", split="part").examples(TASKS["classification"])]
     assert [e.split for e in examples] == ["train", "test", "validation"] * 3
     texts = [*source("a.csv", split="part").documents()]
     assert [d.split for d in texts] == ["train", "test", "validation"] * 3
     write("b.csv", "text,label,part\nx,1,train\ny,0,other\n")
     with pytest.raises(ValueError, match="b.csv line 3: part is 'other', not one of"):
-        [*source("b.csv", split="part").examples(KINDS["classification"])]
+        [*source("b.csv", split="part").examples(TASKS["classification"])]
     with pytest.raises(ValueError, match="split: train, validation and test name files"):
         source(".", train="a.csv", split="part")
 
@@ -445,7 +441,7 @@ def question(id: str = "q1", answers: list | None = None, **more: Any) -> dict:
 def test_questions_of_squad_files() -> None:
     unanswerable = question("q2", is_impossible=True, plausible_answers=[ADA])
     write("a.json", squad(question(answers=[ADA, ADA]), unanswerable))
-    questions = list(source("a.json").examples(KINDS["span_qa"]))
+    questions = list(source("a.json").examples(TASKS["span_qa"]))
     assert [e.id for e in questions] == ["a.json:q1", "a.json:q2"]
     row = {"question": "Who wrote it?", "context": CONTEXT}
     assert [e.row for e in questions] == [row | {"answers": [ADA, ADA]}, row | {"answers": []}]
@@ -484,7 +480,7 @@ def test_lines_of_parallel_files_are_texts_and_targets() -> None:
 def test_splits_of_equal_inputs_are_equal() -> None:
     table = [f"text {i % 50},{i % 2}" for i in range(100)]
     write("a.csv", "text,label\n" + "\n".join(table))
-    drawn = list(source("a.csv").examples(KINDS["classification"]))
+    drawn = list(source("a.csv").examples(TASKS["classification"]))
     assert [e.split for e in drawn[:50]] == [e.split for e in drawn[50:]]
     assert len({e.id for e in drawn}) == 100
 
@@ -501,7 +497,7 @@ def test_splits_keep_questions_about_a_context_and_pairs_of_a_premise_together(k
         pairs = [f"Premise {i}.,Hypothesis {j}.,{(i + j) % 3}" for i, j in numbers]
         write(name, "\n".join(["text,text_pair,label", *pairs]))
     splits: dict[str, set[str]] = {}
-    for example in source(name).examples(KINDS[kind]):
+    for example in source(name).examples(TASKS[kind]):
         splits.setdefault(example.row[shared], set()).add(example.split)
     assert len(splits) == 60 and all(len(drawn) == 1 for drawn in splits.values())
     assert set.union(*splits.values()) == {"train", "validation", "test"}
@@ -518,15 +514,12 @@ def test_splits_keep_questions_about_a_context_and_pairs_of_a_premise_together(k
         ("a.csv", "text,label\nx,1\n ,0\n", "a.csv line 3: text is empty"),
         ("a.csv", 'text,label\n"x\ny",1\nz,\n', "a.csv line 4: label is empty"),
         ("a.csv", "text,label\nx,1,2\n", "a.csv line 2: 3 cells, but 2 columns: text, label"),
-        ("a.csv", 'text,label\n"x,1\n', "a.csv line 2: a quotation mark of this row never closes"),
+        ("a.csv", 'text,label\n"x,1\n', "a.csv line 2: unexpected end of data; a quotation"),
         ("a.csv", b"text,label\nx\xe9,1\n", "a.csv line 2: byte 0xe9 is not UTF-8"),
         ("a.csv", "", "a.csv line 1: the file is empty"),
-        ("a.csv", 'text,label\n"a \\"b\\" c",1\n', 'line 2: the row has \\" for'),
-        ("a.csv", "text,label\nx\ry,1\n", "line 2: the row has a carriage return (\\r)"),
         ("a.csv", b"PK\x03\x04", "a.csv line 1: this is an xlsx"),
         ("a.csv", b"\x1f\x8b\x08", "a.csv line 1: this is a gzip file; add .gz"),
         ("a.jsonl", '{"text": "\\ud83d", "label": 1}', "a.jsonl line 1: '\\ud83d' is half a surr"),
-        ("a.jsonl", "[\n{}]", "a.jsonl line 1: not JSON: "),
         ("a.csv", "text;label\nx;1\n", "line 1: one column, 'text;label'; a csv file has commas"),
         ("a.csv", "text,label,text\nx,1,y\n", "a.csv line 1: two columns have the name 'text'"),
         ("a.csv.gz", b"", "a.csv.gz line 1: the file is empty"),
@@ -537,24 +530,12 @@ def test_splits_keep_questions_about_a_context_and_pairs_of_a_premise_together(k
             '\n{"label": 1, "label": 0}',
             "a.jsonl line 2: the key 'label' is there more tha",
         ),
-        (
-            "a.json",
-            '[{"a": {"b": "x", "b": "y"}}]',
-            "object: the key 'b' is there more than once, with",
-        ),
+        ("a.json", '[{"a": {"b": "x", "b": "y"}}]', "a.json: the key 'b' is there more than once"),
         (
             "a.jsonl",
             '{"text": "x", "label": 1}\n' + "[" * 10**5,
-            "a.jsonl line 2: is nested more tha",
+            "a.jsonl line 2: is nested too deeply",
         ),
-        (
-            "a.jsonl",
-            '{"text":' * 101 + "1" + "}" * 101,
-            "a.jsonl line 1: is nested more than 100 d",
-        ),
-        ("a.json", '[{"a":' * 10**5, "a.json in the whole text: is nested more than 100 deep"),
-        ("a.json", "[" * 101 + "]" * 101, "a.json in the whole text: is nested more than 100 deep"),
-        ("a.jsonl", '{"text": ' + "1" * 5000, "a.jsonl line 1: Exceeds the limit (4300 digits)"),
         ("a.jsonl", '{"text": ["x"], "label": 1}', "line 1: text must be a text, not ['x']"),
         ("a.jsonl", '{"text": "x", "label": NaN}', "a.jsonl line 1: label is empty"),
         ("a.jsonl", '{"text": "x", "label": null}', "a.jsonl line 1: label is empty"),
@@ -584,7 +565,6 @@ def test_files_that_cannot_be_read_are_named(name: str, content: str | bytes, me
         ("data", {"test": "a.csv"}, "train: name its file too"),
         ("data", {"train": "b.csv"}, "did you mean 'a.csv'?"),
         ("data/a.csv", {"train": "b.csv"}, "path: data/a.csv is a file, but splits"),
-        ("~/x", {}, "path: no such file or folder: ~/x; write ~ out"),
         ("nowhere", {}, "path: no such file or folder: nowhere"),
     ],
 )
@@ -593,28 +573,6 @@ def test_settings_that_name_no_file_are_refused(path: str, settings: dict, messa
     with pytest.raises(ValueError) as error:
         source(path, **settings)
     assert message in str(error.value)
-
-
-@pytest.mark.parametrize("path", ["data", "data/b.txt", "/dev/zero"])
-def test_files_refuses_a_device_and_a_folder_that_links_to_one(path: str) -> None:
-    """DVC would read a device without end."""
-    write("data/a.csv", "text,label\nx,1\n")
-    Path("data/b.txt").symlink_to("/dev/zero")
-    with pytest.raises(ValueError, match="path: (data/b.txt|/dev/zero) must be a regular file"):
-        source(path)
-
-
-@pytest.mark.parametrize("cell", ["x" * 2**20, '"' + "x\n" * 2**19, '"' + "\n" * 2**20])
-def test_a_row_that_would_fill_the_memory_is_refused(
-    cell: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_formats, "MOST_ROW", 2**20)
-    long = '"' + "x\n" * 500_000 + '"'
-    write("a.csv.gz", f"text,label\n{long},a\n{long},b\n")
-    assert len(rows("a.csv.gz")) == 2
-    write("a.csv.gz", f"text,label\nx,a\n{cell},b\n")
-    with pytest.raises(ValueError, match="a.csv.gz line 3: the row has more than 1 million chara"):
-        rows("a.csv.gz")
 
 
 def test_a_broken_archive_is_named() -> None:
@@ -674,11 +632,10 @@ def test_tagged_words_that_do_not_fit_are_named(content: str, message: str) -> N
         (squad(question(answers=[{"text": "", "answer_start": 0}])), "'' is not in the context"),
         (squad(question(answers=[{"text": "Ada"}])), "question q1: answers must be a list of {"),
         (squad(question(answers=["Ada"])), "question q1: answers must be a list of {"),
-        (squad({"id": "q3", "question": "Who?"}), "question q3: answers must be a list"),
-        (squad({"id": "q3", "answers": [ADA]}), "question q3: question must be a text"),
+        (squad({"id": "q3", "question": "Who?"}), "question 1: lacks 'answers'"),
+        (squad({"id": "q3", "answers": [ADA]}), "question 1: lacks 'question'"),
         (squad(question(), context=" "), "question q1: context is empty"),
-        ('{"data": [{"paragraphs": [{"qas": []}]}]}', "data[0].paragraphs[0]: context must be a"),
-        ('{"data": [{"title": "x"}]}', "a.json data[0]: paragraphs must be a list, as in SQuAD's"),
+        ('{"data": [{"title": "x"}]}', "a.json object 1: no column 'question'; there are: title"),
         ('{"rows": []}', 'must be a list of objects, or {"data": [...]}'),
     ],
 )
@@ -689,26 +646,21 @@ def test_questions_that_cannot_be_read_are_named(content: str, message: str) -> 
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("english", "german", "target", "message"),
-    [
-        (["A", "B"], ["A"], "de", "train.de.gz has 1 lines, but train.en has more"),
-        (["A"], ["A", "B", "C"], "de", "train.en has 1 lines, but train.de.gz has more"),
-        (["A", "B"], ["A", " ", "C"], "de", "train line 2: de is empty"),
-        (["caf\udce9"], ["A"], "de", "^train.en line 1: byte 0xe9 is not UTF-8"),
-        (["A"], ["A"], "fr", "source: train: no such file: train.fr, nor train.fr.gz"),
-    ],
-)
-def test_parallel_files_that_do_not_fit_are_named(english, german, target, message) -> None:
-    write_parallel([], german)
-    Path("train.en").write_text("\n".join(english), errors="surrogateescape")
-    with pytest.raises(ValueError, match=message):
-        rows(".", "seq2seq", **PARALLEL, text="en", target=target)
+def test_parallel_files_that_do_not_fit_are_named() -> None:
+    languages = {"text": "en", "target": "de"}
+    write_parallel(["A", "B"], ["A"])
+    with pytest.raises(ValueError, match="^train.de.gz has 1 lines, but train.en has more"):
+        rows(".", "seq2seq", **PARALLEL, **languages)
+    write_parallel(["A", "B"], ["A", " "])
+    with pytest.raises(ValueError, match="train line 2: de is empty"):
+        rows(".", "seq2seq", **PARALLEL, **languages)
+    with pytest.raises(ValueError, match="source: no such file: train.fr, nor train.fr.gz"):
+        rows(".", "seq2seq", **PARALLEL, text="en", target="fr")
 
 
 def test_check_reads_the_first_row_of_each_file() -> None:
     write("data/a.csv", "text,label\nx,1\n")
     write("data/b.csv", "text,gold\nx,1\n")
     with pytest.raises(ValueError, match=r"b.csv line 2: no column 'label'"):
-        source("data").check(KINDS["classification"])
+        source("data").check(TASKS["classification"])
     source("data").check(None)

@@ -1,30 +1,25 @@
 """Installed documentation is read without being imported, and is always the same."""
 
-import itertools
-import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any, cast
 
 import pytest
 
 from stages.core.study_file import load
-from stages.kinds._kind import KINDS
-from stages.sources import installed_docs
 from stages.sources._source import SOURCES, Labelled, split_of
 from stages.sources.installed_docs import InstalledDocs
+from stages.tasks._task import TASKS
 from tests.installed_package import install, module
 from tests.smoke import ROOT
 
 pytestmark = pytest.mark.slow
 
 Installer = Callable[..., None]
-CLASSIFICATION = KINDS["classification"]
+CLASSIFICATION = TASKS["classification"]
 
 
 def rooms(number: int, topic: str = "books") -> dict[str, str]:
@@ -92,54 +87,10 @@ def test_documents_have_a_sentence_once_and_rather_in_test(shelf: Installer) -> 
     assert [d.split for d in documents] == ["test"]
 
 
-def test_documents_are_not_of_tests_copies_and_generated_files(shelf: Installer) -> None:
+def test_documents_are_not_of_tests_and_copies(shelf: Installer) -> None:
     skipped = {f"shelf/{name}/a.py": module(name, 1) for name in ("tests", "_vendor", "externals")}
-    generated = "# This file was automatically generated from b.py.\n" + module("maps", 2)
-    shelf(rooms(20) | skipped | {"shelf/generated.py": generated})
+    shelf(rooms(20) | skipped)
     assert {d.id for d in source().documents()} == set(rooms(20))
-
-
-def test_documents_are_the_same_whether_a_pool_parses_them_or_not(
-    shelf: Installer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shelf(rooms(120))
-    pooled = list(source().documents())
-    (stored,) = installed_docs.PARSED.iterdir()
-    content = stored.read_bytes()
-    stored.unlink()
-    monkeypatch.setattr(installed_docs, "_FEW", 1000)
-    assert list(source().documents()) == pooled
-    assert stored.read_bytes() == content
-    assert [json.loads(line)[0] for line in content.splitlines()] == sorted(rooms(120))
-
-
-def test_documents_are_stored_until_a_file_changes(
-    shelf: Installer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shelf(rooms(20))
-    first = list(source().documents())
-    monkeypatch.setattr(installed_docs, "docstrings", None)  # parsing would fail
-    assert list(source().documents()) == first
-    shelf(rooms(20) | {"shelf/room_0.py": module("books", 0) + "\n"})
-    with pytest.raises(TypeError):
-        list(source().documents())
-
-
-def test_reading_s_is_the_time_to_parse_what_is_not_stored(
-    shelf: Installer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The time per byte is estimated from a sample of files. A package counts once, and a stored
-    package not at all."""
-    shelf(rooms(80))
-    ticks = itertools.count(step=0.25)
-    monkeypatch.setattr(installed_docs.time, "perf_counter", lambda: next(ticks))
-    read: set[str] = set()
-    sizes = [len(text.encode()) for text in rooms(80).values()]
-    about = 0.25 * len(sizes)  # a file takes a quarter of a second, and all are about as large
-    assert source().reading_s(read) == pytest.approx(about, rel=max(sizes) / min(sizes) - 1)
-    assert len(read) == 1 and source().reading_s(read) == 0
-    list(source().documents())
-    assert source().reading_s(set()) == 0
 
 
 def test_examples_of_a_class_are_as_many_as_the_median_and_no_input_comes_twice(
@@ -158,8 +109,7 @@ def test_examples_of_a_class_are_as_many_as_the_median_and_no_input_comes_twice(
     ("annotation", "labels"),
     [
         ("code_spans", {"B-CODE", "O"}),
-        ("parameter_types", {"bool", "int", "list"}),
-        ("libraries", {"shelf", "desk"}),
+        ("sections", {"summary", "body", "params", "returns", "raises", "notes"}),
     ],
 )
 def test_examples_have_the_labels_of_their_annotation(
@@ -177,7 +127,6 @@ def test_examples_have_the_labels_of_their_annotation(
         ({"packages": ["numpyy"]}, "all.source: packages: not installed: unknown 'numpyy'; did yo"),
         ({"packages": ["numpy", "numpy"]}, "packages: 'numpy' is listed twice"),
         ({"path": "nowhere.lock"}, "path: no such file or folder: nowhere.lock"),
-        ({"path": "/dev/zero"}, "path: /dev/zero must be a regular file"),
         ({"annotation": "colours"}, "corpora.all.source.annotation: "),
         ({"package": ["numpy"]}, "did you mean 'packages'?"),
     ],
@@ -190,7 +139,7 @@ def test_installed_docs_name_settings_that_are_wrong(settings: dict, message: st
 
 def test_installed_docs_refuse_a_task_without_annotation() -> None:
     with pytest.raises(ValueError, match="annotation: a task needs one of code_spans, "):
-        source(packages=["numpy"]).check(KINDS["tagging"])
+        source(packages=["numpy"]).check(TASKS["tagging"])
 
 
 def test_installed_docs_refuse_a_package_without_source(shelf: Installer) -> None:
@@ -208,25 +157,3 @@ def test_packages_of_every_study_have_one_version_in_the_lock() -> None:
         entries = [*study.corpora.values(), *study.tasks.values()]
         for package in {p for entry in entries for p in entry.source.get("packages", [])}:
             assert pinned.count(package.replace("_", "-")) == 1, (path.name, package)
-
-
-def test_documents_are_parsed_once_by_stages_that_need_them_at_once(
-    shelf: Installer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second stage starts while the first parses, and reads the first one's file."""
-    shelf(rooms(3))
-    parsed, parse = list[list[Path]](), installed_docs._parse
-    others = list[Thread]()
-
-    def slowly(missing: dict[Path, list[installed_docs.Where]]) -> None:
-        parsed.append([*missing])
-        if not others:
-            others.append(Thread(target=lambda: [*source().documents()]))
-            others[0].start()
-            time.sleep(0.5)
-        parse(missing)
-
-    monkeypatch.setattr(installed_docs, "_parse", slowly)
-    assert [*source().documents()]
-    others[0].join()
-    assert len(parsed[0]) == 1 and parsed[1:] == [[]]

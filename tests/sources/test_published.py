@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from stages.kinds._kind import KINDS
 from stages.sources._source import SOURCES
 from stages.sources.files import Files
+from stages.tasks._task import TASKS
 from tests.published import DATASETS, needs_datasets
 
 pytestmark = needs_datasets
@@ -63,7 +63,7 @@ def test_published_splits_have_their_numbers_of_examples(
 ) -> None:
     splits = {"train": train.split(), "validation": validation.split(), "test": test.split()}
     files = {split: name for split, (name, _) in splits.items()}
-    examples = list(source(path, **SETTINGS[path], **files).examples(KINDS[kind]))
+    examples = list(source(path, **SETTINGS[path], **files).examples(TASKS[kind]))
     sizes = Counter(example.split for example in examples)
     assert sizes == {split: int(number) for split, (_, number) in splits.items()}
     assert len({example.id for example in examples}) == len(examples)
@@ -83,8 +83,8 @@ def test_published_splits_have_their_numbers_of_examples(
     ],
 )
 def test_published_labels_have_their_numbers(kind: str, path: str, expected: dict) -> None:
-    examples = source(path, **SETTINGS.get(path.split("/")[0], {})).examples(KINDS[kind])
-    labels = Counter(label for e in examples for label in KINDS[kind].labels_of(e.row))
+    examples = source(path, **SETTINGS.get(path.split("/")[0], {})).examples(TASKS[kind])
+    labels = Counter(label for e in examples for label in TASKS[kind].labels_of(e.row))
     assert expected.items() <= labels.items()
 
 

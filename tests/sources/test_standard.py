@@ -2,7 +2,6 @@
 pinned commits: files, configurations, splits, columns and types."""
 
 import json
-import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -12,9 +11,9 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
 from stages.core.study_file import load
-from stages.kinds._kind import KINDS
 from stages.sources._source import SOURCES
 from stages.sources.hub import Hub
+from stages.tasks._task import TASKS
 
 STUDY = load(Path(__file__).parents[2] / "studies" / "standard.yaml")
 TEXT, NUMBER = Value("string"), Value("int32")
@@ -105,7 +104,7 @@ DOCUMENTS = {"wikipedia": ["A dog is an animal ."], "reviews": ["A film.", "Not 
 def cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Moves the hub's cache and refuses the network."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(folder))
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: pytest.fail("network"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
 
 
 def laid_out(settings: dict[str, Any]) -> Hub:
@@ -134,7 +133,7 @@ def laid_out(settings: dict[str, Any]) -> Hub:
 def test_standard_tasks_are_read(task: str) -> None:
     entry = STUDY.tasks[task]
     source = laid_out(entry.source)
-    examples = list(source.examples(KINDS[entry.task["name"]]))
+    examples = list(source.examples(TASKS[entry.task["name"]]))
     assert [example.id for example in examples] == [
         f"{name}:{number}" for name in source.splits.values() for number in (1, 2, 3)
     ]

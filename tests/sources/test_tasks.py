@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.core.artifacts import write_json, write_jsonl
-from stages.kinds._kind import KINDS, SPLITS
 from stages.sources._source import split_of
 from stages.sources.tasks import Tasks
+from stages.tasks._kind import SPLITS
+from stages.tasks._task import TASKS
 
 FOLDER = "data/tasks"
 
@@ -138,4 +139,4 @@ def test_tasks_refuse_a_task_without_rows_or_answers_to_write(written) -> None:
 def test_tasks_give_no_examples() -> None:
     source("a").check(None)
     with pytest.raises(ValueError, match="tasks gives text for a corpus"):
-        source("a").check(KINDS["classification"])
+        source("a").check(TASKS["classification"])

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.kinds._cells import EmptyCellError
-from stages.kinds._kind import SPLITS
-from stages.sources._times import check_time_format, cuts_of, time_of
+from stages.sources._columns import cuts_of, time_of
+from stages.tasks._cells import EmptyCellError
+from stages.tasks._kind import SPLITS
 
 ISO = "none"
 
@@ -70,10 +70,3 @@ def test_time_of_guesses_nothing(cell: str) -> None:
         time_of("2020-04-03", "%d/%m/%Y", "line 2: day")
     with pytest.raises(EmptyCellError, match="^line 2: day is empty"):
         time_of(" ", ISO, "line 2: day")
-
-
-@pytest.mark.parametrize("time_format", ["%d/%m", "%H:%M", "%d/%m/%Y %", "day"])
-def test_check_time_format_refuses_what_has_no_year(time_format: str) -> None:
-    check_time_format("%d/%m/%Y")
-    with pytest.raises(ValueError, match="^time_format: "):
-        check_time_format(time_format)

@@ -1,0 +1,27 @@
+from collections.abc import Sequence
+from typing import Any
+
+from stages.baselines._linear import LinearBaseline
+
+
+class LinearSvc(LinearBaseline):
+    """A linear support vector machine over TF-IDF of a text's words, their n-grams and the parts of
+    its words; for several labels, one for each. It gives no probabilities.
+
+    Validation chooses ``C``, the inverse strength of regularisation. The two texts of a pair are
+    joined.
+    """
+
+    fits = ("classification", "multi_label")
+    features = ("words_and_parts",)
+
+    def __init__(
+        self, *, max_ngram: int = 2, max_part: int = 5, C: Sequence[float] = (0.1, 1.0, 10.0)
+    ) -> None:
+        super().__init__(max_ngram=max_ngram, max_part=max_part, C=C)
+        self.C = sorted(C)
+
+    def models(self) -> list[Any]:
+        from sklearn.svm import LinearSVC
+
+        return [LinearSVC(C=c, random_state=0) for c in self.C]
