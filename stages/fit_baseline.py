@@ -20,7 +20,7 @@ from stages.core.keys import TrialKey
 from stages.core.plans import BaselinePlan
 from stages.core.process import run_stage
 from stages.evaluation.records import CLASSICAL, PredictionRecord, TrialRecord, write
-from stages.kinds._kind import distinct_draws, of_draw
+from stages.tasks._labelled_rows import distinct_draws, of_draw
 
 
 def main(plan: BaselinePlan, task: str) -> str:
@@ -58,7 +58,11 @@ def main(plan: BaselinePlan, task: str) -> str:
                 save(baseline, component, key, examples, folder / kept)
             else:
                 external[key.run, key.finetune_seed] = baseline, answers
-            trials.append(_record(key, str(component["name"]), num_tries=baseline.num_tries))
+            held_out = of_draw(examples.validation, key.finetune_seed)
+            known = baseline.num_tries > 0 and bool(held_out)  # an external system knows test alone
+            validation = examples.score(held_out, baseline.predict(held_out)) if known else None
+            name, tries = str(component["name"]), baseline.num_tries
+            trials.append(_record(key, name, num_tries=tries, validation_score=validation))
             predictions += [
                 PredictionRecord(
                     **key._asdict(),
@@ -92,7 +96,9 @@ def _trials(plan: BaselinePlan, about: Json, task: str) -> Iterator[TrialKey]:
             yield TrialKey(name, pretrain_seed, task, CLASSICAL, str(budget), finetune_seed)
 
 
-def _record(key: TrialKey, architecture: str, *, num_tries: int) -> TrialRecord:
+def _record(
+    key: TrialKey, architecture: str, *, num_tries: int, validation_score: float | None
+) -> TrialRecord:
     return TrialRecord(
         **key._asdict(),
         architecture=architecture,
@@ -124,6 +130,7 @@ def _record(key: TrialKey, architecture: str, *, num_tries: int) -> TrialRecord:
         C=None,
         num_tries=num_tries,
         at_edge=None,
+        validation_score=validation_score,
     )
 
 

@@ -5,18 +5,15 @@ amount of this text depends on the tokenizer.
 """
 
 from dataclasses import asdict
-from functools import partial
 
 import numpy as np
 
 from stages.core import paths
 from stages.core.artifacts import read_json, replacing, write_json
-from stages.core.parallel import in_order
 from stages.core.plans import TextsPlan
 from stages.core.process import run_stage
-from stages.evaluation.contamination import Matches, TaskTexts, searched_texts
-from stages.text.corpus import document_order
-from stages.text.stored import StoredDocuments
+from stages.evaluation.contamination import TaskTexts, searched_texts
+from stages.text.corpus import StoredDocuments, document_order
 
 
 def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> str:
@@ -27,8 +24,7 @@ def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> str:
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
     searched = document_order(len(documents), split)[: encoded[f"{split}_documents"]]
     texts = TaskTexts(searched_texts(plan.tasks))
-    parts = documents.parts(np.sort(searched))
-    overlap = texts.overlap_of(in_order(partial(_matches, documents, texts), parts, documents.size))
+    overlap = texts.overlap_of(map(texts.matches, documents.parts(np.sort(searched))))
     about = {
         "documents": len(searched),
         "tasks": {task: asdict(of_task) for task, of_task in overlap.items()},
@@ -38,10 +34,6 @@ def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> str:
         write_json(path, about)
     exact = (f"{of.exact:,} of {of.num_test:,} of {task}" for task, of in overlap.items())
     return f"test texts that occur in the corpus: {', '.join(exact)}"
-
-
-def _matches(documents: StoredDocuments, texts: TaskTexts, numbers: np.ndarray) -> Matches:
-    return texts.matches(documents.sentences(numbers))
 
 
 if __name__ == "__main__":

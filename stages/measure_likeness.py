@@ -7,22 +7,17 @@ source, the corpus may contain them.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from stages.core import paths
-from stages.core.artifacts import read_json, read_jsonl, remove, replacing, write_json
-from stages.core.parallel import in_order
+from stages.core.artifacts import read_json, read_jsonl, replacing, write_json
 from stages.core.plans import TextsPlan
 from stages.core.process import run_stage
-from stages.evaluation.likeness import Comparison, Reading
-from stages.kinds._kind import KINDS
-from stages.text.corpus import document_order
-from stages.text.stored import StoredDocuments
+from stages.evaluation.likeness import measured, read
+from stages.tasks._task import TASKS
+from stages.text.corpus import StoredDocuments, document_order
 
 
 def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> str:
@@ -31,39 +26,20 @@ def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> str:
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
     documents = StoredDocuments(paths.CORPORA / corpus_key / "train.jsonl")
     encoded_documents = document_order(len(documents), "train")[: encoded["train_documents"]]
-    comparison = Comparison({task: list(_texts(task)) for task in plan.tasks})
-    with scratch(f"words-{corpus_key}-{tokenizer_key}") as folder:
-        read = partial(_read, documents, comparison)
-        readings = in_order(read, documents.parts(np.sort(encoded_documents)), documents.size)
-        measured = comparison.measured(readings, folder)
+    readings = map(read, documents.parts(np.sort(encoded_documents)))
+    likeness = measured(readings, {task: list(_texts(task)) for task in plan.tasks})
     about = {
         "tokens": encoded["train_tokens"],
         "sha256": read_json(paths.CORPORA / corpus_key / "corpus.json")["sha256"],
-        **asdict(measured),
+        **asdict(likeness),
     }
     with replacing(paths.LIKENESS / corpus_key / f"{tokenizer_key}.json") as path:
         write_json(path, about)
     return f"{len(encoded_documents):,} documents compared with {', '.join(plan.tasks)}"
 
 
-def _read(documents: StoredDocuments, comparison: Comparison, numbers: np.ndarray) -> Reading:
-    return comparison.read(documents.sentences(numbers))
-
-
-@contextmanager
-def scratch(name: str) -> Iterator[Path]:
-    """Yields the path of a scratch folder, which the caller creates. Removes any folder at the path
-    before and afterwards."""
-    folder = paths.SCRATCH / name
-    remove(folder)
-    try:
-        yield folder
-    finally:
-        remove(folder)
-
-
 def _texts(task: str) -> Iterator[str]:
-    kind = KINDS[read_json(paths.examples(task) / "task.json")["kind"]]
+    kind = TASKS[read_json(paths.examples(task) / "task.json")["kind"]]
     for row in read_jsonl(paths.examples(task) / "test.jsonl"):
         yield from kind.texts(row)
 

@@ -12,10 +12,12 @@ from stages.core.params import Task
 from stages.core.plans import TaskPlan
 from stages.core.process import run_stage
 from stages.core.seeding import stream
-from stages.kinds._kind import KINDS, SPLITS, Kind, Split, settings_of, stratified_order
-from stages.kinds._labels import NO_LABEL_SIGNS, check_unclear
 from stages.sources._columns import SPLIT_SEED
 from stages.sources._source import SOURCES, Labelled, Source, check_split
+from stages.tasks._kind import SPLITS, Kind, Split, settings_of
+from stages.tasks._labelled_rows import stratified_order
+from stages.tasks._labels import NO_LABEL_SIGNS, check_unclear
+from stages.tasks._task import TASKS
 
 MOST_SHOWN = 20  # labels that a message lists
 
@@ -40,7 +42,7 @@ def main(plan: TaskPlan, key: str) -> str:
     task = plan.task
     where = f"tasks.{key}"
     name, settings = str(task.task.get("name", "")), task.task
-    kind = kind_of(name, where=f"{where}.task")
+    kind = TASKS.find(name, where=f"{where}.task").for_rows()
     draws = draws_of(task, kind, where=where)
     first, examples, seeds_of = draws[0], *_united([each.examples for each in draws], task)
     labels = sorted(count_labels(examples["train"], kind))
@@ -87,8 +89,9 @@ def main(plan: TaskPlan, key: str) -> str:
         folder.mkdir()
         for split in SPLITS:
             hidden = target if split == "test" and not kind.is_own_answer else ""
+            group = _group if split == "test" else lambda _: {}
             rows = (
-                {"id": e.id, **{k: v for k, v in e.row.items() if k != hidden}, **drawn}
+                {"id": e.id, **{k: v for k, v in e.row.items() if k != hidden}, **drawn, **group(e)}
                 for e, drawn in zip(examples[split], seeds_of[split], strict=True)
             )
             write_jsonl(folder / f"{split}.jsonl", rows)
@@ -101,6 +104,12 @@ def main(plan: TaskPlan, key: str) -> str:
     if task.split_seeds:
         parts += f" in the smallest of {len(draws)} draws"
     return f"{parts}; {len(labels)} labels" if labels else parts
+
+
+def _group(example: Labelled) -> Json:
+    """Returns the column ``group`` of a row that resembles others, for the intervals of scores."""
+    group = example.group if example.cluster is None else example.cluster
+    return {} if group is None else {"group": group}
 
 
 class Draw(NamedTuple):
@@ -175,21 +184,8 @@ def _united(
     return examples, columns
 
 
-def kind_of(task: str, *, where: str) -> Kind:
-    """Returns the kind of a task's rows: the kind with the task's name if there is one, else the
-    ``kind`` of the task's class, whose import loads torch.
-
-    Raises ValueError for an unknown task.
-    """
-    if task in KINDS:
-        return KINDS[task]
-    from stages.tasks._task import TASKS
-
-    return TASKS.find(task, where=where).kind
-
-
-def count_labels(examples: Iterable[Labelled], kind: Kind) -> dict[str, int]:
-    return dict(sorted(Counter(label for e in examples for label in kind.labels_of(e.row)).items()))
+def count_labels(examples: Iterable[Labelled], kind: Kind) -> Counter[str]:
+    return Counter(sorted(label for example in examples for label in kind.labels_of(example.row)))
 
 
 def check_kind(examples: list[Labelled], kind: Kind, *, where: str) -> None:
@@ -216,20 +212,16 @@ def check_groups(examples: Iterable[Labelled]) -> None:
     for example in examples:
         if example.group is not None:
             splits_of[example.group].add(example.split)
-    if not splits_of:
-        return
     if shared := sorted(group for group, splits in splits_of.items() if len(splits) > 1):
-        both = " and ".join(split for split in SPLITS if split in splits_of[shared[0]])
         raise ValueError(
             f"group: {len(shared):,} of {len(splits_of):,} groups are in more than one split, such "
-            f"as {shared[0]!r} in {both}; a split that is given keeps its rows"
+            f"as {shared[0]!r} in {' and '.join(sorted(splits_of[shared[0]]))}"
         )
     counts = Counter(split for splits in splits_of.values() for split in splits)
-    if len(counts) < len(SPLITS):
+    if splits_of and len(counts) < len(SPLITS):
         counted = ", ".join(f"{counts[split]:,} in {split}" for split in SPLITS)
         raise ValueError(
-            f"group: {len(splits_of):,} groups are too few to draw three splits ({counted}); "
-            "draw by smaller groups, or give the splits yourself"
+            f"group: {len(splits_of):,} groups are too few to draw three splits ({counted})"
         )
 
 
@@ -241,7 +233,7 @@ def with_enough_rows(
     Raises ValueError for labels that can be read in two ways (``check_unclear``).
     """
     counts = Counter(label for e in examples for label in {*kind.labels_of(e.row)})
-    if NO_LABEL_SIGNS in settings_of(type(kind)):
+    if NO_LABEL_SIGNS in settings_of(kind):
         check_unclear(counts, source)
     rare = {label for label, number in counts.items() if number < min_rows}
     rows = ((e, kind.without_labels(e.row, rare) if rare else e.row) for e in examples)
@@ -319,30 +311,24 @@ def sampled(
 def check_labels(examples: dict[Split, list[Labelled]], kind: Kind, *, where: str) -> None:
     """Raises ValueError if train lacks a label of validation or test, or if all of train has one
     label."""
-    counts = {split: count_labels(examples[split], kind) for split in SPLITS}
-    train_labels = counts["train"].keys()
-    if kind.stratified and len(train_labels) < 2:
-        raise ValueError(
-            f"{where}.source: all examples of train have the label {min(train_labels)!r}"
-        )
-    missing = {
-        label for split in SPLITS[1:] for label in counts[split] if label not in train_labels
-    }
+    known = count_labels(examples["train"], kind).keys()
+    if kind.stratified and len(known) < 2:
+        raise ValueError(f"{where}.source: all examples of train have the label {min(known)!r}")
+    held_out = [example for split in SPLITS[1:] for example in examples[split]]
+    missing = {label for e in held_out for label in kind.labels_of(e.row)} - known
     if missing:
-        held_out = (e for split in SPLITS[1:] for e in examples[split])
-        first = next(e for e in held_out if sorted(missing)[0] in kind.labels_of(e.row))
-        rows = (row for split in SPLITS for row in examples[split])
-        total = Counter(label for e in rows for label in {*kind.labels_of(e.row)})
+        label = min(missing)
+        first = next(example for example in held_out if label in kind.labels_of(example.row))
+        rows = [example.row for split in SPLITS for example in examples[split]]
+        total = Counter(label for row in rows for label in {*kind.labels_of(row)})
         least = max(total[label] for label in missing) + 1
-        rare = sorted((n, label) for label, n in total.items() if n < least)
-        shown = ", ".join(f"{label!r} ({n:,})" for n, label in rare[:MOST_SHOWN])
-        more = f" and {len(rare) - MOST_SHOWN} more" if len(rare) > MOST_SHOWN else ""
-        message = (
-            f"{sorted(missing)[0]!r} of {first.split} row {first.id}; "
-            f"`min_rows_per_class: {least}` (--min-rows-per-class of make new) leaves out the "
-            f"labels of fewer rows: {shown}{more}"
+        rare = sorted((number, label) for label, number in total.items() if number < least)
+        shown = ", ".join(f"{label!r} ({number:,})" for number, label in rare[:MOST_SHOWN])
+        raise ValueError(
+            f"{where}.source: no example of train has the label {label!r} of {first.split} row "
+            f"{first.id}; `min_rows_per_class: {least}` (by --set in make new) leaves "
+            f"out the {len(rare)} labels of fewer rows: {shown}"
         )
-        raise ValueError(f"{where}.source: no example of train has the label {message}")
 
 
 if __name__ == "__main__":

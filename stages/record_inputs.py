@@ -12,7 +12,7 @@ from stages.core import paths
 from stages.core.artifacts import read_json, replacing, sha256_of_tree, write_json
 from stages.core.plans import InputsPlan
 from stages.core.process import run_stage
-from stages.kinds._kind import most_rows
+from stages.tasks._labelled_rows import most_rows
 
 
 def main(plan: InputsPlan) -> str:

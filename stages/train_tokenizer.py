@@ -1,21 +1,19 @@
 """Train a tokenizer on the sentences of a corpus, or fetch the tokenizer of a public checkpoint."""
 
 import shutil
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
-
 from stages.core import paths
 from stages.core.artifacts import replacing
-from stages.core.parallel import in_order
-from stages.core.params import PublishedTokenizer, Tokenizer
+from stages.core.params import PublishedTokenizer
+from stages.core.params import Tokenizer as TrainedTokenizer
 from stages.core.plans import TokenizerPlan
 from stages.core.process import run_stage
 from stages.core.seeding import stream
-from stages.text import tokenizer
-from stages.text.stored import StoredDocuments
+from stages.text.checkpoints import CONFIG, VOCABULARY, folder_of, refuse_other_content
+from stages.text.corpus import StoredDocuments
+from stages.text.tokenizer import Tokenizer, train
 
 SEED = 0  # of the sample of sentences; a corpus of at most max_sentences is used whole
 THREADS = 2  # fixed, since sentencepiece's pieces may depend on the number of threads
@@ -31,37 +29,28 @@ def main(plan: TokenizerPlan, key: str) -> str:
 
 
 def _fetch(settings: PublishedTokenizer, key: str) -> None:
-    from stages.text import published, published_files, untrusted  # the import takes seconds
-
-    vocabulary = published_files.VOCABULARY
     try:
-        origin = published_files.folder_of(settings.path, settings.revision, vocabulary)
+        origin = folder_of(settings.path, settings.revision, VOCABULARY)
         if origin == Path(settings.path):
-            published_files.refuse_other_content(origin, settings.revision)
-        files = published_files.read_files(origin, vocabulary)
-        untrusted.examined(
-            lambda: untrusted.refuse_growth(published.PublishedTokenizer(origin), origin),
-            origin,
-            files,
-        )
+            refuse_other_content(origin, settings.revision)
+        tokenizer = Tokenizer(origin)
     except ValueError as error:
         raise ValueError(f"tokenizers.{key}.{error}") from None
     with replacing(paths.TOKENIZERS / key) as folder:
         folder.mkdir()
-        for file in files:
-            shutil.copyfile(file, folder / file.name)
+        tokenizer.save_to(folder)
+        shutil.copyfile(origin / CONFIG, folder / CONFIG)  # says how a decoder begins
 
 
-def _train(settings: Tokenizer, key: str) -> int:
+def _train(settings: TrainedTokenizer, key: str) -> int:
     """Trains a tokenizer and returns the number of sentences that it learnt from."""
     documents = StoredDocuments(paths.CORPORA / settings.corpus / "train.jsonl")
     sentences = sample(documents, settings.max_sentences)
     with replacing(paths.TOKENIZERS / key) as folder:
-        folder.mkdir()
         try:
-            tokenizer.train(
+            train(
                 sentences,
-                folder / tokenizer.FILE,
+                folder,
                 algorithm=settings.algorithm,
                 vocab_size=settings.vocab_size,
                 threads=THREADS,
@@ -71,59 +60,22 @@ def _train(settings: Tokenizer, key: str) -> int:
     return len(sentences)
 
 
-def sample(
-    documents: StoredDocuments, max_sentences: int, *, processes: int | None = None
-) -> list[str]:
+def sample(documents: StoredDocuments, max_sentences: int) -> list[str]:
     """Returns up to ``max_sentences`` sentences in a random order. The corpus is read twice, and
     only the sample is held in memory.
 
     sentencepiece's own sampling (``input_sentence_size``) is not used: its generator cannot be
     seeded separately from the training.
     """
-    parts = list(documents.parts(np.arange(len(documents))))
-    work = partial(_num_sentences, documents)
-    numbers = list(in_order(work, parts, documents.size, processes=processes))
-    chosen = order(sum(numbers))[:max_sentences]
-    places = np.argsort(chosen)
-    chosen = chosen[places]
-    ends = np.cumsum(numbers)
-    bounds = np.searchsorted(chosen, [0, *ends]).tolist()
-    requests = [
-        (part, chosen[begin:end].astype(np.int64) - (after - number))
-        for part, begin, end, after, number in zip(
-            parts, bounds, bounds[1:], ends, numbers, strict=False
-        )
-    ]
-    sentences = in_order(
-        partial(_sentences, documents),
-        requests,
-        lambda request: documents.size(request[0]),
-        processes=processes,
-    )
-    sampled = [""] * len(places)
-    for place, sentence in zip(places, chain.from_iterable(sentences), strict=True):
-        sampled[place] = sentence
+    numbers = range(len(documents))
+    total = sum(map(len, documents.sentences(numbers)))
+    chosen = stream(SEED, "tokenizer").permutation(total)[:max_sentences].tolist()
+    places = {number: place for place, number in enumerate(chosen)}
+    sampled = [""] * len(chosen)
+    for number, sentence in enumerate(chain.from_iterable(documents.sentences(numbers))):
+        if number in places:
+            sampled[places[number]] = sentence
     return sampled
-
-
-def order(number: int) -> np.ndarray:
-    """Returns the random order of ``number`` sentences that numpy's ``permutation`` would give, in
-    half its memory."""
-    numbers = np.arange(number, dtype=np.uint32 if number < 2**32 else np.int64)
-    stream(SEED, "tokenizer").shuffle(numbers)
-    return numbers
-
-
-def _num_sentences(documents: StoredDocuments, numbers: np.ndarray) -> int:
-    return sum(map(len, documents.sentences(numbers)))
-
-
-def _sentences(documents: StoredDocuments, request: tuple[np.ndarray, np.ndarray]) -> list[str]:
-    """Returns the requested sentences. A request has the numbers of documents, and the places of
-    the sentences among all sentences of these documents."""
-    numbers, places = request
-    sentences = list(chain.from_iterable(documents.sentences(numbers)))
-    return [sentences[place] for place in places]
 
 
 if __name__ == "__main__":

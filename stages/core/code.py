@@ -35,21 +35,16 @@ EXEMPT = {
     "core/code": "computes these hashes",
     "core/components": "builds components from settings that are already validated",
     "core/ending": "ends processes with their parents and by signals",
-    "core/streams": "opens closed outputs, to write nowhere",
-    "core/temporary": "ends a process that has no folder for temporary files",
     "core/keys": "names what results belong to",
     "core/locks": "holds locks and names the processes that hold them",
     "core/params": "validates values; stages get the same values in their plans",
     "core/study_file": "reads and validates params.yaml; stages get its values in their plans",
     "core/plans": "validates the plans, which hold the settings",
     "core/process": "parses the command line and sets the exit status",
-    "core/rank": "reads which process of a training this is, which changes no result",
-    "exporting/mlflow_model": "predicts with a finished trial, for MLflow",
     "tracking/records": "describes finished results for MLflow",
     "tracking/store": "connects to MLflow",
     "tracking/tracker": "mirrors the curves of a pretraining to MLflow",
     "tracking/view": "copies finished results to MLflow",
-    "training/launch": "starts the processes of a training",
     "trials/store": "keeps finished trials and computes none",
 }
 
@@ -176,8 +171,16 @@ def _imports(module: str) -> frozenset[str]:
 
 def _names(tree: ast.Module) -> Iterator[str]:
     """Yields all imported names that may be modules: in ``from stages.text import batch``, both
-    ``stages.text`` and ``stages.text.batch``."""
+    ``stages.text`` and ``stages.text.batch``. Imports for type checkers alone do not count."""
+    hidden = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
     for node in ast.walk(tree):
+        if node in hidden:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -6,9 +6,6 @@ code, its keyword-only parameters (after ``*``) come from params.yaml. Settings 
 components share are the fields of a dataclass, which the class names (``schema = Dimensions``) and
 takes as its last positional parameter. If the dataclass has a class method ``from_settings``, that
 constructs it, and the parameters of the method are settings, too.
-
-The ``tried`` of a class names the settings for which params.yaml may list several values: each
-trial tries all of them and keeps the value that is best on validation.
 """
 
 import ast
@@ -19,7 +16,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -53,57 +49,23 @@ class Components(Generic[C]):
 
     def settings(self, entry: Settings, *, where: str) -> dict[str, Any]:
         """Returns the settings of the component that ``entry`` names, with defaults, checked
-        against its constructor. A list of values for a setting in ``tried`` stays a list.
+        against its constructor.
 
         Raises ValueError with the path in params.yaml for an unknown name, a misspelt or missing
-        key, a wrong type, or a list that is empty or repeats a value.
+        key, or a wrong type.
         """
         cls = self.find(str(entry.get("name", "")), where=where)
         given = {key: value for key, value in entry.items() if key != "name"}
-        lists = {key: given[key] for key in _tried(cls) if isinstance(given.get(key), list)}
-        if not lists:
-            return check(cls, given, where=where)
-        for key, values in lists.items():
-            if not values:
-                raise ValueError(f"{where}.{key}: must not be an empty list")
-        combinations, faults = list[dict[str, Any]](), list[str]()
-        for values in product(*lists.values()):
-            try:
-                combination = given | dict(zip(lists, values, strict=True))
-                combinations.append(check(cls, combination, where=where))
-            except ValueError as error:
-                faults += str(error).splitlines()
-        if faults:
-            raise ValueError("\n".join(dict.fromkeys(faults)))
-        for key, values in lists.items():
-            different = _distinct(settings[key] for settings in combinations)
-            if len(different) < len(values):
-                raise ValueError(f"{where}.{key}: must not repeat a value, not {values}")
-            lists[key] = different
-        return combinations[0] | lists
-
-    def tried(self, entry: Settings, *, where: str) -> dict[str, list[Any]]:
-        """Returns the values of each setting in the component's ``tried``, in that order. A single
-        value, or the default, becomes a list of one.
-
-        Raises the errors of ``settings``.
-        """
-        settings = self.settings(entry, where=where)
-        tried = _tried(self.find(str(entry.get("name", "")), where=where))
-        return {
-            key: settings[key] if isinstance(settings[key], list) else [settings[key]]
-            for key in tried
-        }
+        return check(cls, given, where=where)
 
     def build(self, entry: Settings, *from_code: Any, where: str) -> C:
         """Constructs the component named in ``entry``, from ``from_code`` and the settings in
-        ``entry``. If a setting lists values to try, the first one is used.
+        ``entry``.
 
         Raises the errors of ``settings``, and ValueError for values that the constructor refuses.
         """
         cls: Any = self.find(str(entry.get("name", "")), where=where)
         values = self.settings(entry, where=where)
-        values |= {key: listed[0] for key, listed in self.tried(entry, where=where).items()}
         own = {key: values.pop(key) for key in _keywords(cls.__init__)}
         try:
             if schema := getattr(cls, "schema", None):
@@ -180,20 +142,6 @@ def _class_settings(cls: type) -> Iterator[tuple[type, str, Any]]:
         for name, hint in vars(base).get("__annotations__", {}).items():
             if get_origin(hint) is ClassVar:
                 yield base, name, get_args(hint)[0]
-
-
-def _tried(cls: type) -> tuple[str, ...]:
-    """Returns the names of the settings for which a component may try several values."""
-    return getattr(cls, "tried", ())
-
-
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    """Returns each value once, in the order of first occurrence."""
-    distinct = list[Any]()
-    for value in values:
-        if value not in distinct:
-            distinct.append(value)
-    return distinct
 
 
 def check(cls: type, values: Settings, *, where: str) -> dict[str, Any]:

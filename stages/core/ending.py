@@ -1,4 +1,4 @@
-"""Ends a process when the process that started it dies, or when a signal comes.
+"""Ends a process when the process that started it dies, and lets a training save itself first.
 
 Imports only the standard library, because ``stages/__init__.py`` calls ``die_with_dvc`` before any
 import that takes time.
@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-SAVE_S = 3.0  # time to save a training after a signal
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG, PR_GET_PDEATHSIG = 1, 2  # options of Linux' prctl
 # Loaded on import, since the fork of a process with threads must not load libraries.
@@ -44,20 +43,6 @@ def die_with_dvc() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def end_at_interrupts() -> None:
-    """Makes Ctrl-C end a stage or a command without a traceback while it imports modules, until
-    ``raise_interrupts``. Does nothing where ``stages`` is imported by another program."""
-    is_program = sys.argv[:1] == ["-m"]  # argv while Python imports the module of `python -m`
-    if is_program and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def raise_interrupts() -> None:
-    """Makes Ctrl-C raise KeyboardInterrupt again."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def end_by_signals(error: Callable[[int], BaseException]) -> None:
     """Makes each of ``SIGNALS`` raise ``error(number)``, so that this process cleans up before it
     ends. Signals that are ignored (by ``nohup``) stay ignored."""
@@ -74,24 +59,23 @@ def end_by_signals(error: Callable[[int], BaseException]) -> None:
 
 @contextmanager
 def held_signals(*, of_parent: bool = True) -> Iterator[list[int]]:
-    """Delays the signals that end this process, and yields the list of the signals that came. With
-    ``of_parent``, the kill at the death of the parent process is delayed, too.
+    """Delays the signals that end this process until the context ends, and yields the list of those
+    that came, so that there is time to save what was computed; a second signal ends it at once.
+    With ``of_parent``, the kill at the death of the parent is delayed, too.
 
-    The signals take effect when the context ends, at the latest ``SAVE_S`` seconds after the first
-    of them, so that there is time to save what was computed. Signals that are ignored (by
-    ``nohup``) stay ignored. Does nothing outside the main thread, which alone can handle signals.
+    Signals that are ignored (by ``nohup``) stay ignored. Does nothing outside the main thread,
+    which alone can handle signals.
     """
-    came = list[int]()
+    came, at_death = list[int](), ctypes.c_int(0)
 
     def note(number: int, frame: object) -> None:
-        if not came:
-            signal.setitimer(signal.ITIMER_REAL, SAVE_S)  # SIGALRM ends the process
         came.append(number)
+        for other, handler in held.items():
+            signal.signal(other, handler)
 
     is_main = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in SIGNALS if is_main}
     held = {n: handler for n, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
-    at_death = ctypes.c_int(0)
     for number in held:
         signal.signal(number, note)
     if _prctl and of_parent and signal.SIGTERM in held:

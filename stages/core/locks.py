@@ -10,7 +10,6 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 WAIT_S = 30.0  # a killed process may take some seconds to end
-SILENT_S = 1.0  # time to wait before printing a message
 
 
 class LockHeld(ValueError):
@@ -22,14 +21,9 @@ def write_holder(file: Path) -> None:
     file.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
 
 
-def _holder(file: Path) -> str:
-    """Returns the holder of the lock, ``another process`` if it has not written its name yet."""
-    return file.read_text(encoding="utf-8") or "another process"
-
-
 def refusal(file: Path) -> LockHeld:
     """Returns the error that names the process that holds the lock, and what to do."""
-    holder = _holder(file)
+    holder = file.read_text(encoding="utf-8") or "another process"
     pid = next(filter(str.isdigit, holder.split()), "PID")
     return LockHeld(
         f"{holder} holds {file}; wait until it ends, or end it (`kill {pid}`), and run this again"
@@ -46,12 +40,9 @@ def hold(file: Path) -> Iterator[None]:
     lock = FileLock(file)
     try:
         try:
-            lock.acquire(timeout=min(SILENT_S, WAIT_S))
+            lock.acquire(timeout=min(1.0, WAIT_S))
         except Timeout:
-            print(
-                f"waiting at most {WAIT_S:.0f} s for {_holder(file)}, which holds {file}",
-                file=sys.stderr,
-            )
+            print(f"waiting at most {WAIT_S:.0f} s for {file}", file=sys.stderr)
             lock.acquire(timeout=WAIT_S)
     except Timeout:
         raise refusal(file) from None

@@ -25,14 +25,11 @@ from stages.core.keys import RunKey
 T = TypeVar("T")
 NONE = "none"  # the corpus, tokenizer or parent of a run that has none
 MAX_VOCAB_SIZE = 10_000_000  # more is a mistake, and would need gigabytes to check
-HUB = "hub"  # name of public checkpoints' model, and of their tokenizers' algorithm
+HUB = "hub"  # name of public checkpoints' architecture, and of their tokenizers' algorithm
+RANDOM = "random"  # weights of a public checkpoint's twin
 
 Section = Literal["tasks", "corpora", "methods", "baselines"]  # their entries may have ``about``
 NAME = r"[a-z][a-z0-9_]*"
-# The initial weights of a run from scratch: ``as_pretrained`` draws the weights that its
-# pretraining would start from, with the model's ``locality``; ``usual`` draws the weights without
-# ``locality``, as BERT and GPT-2 do.
-InitialWeights = Literal["as_pretrained", "usual"]
 Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
 Sentence = Annotated[str, StringConstraints(min_length=1, max_length=160, pattern=r"^\S[^\n]*$")]
 Component = Annotated[
@@ -269,8 +266,8 @@ class Run(Strict):
     """Tokenizer of the model, or ``none`` for a public checkpoint as published."""
     parent: Name
     """Run whose weights this run continues from or whose model teaches it, or ``none``."""
-    model: Component
-    """Component of ``stages/models`` with its dimensions."""
+    architecture: Component
+    """Component of ``stages/models`` with its sizes."""
     objective: Component
     """Component of ``stages/objectives``; ``none`` keeps the weights as they are."""
     training: Training
@@ -284,10 +281,15 @@ class Run(Strict):
         return f"pretrain.{'runs' if self.parent == NONE else 'continued'}.{name}"
 
     @property
+    def is_hub(self) -> bool:
+        """Whether the model and its tokenizer are those of a public checkpoint."""
+        return self.architecture.get("name") == HUB
+
+    @property
     def is_public(self) -> bool:
-        """Whether the run starts from a public checkpoint, which others pretrained. The run may
-        pretrain it further with its own objective."""
-        return self.model.get("name") == HUB
+        """Whether the run starts from the weights of a public checkpoint, which others pretrained.
+        The run may pretrain it further with its own objective."""
+        return self.is_hub and self.architecture.get("weights") != RANDOM
 
     @property
     def as_published(self) -> bool:
@@ -304,7 +306,7 @@ class Run(Strict):
         """The objective and corpus of the run's last pretraining, as tables show them; ``hub`` and
         the checkpoint's path if the run is a checkpoint as published."""
         if self.as_published:
-            return HUB, str(self.model["path"])
+            return HUB, str(self.architecture["path"])
         return self.objective["name"], self.corpus
 
 
@@ -405,16 +407,6 @@ class Method(Strict):
         return None if self.only is None or run in self.only else f"`only` does not list {run}"
 
 
-class Screen(Strict):
-    """Limits fine-tuning on each task to the ``keep`` pretrained runs with the highest estimates,
-    in addition to the runs from scratch."""
-
-    by: Literal["h_score", "h_score_above_chance", "logme", "knn"]
-    """Estimate that ranks the runs."""
-    keep: Positive
-    """Number of pretrained runs to fine-tune."""
-
-
 def _with_method(methods: Any) -> Any:
     """Adds ``method``, by default the entry's own name, to the entries of ``finetune.methods``."""
     if not isinstance(methods, Mapping):
@@ -438,10 +430,6 @@ class Finetune(Strict):
     """Longest input in tokens; longer inputs are cut."""
     keep_weights: Literal["none", "first_seed", "all"] = "first_seed"
     """Trials whose weights are stored."""
-    initial_weights: list[InitialWeights] = ["as_pretrained", "usual"]
-    """Initial weights that each trial of a run from scratch tries."""
-    screen: Screen | None = None
-    """Selection of runs by estimates; without it, every run is fine-tuned."""
 
     def methods_of(self, run: str) -> list[str]:
         """Returns the methods that do not leave a run out; some may be incompatible with it."""

@@ -1,32 +1,26 @@
 """The process of a stage: its command line, its exit status, its lock and its end."""
 
 import argparse
-import errno
 import os
 import re
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from stages.core import paths
 from stages.core.artifacts import replacing, write_json
-from stages.core.ending import die_with_parent, raise_interrupts
+from stages.core.ending import die_with_parent
 from stages.core.locks import hold
 from stages.core.plans import Plan, read_plan
-from stages.core.streams import drop_unwritten
 
 LOCKS = paths.SCRATCH / "locks"
 TIMES = paths.SCRATCH / "times"  # duration of each stage's last run here, by its name in DVC
-# A full disk, an exhausted quota, a file that is too large.
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# A file of another user, a damaged or read-only disk, a link to itself, too long a name.
-UNREADABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ELOOP, errno.ENAMETOOLONG}
-MOST_LINE = 2000  # characters of a line of a message; longer lines are cut
-NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"  # in torch's RuntimeError
+TRACEBACKS = paths.SCRATCH / "tracebacks"  # of unexpected errors
+MOST_CHARACTERS = 500  # of an unexpected error's message
 
 
 def run_stage(
@@ -116,73 +110,26 @@ def _run(main: Callable[[], object]) -> None:
     except KeyboardInterrupt:  # Ctrl-C: no traceback, and the status that a shell expects
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-    # Skips Python's teardown, which takes half a second once torch is loaded.
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):  # the pipe's reader has ended, but all work is done
-            stream.flush()
-    os._exit(0)
 
 
 def exit_on_mistake(main: Callable[[], object], *, reader_may_end: bool = False) -> None:
-    """Runs ``main`` and turns a ValueError (a user's mistake), an error of the file system (a full
-    disk, a file that may not be read) and a lack of memory into a message and exit status 2.
+    """Runs ``main``. A ValueError, which is a user's mistake, becomes a line and exit status 2; any
+    other error becomes a line that names the file with its traceback, and exit status 1.
 
     If the reader of the output ends (``| head``), so does a command with ``reader_may_end``,
     without an error.
     """
-    raise_interrupts()
+    if reader_may_end:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         main()
-        sys.stdout.flush()
     except ValueError as error:
-        _refuse(str(error))
-    except BrokenPipeError:
-        if not reader_may_end:
-            _refuse("stdout: is closed, since its reader has ended; run it again")
-        drop_unwritten()
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
     except Exception as error:
-        if fault := memory_fault(error):
-            _refuse(fault)
-        number = _number_of(error)
-        if number is None:
-            raise
-        path = getattr(error, "filename", None) or Path.cwd()
-        ending = "; nothing half-written is left" if number in FULL else ""
-        _refuse(f"{path}: {os.strerror(number)}{ending}")
-
-
-def memory_fault(error: Exception) -> str | None:
-    """Returns a message if the error is a lack of memory, else None."""
-    if not isinstance(error, MemoryError) and NO_MEMORY not in str(error):
-        return None
-    detail = next(iter(str(error).splitlines()), "")[:200]
-    return (
-        "memory: there is too little, or a limit (`ulimit -v`) allows too little"
-        + (f" ({detail})" if detail else "")
-        + "; fewer rows, labels or tokens, smaller batches and models need less"
-    )
-
-
-def _refuse(message: str) -> NoReturn:
-    lines = map(_shortened, f"error: {message}".split("\n"))
-    print("\n".join(lines), file=sys.stderr)
-    drop_unwritten()
-    raise SystemExit(2) from None
-
-
-def _shortened(line: str) -> str:
-    """Returns a line of a message, cut in the middle if it is very long."""
-    if len(line) <= MOST_LINE:
-        return line
-    return f"{line[: MOST_LINE // 2]} ... {line[-MOST_LINE // 4 :]} ({len(line):,} characters)"
-
-
-def _number_of(error: Exception) -> int | None:
-    """Returns the errno of an error that a user can remedy, or None. Libraries in Rust, such as
-    safetensors, raise errors of their own with the errno in the message."""
-    if isinstance(error, OSError):
-        number = error.errno
-    else:
-        match = re.search(r"\(os error (\d+)\)$", str(error))
-        number = int(match[1]) if match else None
-    return number if number in FULL | UNREADABLE else None
+        TRACEBACKS.mkdir(parents=True, exist_ok=True)
+        file = TRACEBACKS / f"{Path(sys.argv[0]).stem}-{os.getpid()}.txt"
+        file.write_text(traceback.format_exc(), encoding="utf-8")
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:MOST_CHARACTERS]
+        print(f"error: {reason} (traceback: {file})", file=sys.stderr)
+        raise SystemExit(1) from None

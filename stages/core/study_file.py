@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
-from stages.core.artifacts import Json, is_endless
+from stages.core.artifacts import Json
 from stages.core.components import Settings, describe
 from stages.core.params import (
     HUB,
@@ -44,10 +44,11 @@ from stages.core.params import (
     Training,
     changes_of,
 )
-from stages.core.yaml_size import MOST_BYTES, refuse_large
 
 PATH = Path("params.yaml")
 MOST_NUMBER = 10**12
+# The families that are nearest to the models that params.yaml once named.
+OLD_MODELS = {"encoder": "modernbert", "decoder": "phi", "encoder_decoder": "t5"}
 
 # Placeholder for the training of a run that does not train, in a study without pretrain.training.
 UNTRAINED = Training(
@@ -140,8 +141,8 @@ class RunEntry(Strict):
     """Corpus to pretrain on, or ``none``."""
     tokenizer: Name | None = None
     """Tokenizer of the model, or ``none`` for a public checkpoint as published."""
-    model: Component | None = None
-    """Component of ``stages/models`` with its dimensions."""
+    architecture: Component | None = None
+    """Component of ``stages/models`` with its sizes."""
     objective: Component | None = None
     """Component of ``stages/objectives``; ``none`` keeps the weights as they are."""
     training: TrainingChanges | None = None  # type: ignore[valid-type]
@@ -245,14 +246,16 @@ class StudyFile(Strict):
     def _run(self, entry: RunEntry, where: str) -> Run:
         """Returns a run, with settings of the first run where its entry states none."""
         first = next(iter(self.pretrain.runs.values()))
-        model = entry.model or self._continued_model(entry) or first.model
-        if model is None:
-            raise ValueError(f"{where}.model: missing; the first run must name its model")
-        is_public = model.get("name") == HUB
+        own = entry.architecture
+        architecture = own or self._continued_model(entry) or first.architecture
+        if architecture is None:
+            raise ValueError(
+                f"{where}.architecture: missing; the first run must name its architecture"
+            )
+        is_hub = architecture.get("name") == HUB
         objective = entry.objective
         if objective is None:
-            own_model = entry.model is not None and is_public
-            objective = {"name": NONE} if own_model else first.objective
+            objective = {"name": NONE} if own is not None and is_hub else first.objective
         if objective is None:
             raise ValueError(f"{where}.objective: missing; the first run must name its objective")
         trains = objective.get("name") != NONE
@@ -260,20 +263,20 @@ class StudyFile(Strict):
         if corpus is None:
             raise ValueError(f"{where}.corpus: missing; the first run must name its corpus")
         tokenizer = entry.tokenizer or (
-            self._tokenizer_of(model, trains=trains) if is_public else first.tokenizer
+            self._tokenizer_of(architecture, trains=trains) if is_hub else first.tokenizer
         )
         if tokenizer is None:
-            own = [k for k, t in self.tokenizers.items() if isinstance(t, Tokenizer)]
-            if len(own) != 1:
+            trained = [k for k, t in self.tokenizers.items() if isinstance(t, Tokenizer)]
+            if len(trained) != 1:
                 valid = ", ".join(self.tokenizers) or "none in tokenizers:"
                 raise ValueError(f"{where}.tokenizer: missing; valid: {valid}")
-            tokenizer = own[0]
+            tokenizer = trained[0]
         return Run.model_construct(
             _fields_set=entry.model_fields_set,
             corpus=corpus,
             tokenizer=tokenizer,
             parent=entry.parent if isinstance(entry, ContinuedEntry) else NONE,
-            model=model,
+            architecture=architecture,
             objective=objective,
             training=self._training(entry, where, trains=trains),
             seeds=entry.seeds or self.pretrain.seeds,
@@ -287,8 +290,8 @@ class StudyFile(Strict):
             if not isinstance(entry, ContinuedEntry) or entry.parent not in entries:
                 break
             entry = entries[entry.parent]
-            if entry.model is not None:
-                return entry.model if entry.model.get("name") == HUB else None
+            if (model := entry.architecture) is not None:
+                return model if model.get("name") == HUB else None
         return None
 
     def _tokenizer_of(self, model: Settings, *, trains: bool) -> str:
@@ -338,14 +341,15 @@ def typed(raw: Settings) -> Params:
 def read_yaml(path: Path) -> Json:
     """Reads a YAML file as DVC does (YAML 1.2: ``1e-3`` is a number).
 
-    Raises ValueError if the file is missing, too large, no valid YAML or no mapping.
+    Raises ValueError if the file is missing, no valid YAML or no mapping.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     text = text_of(path)
     try:
-        refuse_large(_without_tags(YAML(typ="safe").parse(text), path), path)
+        for _ in _without_tags(YAML(typ="safe").parse(text), path):
+            pass
         raw = YAML(typ="safe").load(text)
     except YAMLError as error:
         fault = str(error).replace('in "<unicode string>", ', "")
@@ -358,10 +362,6 @@ def read_yaml(path: Path) -> Json:
 def text_of(path: Path) -> str:
     """Returns the text of a study file; raises ValueError if it cannot be read."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ValueError(f"{path}: has more than {MOST_BYTES:,} bytes; split the study")
-        if is_endless(path):
-            raise ValueError(f"{path}: must be a regular file")
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file; copy one of studies/ to it") from None
@@ -420,6 +420,10 @@ def _moved_faults(raw: Settings) -> Iterator[str]:
                 f"pretrain.runs.{name}.parent: a run with a parent belongs in pretrain.continued; "
                 "move the run there"
             )
+    for section in ("runs", "continued"):
+        for name, run in _mappings(pretrain.get(section)).items():
+            if "model" in run:
+                yield f"pretrain.{section}.{name}.model: {_architecture_of(run['model'])}"
     runs = {name: run for name, run in pretrain.items() if "seed" in run}
     if runs:
         name, run = next(iter(runs.items()))
@@ -433,6 +437,21 @@ def _moved_faults(raw: Settings) -> Iterator[str]:
         yield f"budget: write {lines} below pretrain"
     if "about" in raw:
         yield "about: write its title as `title:`, and `about:` in the entry that a text is about"
+
+
+def _architecture_of(model: Any) -> str:
+    """Returns what to write instead of ``model:``, which named three architectures of our own."""
+    entry = model if isinstance(model, Mapping) else {"name": model}
+    name = OLD_MODELS.get(str(entry.get("name")), entry.get("name"))
+    kept = ("d_model", "num_layers", "num_heads", "d_ff", "path", "revision", "d_cell")
+    settings = {"name": name} | {key: entry[key] for key in kept if key in entry}
+    if name in ("modernbert", "phi"):
+        settings["start"] = "local"
+    written = ", ".join(f"{key}: {value}" for key, value in settings.items())
+    return (
+        f"write `architecture: {{{written}}}`; other families, such as bert, llama, gpt2 and bart, "
+        "are the files of stages/models"
+    )
 
 
 def _mappings(node: object) -> dict[str, Mapping[Any, Any]]:

@@ -35,30 +35,16 @@ def print_table(
     rows, waiting = [*rows], [*range(len(numbers))]
     while waiting:
         for count in range(len(waiting), 0, -1):
-            table = _table(texts, numbers, rows, waiting[:count])
-            if _width(table, console) <= console.width:
+            table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+            for name in texts:
+                table.add_column(name, overflow="fold")
+            for i in waiting[:count]:
+                table.add_column(numbers[i], justify="right", no_wrap=True)
+            for row in rows:
+                cells = (row.numbers[i] for i in waiting[:count])
+                table.add_row(*row.texts, *cells, style=row.style)
+            unlimited = console.options.update_width(ANY_WIDTH)
+            if Measurement.get(console, unlimited, table).maximum <= console.width:
                 break
         console.print(table)
         waiting = waiting[count:]
-
-
-def _table(
-    texts: Sequence[str],
-    numbers: Sequence[str],
-    rows: Iterable[TableRow],
-    chosen: Sequence[int],
-) -> Table:
-    """Returns the table with all columns of texts and the ``chosen`` columns of numbers."""
-    table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    for name in texts:
-        table.add_column(name, overflow="fold")
-    for i in chosen:
-        table.add_column(numbers[i], justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row.texts, *(row.numbers[i] for i in chosen), style=row.style)
-    return table
-
-
-def _width(table: Table, console: Console) -> int:
-    """Returns the width at which nothing in the table is folded or cut."""
-    return Measurement.get(console, console.options.update_width(ANY_WIDTH), table).maximum

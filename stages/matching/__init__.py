@@ -1,2 +1,0 @@
-"""Matched budgets: the number of steps and the model size at which a run has the reference run's
-budget."""
