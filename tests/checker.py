@@ -21,6 +21,8 @@ from jaxtyping import install_import_hook
 NEW_SIZES = jaxtyping.jaxtyped("context")  # inside, B has one value everywhere
 CONF = BeartypeConf(is_pep484_tower=True)  # an int may be passed as a float, as in pyright
 CHECKED_CALLS = 30
+# Names that tasks import for type checkers alone, since they are read without torch, too.
+LAZY = {"Tensor": torch.Tensor, "Float": jaxtyping.Float, "nn": torch.nn}
 calls = dict[int, int]()  # of each function in this test, by the id of its code
 
 
@@ -65,7 +67,7 @@ def _resolved(function: Callable[..., Any]) -> dict[str, Any]:
     for name, hint in function.__annotations__.items():
         if isinstance(hint, str):
             try:
-                hint = eval(hint, unwrap(function).__globals__)
+                hint = eval(hint, LAZY | unwrap(function).__globals__)
             except NameError:  # imported for type checkers alone
                 hint = Any
         hints[name] = hint

@@ -31,13 +31,14 @@ AFTER_THE_DECODER = [  # what runs when the smoke study's decoder was edited
     "report",
 ]
 
-# Changes that keep the stages and trials of the smoke study, but finish sooner.
+# Changes that keep the stages of the smoke study, but finish sooner.
 SHORTER: dict[str, object] = {
     "tokenizers.unigram.vocab_size": 512,
     "tokenizers.unigram.max_sentences": 2000,
     "pretrain.training.num_steps": 8,
     "pretrain.training.num_validations": 2,
     "finetune.methods.linear_probe.method": {"name": "linear_probe", "C": [0.1]},
+    "finetune.seeds": [1],
 }
 
 TINY = f"""
@@ -65,7 +66,7 @@ pretrain:
   runs:
     encoder_mlm:
       corpus: prose
-      model: {{name: encoder, d_model: 32, num_layers: 1, num_heads: 2}}
+      architecture: {{name: modernbert, d_model: 32, num_layers: 1, num_heads: 2, start: local}}
       objective: mlm
     encoder_scratch: {{objective: none}}
 baselines: [majority]
@@ -76,7 +77,6 @@ finetune:
   label_budgets: [16]
   seeds: [1]
   max_tokens: 32
-  initial_weights: [as_pretrained]
 """
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -16,7 +15,6 @@ from stages.core.params import HUB, Params, Training
 from stages.core.seeding import torch_stream
 from stages.models._backbone import MODELS, Backbone
 from stages.models._heads import ModelWithHead, initialise_head
-from stages.models._transformer import TransformerBackbone
 from stages.tasks._task import Task
 from stages.text import tokenizer
 from stages.text.corpus import EncodedCorpus, encode
@@ -25,10 +23,15 @@ from stages.text.tokenizer import Tokenizer
 VOCAB_SIZE = 600
 DIMENSIONS = {"d_model": 32, "num_layers": 2, "num_heads": 2, "d_ff": 64}  # of transformers
 D_CELL = 48
-ARCHITECTURES = tuple(name for name in MODELS.names() if name != HUB)
-TRANSFORMERS = tuple(
-    name for name in ARCHITECTURES if issubclass(MODELS.find(name, where=""), TransformerBackbone)
-)
+FAMILIES = tuple(name for name in MODELS.names() if name != HUB)
+# One family of each architecture, for tests in which the family makes no difference.
+FAMILY = {
+    "encoder": "modernbert",
+    "decoder": "gpt_neox",
+    "encoder_decoder": "t5",
+    "bilstm": "bilstm",
+}
+ARCHITECTURES = tuple(FAMILY)
 
 
 _FOLDERS = tempfile.TemporaryDirectory()  # removed when Python ends
@@ -52,10 +55,10 @@ def documents() -> list[list[str]]:
 
 @cache
 def small_tokenizer() -> Tokenizer:
-    path = new_folder() / tokenizer.FILE
+    folder = new_folder()
     lines = (line for document in documents() for line in document)
-    tokenizer.train(lines, path, algorithm="unigram", vocab_size=VOCAB_SIZE, threads=1)
-    return Tokenizer(path)
+    tokenizer.train(lines, folder, algorithm="unigram", vocab_size=VOCAB_SIZE, threads=1)
+    return Tokenizer(folder)
 
 
 @cache
@@ -68,16 +71,15 @@ def saved(corpus: EncodedCorpus, folder: Path, max_tokens: int | None = None) ->
     tokens = corpus.tokens[:max_tokens]
     starts = [s[s < len(tokens)] for s in (corpus.document_starts, corpus.sentence_starts)]
     cut = EncodedCorpus(tokens, *starts)
-    folder.mkdir(parents=True)
-    for name, array in vars(cut).items():
-        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+    cut.save(folder)
     return cut
 
 
 def with_encoder_decoder(smoke: Params) -> Params:
     """Returns the smoke study with a run of an encoder-decoder, which it leaves out."""
     decoder = smoke.runs["decoder_causal"]
-    settings = {"model": decoder.model | {"name": "encoder_decoder"}}
+    sizes = {k: v for k, v in decoder.architecture.items() if k != "start"}
+    settings = {"architecture": sizes | {"name": "t5"}}
     run = decoder.model_copy(update=settings | {"objective": {"name": "span_corruption"}})
     runs = smoke.runs | {"encoder_decoder_span": run}
     return smoke.model_copy(update={"runs": runs})
@@ -108,17 +110,18 @@ def with_stub(backbone: Any, head: nn.Module) -> ModelWithHead:
     return model
 
 
-def small_settings(architecture: str) -> dict[str, int]:
-    """Returns the small sizes, without settings that an architecture does not have."""
-    cls: Any = MODELS.find(architecture, where="model")
-    parts = (cls.__init__, getattr(cls, "schema", cls.__init__))
-    names = {key for part in parts for key in inspect.signature(part).parameters}
-    return {key: value for key, value in (DIMENSIONS | {"d_cell": D_CELL}).items() if key in names}
+def small_entry(architecture: str, **settings: Any) -> dict[str, Any]:
+    """Returns an entry ``architecture:`` with small sizes, of a family or of the family that stands
+    for an architecture."""
+    name = FAMILY.get(architecture, architecture)
+    names = inspect.signature(MODELS.find(name, where="").__init__).parameters
+    sizes = {k: v for k, v in (DIMENSIONS | {"d_cell": D_CELL}).items() if k in names}
+    return {"name": name, **sizes, **settings}
 
 
 def small_model(architecture: str, *, seed: int = 1, **settings: Any) -> Any:
-    entry = {"name": architecture, **small_settings(architecture), **settings}
-    model: Backbone = MODELS.build(entry, VOCAB_SIZE, where="model")
+    entry = small_entry(architecture, **settings)
+    model: Backbone = MODELS.build(entry, VOCAB_SIZE, where="architecture")
     model.initialise(generator=torch_stream(seed, "weights"))
     return model
 

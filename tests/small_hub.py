@@ -1,15 +1,16 @@
 """Small checkpoints with the files that checkpoints have on the hub. ``transformers`` makes them;
 their tokenizers are learnt from the text of ``tests.small``."""
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 import torch
 import transformers
 
-from stages.text.published_files import content_of
+from stages.text.checkpoints import content_of
+from stages.text.tokenizer import NUM_SPECIAL
 from tests.small import documents, new_folder, small_tokenizer
 
 VOCAB_SIZE = 500
@@ -83,9 +84,9 @@ def checkpoint(family: str) -> Path:
 def tokenizer_of(name: str) -> Any:
     kind = getattr(transformers, f"{name}Tokenizer")
     if name == "T5":  # learning one takes seconds; the pieces of our tokenizer will do
-        (model,) = small_tokenizer().files
-        pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
-        learnt = [(pieces.id_to_piece(i), pieces.get_score(i)) for i in range(5, len(pieces))]
+        (file,) = (each for each in small_tokenizer().files if each.name == "tokenizer.json")
+        pieces = json.loads(file.read_text())["model"]["vocab"]
+        learnt = [(piece, score) for piece, score in pieces[NUM_SPECIAL:]]
         return kind(vocab=[("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *learnt])
     lines = [line for document in documents() for line in document]
     return kind().train_new_from_iterator(lines, VOCAB_SIZE, show_progress=False)

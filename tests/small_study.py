@@ -1,6 +1,5 @@
 """A study that is trained in seconds: a run from scratch and a public checkpoint, two tasks."""
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +25,7 @@ SMALLER = {
     # In bfloat16 a close prediction may change with the other rows of its batch.
     "compute.precision": "float32",
     "tokenizers.unigram.vocab_size": 600,
-    f"pretrain.runs.{SCRATCH}.model.d_model": 32,
+    f"pretrain.runs.{SCRATCH}.architecture.d_model": 32,
     "finetune.methods.full.training.num_epochs": 4,
     "finetune.methods.linear_probe.method": {"name": "linear_probe", "C": [0.1, 1.0]},
     "finetune.label_budgets": [64],
@@ -44,8 +43,7 @@ def write_study(
     write_tasks(section)
     for name in ("encoded", "pretrained", "tokenizers/unigram"):
         Path("data", name).mkdir(parents=True)
-    (model,) = small_tokenizer().files
-    shutil.copyfile(model, Path("data/tokenizers/unigram", model.name))
+    small_tokenizer().save_to(Path("data/tokenizers/unigram"))
     Path("data/encoded/none").write_text("nothing\n")
     write_inputs(params)
     return params
@@ -62,8 +60,7 @@ def write_corpus() -> None:
     reference, encoded with it, as the corpus "prose"."""
     tokenizer, folder = Path("data/tokenizers/unigram"), Path("data/encoded/prose/unigram")
     tokenizer.mkdir(parents=True)
-    (model,) = small_tokenizer().files
-    shutil.copyfile(model, tokenizer / model.name)
+    small_tokenizer().save_to(tokenizer)
     for split, texts in {"train": documents()[8:], "validation": documents()[:8]}.items():
         saved(encode(texts, small_tokenizer()), folder / split)
     write_json(folder / "encoded.json", {"train_bytes": 1000, "train_tokens": 250})
@@ -81,7 +78,8 @@ def write_pair(folder: Path) -> Params:
     """Writes a study of an encoder and a decoder from scratch, with their checkpoints."""
     params = write_study(folder, lr=1e-3)
     encoder = params.runs[SCRATCH]
-    decoder = encoder.model_copy(update={"model": encoder.model | {"name": "decoder"}})
+    decoder = encoder.architecture | {"name": "gpt_neox"}
+    decoder = encoder.model_copy(update={"architecture": decoder})
     params = params.model_copy(update={"runs": {SCRATCH: encoder, "decoder": decoder}})
     write_inputs(params)
     for run in params.runs:
@@ -124,7 +122,7 @@ def with_public_checkpoint(params: Params) -> Params:
     """Returns the study with two runs: the run from scratch and, as "public", a small BERT."""
     scratch, folder = params.runs[SCRATCH], checkpoint("bert")
     model = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
-    public = scratch.model_copy(update={"model": model, "tokenizer": "none"})
+    public = scratch.model_copy(update={"architecture": model, "tokenizer": "none"})
     budget = params.budget.model_copy(update={"matched": "none", "reference": SCRATCH})
     runs = {SCRATCH: scratch, "public": public}
     return params.model_copy(update={"runs": runs, "budget": budget})

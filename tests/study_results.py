@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from stages.findings.results import Results, load
-from stages.reporting.figures import gallery
 from tests.synthetic_study import RUNS, raw_params, repeated, run, write_study
-
-PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path id="a"/></svg>'
 
 
 def loaded_in(folder: Path, raw: Mapping[str, Any]) -> Results:
@@ -61,8 +58,3 @@ def with_baseline_at(results: Results, value: float) -> Results:
         replace(t, value=value) if t.run in ("window", "tfidf") else t for t in results.trials
     ]
     return replace(results, trials=trials)
-
-
-def undrawn(results: Results, picture: str = PICTURE) -> dict[str, str]:
-    """Returns one small picture for all figures of the report."""
-    return dict.fromkeys(gallery.pictures(results), picture)

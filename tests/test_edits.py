@@ -7,18 +7,12 @@ from typing import NamedTuple
 import pytest
 
 from tests.project import Project, finished_tiny_study
-from tests.smoke import DELETED
 
 pytestmark = pytest.mark.slow
 
 DECODER = {
-    "model": {"name": "decoder", "d_model": 32, "num_layers": 1, "num_heads": 2},
+    "architecture": {"name": "gpt2", "d_model": 32, "num_layers": 1, "num_heads": 2},
     "objective": "causal",
-}
-OTHER = {
-    "source": {"name": "files", "path": "topics.txt"},
-    "max_tokens": 900,
-    "decontaminate_against": "none",
 }
 AGAIN = {
     "task": "classification",
@@ -28,9 +22,6 @@ AGAIN = {
         **{name: f"{name}.jsonl" for name in ("train", "validation", "test")},
     },
 }
-BITFIT = {"training": {"num_epochs": 1, "batch_examples": 16, "lr": 1e-3}}
-
-
 UP_TO = ("evaluate", "measure_contamination", "measure_likeness")  # all stages but the report
 
 
@@ -55,50 +46,15 @@ def text(name: str, old: str, new: str) -> Callable[[Project], None]:
     return edit
 
 
-def fewer(project: Project) -> None:
-    project.edit("finetune", "label_budgets", value=[32])
-    project.edit("finetune", "seeds", value=[1])
-
-
-def less(project: Project) -> None:
-    project.edit("corpora", "other", value=DELETED)
-    project.edit("pretrain", "seeds", value=[1])
-    project.edit("pretrain", "runs", "decoder_causal", value=DELETED)
-
-
-def recoded(project: Project) -> None:
-    text("stages/methods/bitfit.py", "[2].startswith", "[-1].startswith")(project)
-    name, old = "stages/evaluation/transferability.py", "True) / (number - 1)"
-    text(name, old, "True) / number")(project)
-
-
-def reworded(project: Project) -> None:
-    text("stages/methods/bitfit.py", "import torch\n", "import torch  # of course\n")(project)
-    project.edit("title", value="Is it loud?")
-    project.edit("tasks", "loudness", "about", value="Tell whether it is loud.")
-    project.edit("evaluation", value={"confidence": 0.9})
-
-
 CORPUS = "prepare_corpus@prose train_tokenizer@unigram encode_corpus@prose-unigram record_inputs"
 MEASURED = "measure_contamination@prose-unigram measure_likeness@prose-unigram"
 CHECKED = f"{MEASURED} record_inputs"  # read all tasks, record_inputs for label budgets
-OTHER_CORPUS = (
-    "prepare_corpus@other encode_corpus@other-unigram measure_contamination@other-unigram "
-    "measure_likeness@other-unigram record_inputs"
-)
 RUNS = "pretrain@encoder_mlm pretrain@encoder_scratch"
 BASELINE, TUNED = "fit_baseline@loudness", "finetune@loudness evaluate@loudness"
 # Each edit follows on the one before. The study begins with two runs, one pretraining seed, two
 # methods, one label budget and one fine-tuning seed. An edit that takes something back runs no
 # stage that has run with equal inputs before: DVC restores its outputs from the run cache.
 EDITS = [
-    # Predictions do not change, so nothing is evaluated.
-    Edit(
-        "a default of params.yaml",
-        text("stages/core/params.py", 'Literal["none"] = "none"', 'Literal["none"] = 9'),
-        "finetune@loudness",
-        2,
-    ),
     Edit(
         "a setting of one run",
         setting("pretrain.runs.encoder_mlm.training.lr", 2e-3),
@@ -106,19 +62,18 @@ EDITS = [
         2,
     ),
     Edit(
-        "a default of one objective",
-        text("stages/objectives/_masking.py", " = 0.15, 0.8", " = 0.2, 0.8"),
-        f"pretrain@encoder_mlm {TUNED}",
-        2,
-    ),
-    Edit(
-        "a new task",
-        setting("tasks.again", AGAIN),
-        f"prepare_task@again fit_baseline@again finetune@again evaluate@again {CHECKED}",
+        "the corpus",
+        text("topics.txt", "statement", "sentence"),
+        f"{CORPUS} {MEASURED} {RUNS} {TUNED}",
         4,
     ),
-    Edit("a task less", setting("tasks.again", DELETED), CHECKED),
-    Edit("a corpus that no run reads", setting("corpora.other", OTHER), OTHER_CORPUS),
+    Edit(
+        "a pretraining seed",
+        setting("pretrain.seeds", [1, 2]),
+        f"{RUNS} {BASELINE} {TUNED}",
+        4,
+    ),
+    Edit("a pretraining seed less", setting("pretrain.seeds", [1]), ""),
     Edit(
         "a new run",
         setting("pretrain.runs.decoder_causal", DECODER),
@@ -127,48 +82,26 @@ EDITS = [
     ),
     Edit(
         "code of one objective",
-        text("stages/objectives/causal.py", ":, 1:] == ", ":, 1:] >= "),
+        text("stages/objectives/causal.py", "draws_text = True", "draws_text = 1 == 1"),
         f"pretrain@decoder_causal {TUNED}",
         2,
     ),
     Edit(
-        "a pretraining seed",
-        setting("pretrain.seeds", [1, 2]),
-        f"{RUNS} pretrain@decoder_causal {BASELINE} {TUNED}",
-        6,
+        "code of an estimate",
+        text("stages/evaluation/transferability.py", "/ (len(states) - 1)", "/ len(states)"),
+        TUNED,
     ),
-    Edit("a corpus, a run and a pretraining seed less", less, ""),
-    Edit("a fine-tuning seed", setting("finetune.seeds", [1, 2]), f"{BASELINE} {TUNED}", 4),
-    Edit("a method", setting("finetune.methods.bitfit", BITFIT), TUNED, 4),
-    Edit(
-        "a label budget",
-        setting("finetune.label_budgets", [16, 32]),
-        f"record_inputs {BASELINE} {TUNED}",
-        12,
-    ),
-    Edit("fewer of both", fewer, f"record_inputs {BASELINE} {TUNED}"),
     Edit(
         "a test label",
         text("rows/test.jsonl", '55", "label": "noisy', '55", "label": "calm'),
         f"prepare_task@loudness {CHECKED} evaluate@loudness",
     ),
     Edit(
-        "a test text",
-        text("rows/test.jsonl", "A LOUD number 56", "A LOUD 56"),
-        f"prepare_task@loudness {CHECKED} {BASELINE} {TUNED}",
+        "a new task",
+        setting("tasks.again", AGAIN),
+        f"prepare_task@again fit_baseline@again finetune@again evaluate@again {CHECKED}",
         6,
     ),
-    Edit("a comment, and how it is told", reworded, ""),
-    # The method's operator runs its trials again but changes no prediction; the estimate's changes
-    # what is evaluated but runs no trial.
-    Edit("an operator of a method, and of an estimate", recoded, TUNED, 2),
-    Edit(
-        "the corpus",
-        text("topics.txt", "statement", "sentence"),
-        f"{CORPUS} {MEASURED} {RUNS} {TUNED}",
-        6,
-    ),
-    Edit("the arithmetic", setting("compute.precision", "bfloat16"), f"{RUNS} {TUNED}", 6),
 ]
 
 
@@ -199,7 +132,7 @@ def test_edit_runs_the_stages_and_trials_that_it_changes(study: Project, edit: E
     assert expected == {*ran} - {"resolve"}
     assert {*planned} >= expected, "make plan says all that may run"
     assert "report" in planned
-    if "less" not in edit.name:
+    if "less" not in edit.name:  # what the run cache restores is planned, too
         assert {stage for stage in planned if stage.startswith("pretrain@")} <= expected
     assert len(entries(study, "trials") - before) == edit.trials
     if edit.name == "a pretraining seed":  # its stages take the other seed from the store

@@ -15,27 +15,22 @@ from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl, write_json, write_jsonl
 from stages.core.keys import TrialKey
 from stages.core.plans import EvaluationPlan
-from stages.evaluation import metrics
 from stages.evaluation.calibration import ReliabilityRecord
 from stages.evaluation.confusion import ConfusionRecord
-from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.near_duplicates import NearDuplicates
 from stages.evaluation.records import (
     CLASSICAL,
     EpochRecord,
     InputRecord,
-    LostPredictionRecord,
     PredictionRecord,
     ScoredTrial,
-    ScoredTry,
     SkippedMethod,
-    TextBitsRecord,
     TrialRecord,
-    TryRecord,
-    VariantRow,
+    TrialRow,
     read,
     write,
 )
+from stages.evaluation.transferability import EstimateRecord
 
 GOLD = ["B-X I-X O", "O B-Y", "O"]
 BASELINE = ["B-X I-X O", "O O", "O"]
@@ -47,13 +42,13 @@ TRIAL: dict[str, Any] = {
     **{
         name: 10.0 if hint in (float, float | None) else 10
         for name, hint in get_type_hints(TrialRecord).items()
-        if name not in get_type_hints(VariantRow)
+        if name not in get_type_hints(TrialRow)
     },
     **{"architecture": "encoder", "objective": "mlm", "corpus": "all"},
     **{"used_architecture": "encoder", "design": None, "C": None},
 }
 COUNTS = {"rows": 3, "rows_cut": 1, "tokens": 20, "tokens_cut": 2}
-ESTIMATED = {"layer": None, "num_rows": 200, "num_states": 3000, "flops": 10**9, "reason": ""}
+ESTIMATED = {"num_rows": 200, "num_states": 3000, "flops": 10**9, "reason": ""}
 
 
 def key(run: str, seed: int = 1) -> TrialKey:
@@ -67,20 +62,8 @@ def table(name: str, run: str) -> list[Any]:
     return {
         "skipped.csv": [SkippedMethod(run=run, method="lora", reason="fits no LSTM")],
         "inputs.csv": [InputRecord(**at, split="test", read_at=read_at, **COUNTS)],
-        # The first run has no text bits.
-        "text_bits.csv": [TextBitsRecord(**at, loss=4.5, bits_per_byte=1.25, num_targets=7)][
-            : run != RIGHT
-        ],
-        "estimates.csv": [
-            EstimateRecord(**at, estimate="logme", layers="last", value=-0.5, **ESTIMATED)
-        ],
+        "estimates.csv": [EstimateRecord(**at, estimate="logme", value=-0.5, **ESTIMATED)],
     }[name]
-
-
-def tried(run: str, read_out: str = "", *, kept: int = 1) -> TryRecord:
-    scores = {"validation_metric": 0.5, "validation_loss": 1.2}
-    row = key(run)._asdict()
-    return TryRecord(**row, read_out=read_out, fixed="dropout=0.1", kept=kept, **scores)
 
 
 def write_trials(folder: Path, run: str, answers: Mapping[int, Sequence[str]]) -> None:
@@ -107,8 +90,6 @@ def write_run(run: str, answers: Sequence[str]) -> None:
         validation_loss=1.2,
     )
     write(folder / "history.csv", EpochRecord, [epoch, replace(epoch, lr=0.1)])
-    write(folder / "tries.csv", TryRecord, [tried(run)])
-    write(folder / "lost_predictions.csv.gz", LostPredictionRecord, [])
     for name, record in evaluate.OF_EACH_RUN.items():
         write(folder / name, record, table(name, run))
 
@@ -175,12 +156,6 @@ def test_evaluate_scores_predictions_whatever_their_order() -> None:
         assert [row["value"] for row in csv.DictReader(file)] == ["1.0", "0.0", repr(2 / 3)]
 
 
-def test_evaluate_tells_trials_of_two_pretraining_seeds_apart() -> None:
-    write_baseline({1: GOLD, 2: ["O O O", "O O", "O"]})
-    values = [(t.pretrain_seed, t.value) for t in evaluated() if t.run == "window"]
-    assert values == [(1, 1.0), (2, 0.0)]
-
-
 def test_evaluate_writes_the_score_of_each_row() -> None:
     """Scores are in the order of trials and of test rows; a second run writes equal bytes."""
     values = [trial.value for trial in evaluated()]
@@ -194,14 +169,6 @@ def test_evaluate_writes_the_score_of_each_row() -> None:
     assert path.read_bytes() == written
 
 
-def test_evaluate_writes_an_unknown_number_as_an_empty_field() -> None:
-    (trial,) = read(FINETUNED / RIGHT / "trials.csv", TrialRecord)
-    write(FINETUNED / RIGHT / "trials.csv", TrialRecord, [replace(trial, pretrain_tokens=None)])
-    assert [t.pretrain_tokens for t in evaluated()] == [None, 10, 10]
-    with (EVALUATED / "trials.csv").open(newline="") as file:
-        assert [row["pretrain_tokens"] for row in csv.DictReader(file)] == ["", "10", "10"]
-
-
 @pytest.mark.parametrize("name", evaluate.OF_EACH_RUN)
 def test_evaluate_concatenates_the_tables_of_the_runs(name: str) -> None:
     evaluated()
@@ -209,75 +176,11 @@ def test_evaluate_concatenates_the_tables_of_the_runs(name: str) -> None:
     assert rows == [row for run in RUNS for row in table(name, run)] and rows
 
 
-def test_evaluate_writes_the_curves_of_the_chosen_rates() -> None:
-    evaluated()
-    curves = read(EVALUATED / "history.csv", EpochRecord)
-    assert [(epoch.run, epoch.lr) for epoch in curves] == [(run, TRIAL["lr"]) for run in RUNS]
-
-
-def test_evaluate_deletes_runs_that_the_plan_does_not_list() -> None:
-    write_run("removed", GOLD)
-    assert {trial.run for trial in evaluated()} == {*RUNS, "window"}
-    assert {path.name for path in FINETUNED.iterdir()} == {*RUNS}
-
-
 def test_evaluate_names_a_missing_run_and_writes_nothing() -> None:
     shutil.rmtree(FINETUNED / WRONG)
     with pytest.raises(ValueError, match=r"data/finetuned/tag/decoder_causal/.*missing"):
         evaluated()
     assert not Path("data/evaluated").exists()
-
-
-@pytest.mark.parametrize("answers", [GOLD[:2], [*GOLD, "O"], ["O", *GOLD[1:]]])
-def test_evaluate_asserts_that_predictions_match_the_test_set(answers: list[str]) -> None:
-    write_run(RIGHT, answers)
-    with pytest.raises(AssertionError):
-        evaluated()
-
-
-def test_evaluate_scores_lost_tries_by_their_own_predictions() -> None:
-    """The kept variant has the trial's score, and a variant that diverged has none."""
-    folder = FINETUNED / RIGHT
-    first, last, diverged = (f"label_subwords={which}" for which in ("first", "last", "all"))
-    (trial,) = read(folder / "trials.csv", TrialRecord)
-    write(folder / "trials.csv", TrialRecord, [replace(trial, read_out=last)])
-    tries = [tried(RIGHT, first, kept=0), tried(RIGHT, last), tried(RIGHT, diverged, kept=0)]
-    write(folder / "tries.csv", TryRecord, tries)
-    lost = [
-        LostPredictionRecord(**key(RIGHT)._asdict(), id=f"id{i}", prediction=text, read_out=first)
-        for i, text in reversed([*enumerate(BASELINE)])
-    ]
-    write(folder / "lost_predictions.csv.gz", LostPredictionRecord, lost)
-    evaluated()
-    scored = read(EVALUATED / "tries.csv", ScoredTry)
-    assert [row.run for row in scored] == [RIGHT, RIGHT, RIGHT, WRONG]
-    expected = metrics.score("entity_f1", GOLD, BASELINE)
-    assert 0 < expected < 1 and [row.value for row in scored] == [expected, 1.0, None, 0.0]
-    assert scored[0].settings == {"label_subwords": "first"}
-    assert scored[0].fixed_settings == {"dropout": "0.1"}
-    curves = read(EVALUATED / "history.csv", EpochRecord)
-    assert not [epoch for epoch in curves if epoch.run == RIGHT]  # no epoch is of the kept variant
-
-
-def test_evaluate_reads_labels_that_look_like_missing_values() -> None:
-    labels = ["None", "NA", "null", "", 'a "quoted", label']
-    texts = [{"text": label} for label in labels]
-    write_task("classification", texts, [{"label": label} for label in labels], "accuracy")
-    for run in RUNS:
-        write_run(run, labels)
-    write_baseline({1: labels})
-    assert {trial.value for trial in evaluated()} == {1.0}
-
-
-def test_evaluate_shows_examples_of_every_run_and_baseline() -> None:
-    evaluated()
-    rows = read_jsonl(EVALUATED / "examples.jsonl")
-    assert [row["id"] for row in rows] == ["id0", "id1", "id2"]
-    for row in rows:
-        runs = [run for vote in row["predictions"] for run in vote["runs"]]
-        assert sorted(runs) == sorted([*RUNS, "window"])
-        right = {run for vote in row["predictions"] if vote["right"] for run in vote["runs"]}
-        assert RIGHT in right
 
 
 def test_evaluate_counts_confused_words_of_every_run_and_baseline() -> None:
@@ -307,3 +210,14 @@ def test_read_returns_any_text_as_it_was_written(tmp_path: Path, name: str, text
     written = [SkippedMethod(run="a", method="b", reason=reason) for reason in (text, "plain")]
     write(tmp_path / name, SkippedMethod, written)
     assert read(tmp_path / name, SkippedMethod) == written
+
+
+def test_evaluate_numbers_the_groups_of_test_rows() -> None:
+    path = paths.examples("tag") / "test.jsonl"
+    rows = read_jsonl(path)
+    evaluated()
+    assert np.load(EVALUATED / "row_groups.npy").size == 0
+    groups = ["scipy", "numpy", "scipy"]
+    write_jsonl(path, [row | {"group": group} for row, group in zip(rows, groups, strict=True)])
+    evaluated()
+    assert np.load(EVALUATED / "row_groups.npy").tolist() == [1, 0, 1]

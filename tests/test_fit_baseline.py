@@ -13,17 +13,16 @@ from stages.core import paths
 from stages.core.artifacts import read_jsonl
 from stages.core.keys import TrialKey
 from stages.evaluation.records import CLASSICAL, PredictionRecord, TrialRecord, read
-from stages.kinds._cells import Row
-from stages.kinds._kind import KINDS, labelled_rows
+from stages.tasks._cells import Row
+from stages.tasks._labelled_rows import labelled_rows
+from stages.tasks._task import TASKS
 from tests.labelled_words import (
     FINETUNE_SEEDS,
     FITTING,
     PRETRAIN_SEEDS,
-    WORDS,
     plan_of,
     write_tasks,
 )
-from tests.small_study import files_of
 
 DRAWS = [*product(PRETRAIN_SEEDS, FINETUNE_SEEDS)]
 
@@ -58,15 +57,6 @@ def test_fit_baseline_predicts_every_test_row_once_for_each_draw(task: str) -> N
     ]
 
 
-def test_fit_baseline_predicts_what_it_learnt() -> None:
-    labels = [
-        row.prediction for row in fitted("type") if (row.run, row.label_budget) == ("tfidf", "all")
-    ]
-    assert labels == [list(WORDS)[i % 2] for i in range(8)]
-    tags = {row.prediction for row in fitted("tag") if row.run == "window"}
-    assert tags == {"O O", "O B-TOOL"}
-
-
 def test_fit_baseline_learns_from_the_rows_of_trials_with_the_same_seeds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -88,7 +78,7 @@ def test_fit_baseline_learns_from_the_rows_of_trials_with_the_same_seeds(
         labelled_rows(
             train,
             key.label_budget,
-            KINDS["classification"],
+            TASKS["classification"],
             pretrain_seed=key.pretrain_seed,
             finetune_seed=key.finetune_seed,
             task="type",
@@ -99,44 +89,14 @@ def test_fit_baseline_learns_from_the_rows_of_trials_with_the_same_seeds(
     assert len({*map(tuple, learnt[:-1])}) > 3 and learnt[-1] == [row["id"] for row in train]
 
 
-def test_fit_baseline_looks_predictions_up_once_for_all_label_budgets(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    rows = "".join(f"a {word},tool\n" for words in WORDS.values() for word in words)
-    Path("predictions.csv").write_text(f"text,prediction\n{rows}not in test,fruit\n")
-    predictions = fitted(
-        "type", baselines={"llm": {"name": "predictions", "path": "predictions.csv"}}
-    )
-    assert [trial.label_budget for trial in trials("type")] == ["4", "all"]
-    assert {row.prediction for row in predictions} == {"tool"} and len(predictions) == 2 * 8
-    assert capsys.readouterr().err.count("ignored, since test does not have these inputs: 1") == 1
-
-
-def test_fit_baseline_writes_the_same_bytes_twice() -> None:
-    fitted("type")
-    before = files_of(paths.BASELINES / "type")
-    fitted("type")
-    assert files_of(paths.BASELINES / "type") == before
-    assert {name.partition("/")[0] for name in before} >= {"kept", "predictions.csv.gz"}
-
-
-def test_fit_baseline_refuses_more_labels_than_there_are() -> None:
-    fault = r"finetune\.label_budgets: 13 labels, .*tasks\.type has 12"
-    with pytest.raises(ValueError, match=fault):
-        fitted("type", label_budgets=[13])
-    assert not paths.BASELINES.exists()
-
-
-@pytest.mark.parametrize("without", ["support_vector_machines", "logistic_regressions"])
-def test_fit_baseline_writes_the_probability_that_a_model_gives(
-    without: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Logistic regression gives one, a support vector machine and the majority give none."""
-    monkeypatch.setattr(f"stages.baselines.tfidf.{without}", lambda C: [])
+def test_fit_baseline_writes_the_probability_that_a_model_gives() -> None:
     predictions = fitted("type")
     assert {row.probability for row in predictions if row.run == "majority"} == {None}
     probabilities = [row.probability for row in predictions if row.run == "tfidf"]
-    if without == "logistic_regressions":
-        assert {*probabilities} == {None}
-    else:
-        assert all(p is not None and 0.5 <= p <= 1 for p in probabilities)
+    assert all(p is not None and 0.5 <= p <= 1 for p in probabilities)
+
+
+def test_fit_baseline_records_the_score_on_validation_rows() -> None:
+    fitted("type")
+    for trial in read(paths.BASELINES / "type" / "trials.csv", TrialRecord):
+        assert trial.validation_score is not None and 0 <= trial.validation_score <= 1

@@ -6,7 +6,7 @@ import pytest
 from stages.core.components import Components
 
 FOLDERS = (  # of components
-    *("sources", "models", "objectives", "optimizers", "kinds", "tasks", "methods", "baselines"),
+    *("sources", "models", "objectives", "optimizers", "tasks", "methods", "baselines"),
 )
 
 

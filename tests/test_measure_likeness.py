@@ -7,11 +7,10 @@ from typing import Any, Literal
 import pytest
 
 from stages import encode_corpus, measure_likeness
-from stages.core import parallel, paths
 from stages.core.artifacts import read_json, write_json, write_jsonl
 from stages.core.params import Corpus, Task, Tokenizer
 from stages.core.plans import EncodingPlan, TextsPlan
-from stages.evaluation.likeness import Comparison, Measured
+from stages.evaluation import likeness
 from stages.text.corpus import document_order
 from tests.small import documents, small_tokenizer
 
@@ -39,9 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         kind = "tagging" if "words" in of_task[0] else "classification"
         write_json(examples / "task.json", {"kind": kind})
         write_jsonl(examples / "test.jsonl", [{"id": task, **row} for row in of_task])
-    (model,) = small_tokenizer().files
-    Path("data/tokenizers/unigram").mkdir(parents=True)
-    Path("data/tokenizers/unigram", model.name).write_bytes(model.read_bytes())
+    small_tokenizer().save_to(Path("data/tokenizers/unigram"))
     return tmp_path
 
 
@@ -59,9 +56,8 @@ def measured(max_tokens: int | Literal["all"]) -> dict[str, Any]:
     return read_json(Path("data/likeness/all/unigram.json"))
 
 
-def measure(documents: list[list[str]], tasks: dict[str, list[str]]) -> Measured:
-    comparison = Comparison(tasks)
-    return comparison.measured([comparison.read(documents)], Path("none"))
+def measure(documents: list[list[str]], tasks: dict[str, list[str]]) -> likeness.Measured:
+    return likeness.measured([likeness.read(documents)], tasks)
 
 
 def test_measure_likeness_compares_tasks_with_all_documents() -> None:
@@ -71,16 +67,6 @@ def test_measure_likeness_compares_tasks_with_all_documents() -> None:
     expected = measure(DOCUMENTS, {"read": TEXTS, "tag": tag})
     assert record == asdict(expected) | {"tokens": encoded["train_tokens"], "sha256": "abc"}
     assert expected.documents == len(DOCUMENTS)
-
-
-@pytest.mark.slow
-def test_measure_likeness_by_several_processes_is_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = measured("all")
-    monkeypatch.setattr(parallel, "PART_BYTES", 3_000)
-    monkeypatch.setattr(parallel, "HERE_BYTES", 1)
-    monkeypatch.setattr(parallel, "cores", lambda: 3)
-    assert measured("all") == one
-    assert not list(paths.SCRATCH.glob("words*"))
 
 
 def test_measure_likeness_leaves_out_what_max_tokens_leaves_out() -> None:

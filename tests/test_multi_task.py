@@ -2,29 +2,20 @@
 
 import io
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import transformers
 
 from stages import encode_corpus, evaluate, prepare_corpus
 from stages.commands import predict
-from stages.core import paths
 from stages.core.artifacts import read_json, write_json, write_jsonl
-from stages.core.keys import RunKey
 from stages.core.params import Corpus, Method, Params
 from stages.core.plans import CorpusPlan, EncodingPlan, EvaluationPlan
 from stages.core.seeding import stream
 from stages.core.study_file import load
 from stages.evaluation import records
-from stages.exporting.export import export
-from stages.tasks._text_to_text import TextToText
-from stages.trials.lookup import find_trial
-from stages.trials.setup import TrialSetup
 from tests.small import small_tokenizer
 from tests.small_study import fine_tune, pretrain_run, write_inputs
 from tests.smoke import alone, plans
@@ -36,8 +27,8 @@ WORDS = ["class", "def", "for", "from", "if", "import", "return", "value"]
 
 
 def rows_of(task: str, number: int, *, seed: int) -> list[dict[str, Any]]:
-    """Returns texts whose label says whether the first of two words is "class", or whose tags say
-    which words are."""
+    """Returns texts whose label says whether both of two words are "class" or neither is, or whose
+    tags say which words are."""
     rng = stream(seed, task)
     rows = list[dict[str, Any]]()
     for i in range(number):
@@ -45,7 +36,8 @@ def rows_of(task: str, number: int, *, seed: int) -> list[dict[str, Any]]:
         ends, name = str(rng.choice(WORDS[2:])), f"{seed}{i}"  # no two rows are equal
         if task == "first":
             label = "some_class" if words[0] == "class" else "none"
-            rows.append({"id": str(i), "text": " ".join([*words, ends, name]), "label": label})
+            text = " ".join([words[0], words[0], ends, name])
+            rows.append({"id": str(i), "text": text, "label": label})
         else:
             tags = ["B-X" if word == "class" else "O" for word in words]
             rows.append({"id": str(i), "words": [*words, name], "tags": [*tags, "O"]})
@@ -85,8 +77,7 @@ def study(tmp_path_factory) -> Path:
         tokenizer, nothing = Path("data/tokenizers/unigram"), Path("data/encoded/none/unigram")
         for made in (tokenizer, nothing.parent):
             made.mkdir(parents=True)
-        (model,) = small_tokenizer().files
-        shutil.copyfile(model, tokenizer / model.name)
+        small_tokenizer().save_to(tokenizer)
         nothing.write_text("nothing\n")
         params = mixture()
         planned = plans(params)
@@ -108,11 +99,16 @@ def study(tmp_path_factory) -> Path:
 def mixture() -> Params:
     smoke = load(ROOT / "studies/smoke.yaml")
     scratch = smoke.runs["encoder_scratch"]
-    model = {"name": "encoder_decoder", "d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128}
-    model |= {"positions": "relative", "norm": "rmsnorm", "bias": False, "output_bias": False}
-    scratch = scratch.model_copy(update={"model": model})
+    model = {"name": "t5", "d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128}
+    scratch = scratch.model_copy(update={"architecture": model})
     training = scratch.training.model_copy(
-        update={"num_steps": 240, "lr": 4e-3, "batch_rows": 8, "micro_batch_rows": 8}
+        update={
+            "num_steps": 240,
+            "optimizer": {"name": "muon"},
+            "lr": 9e-3,
+            "batch_rows": 8,
+            "micro_batch_rows": 8,
+        }
     )
     both = {"corpus": "mixture", "objective": {"name": "multi_task"}, "training": training}
     full = smoke.finetune.methods["full"]
@@ -148,7 +144,7 @@ def test_multi_task_run_answers_both_tasks_as_text(study, monkeypatch) -> None:
         for trial in records.read(Path(f"data/evaluated/{task}/trials.csv"), records.ScoredTrial):
             trials[trial.run, task, trial.method] = trial
     assert trials["both", "first", "as_it_is"].value > 0.9  # by chance half
-    assert trials["both", "which", "as_it_is"].value > 0.9  # all O is two thirds
+    assert trials["both", "which", "as_it_is"].value > 0.8  # all O is two thirds
     assert trials["scratch", "first", "as_it_is"].value < 0.1
     assert trials["both", "first", "text"].value > 0.9
     as_it_is = trials["both", "first", "as_it_is"]
@@ -164,58 +160,10 @@ def test_predict_gives_labels_and_tags_of_new_text(method, study, monkeypatch, c
     """The fine-tuned run predicts, and so does the run as it is, of which no weights are kept."""
     monkeypatch.chdir(study)
     for task, text, expected in (
-        ("first", "class def for 37", {"label": "some_class"}),
+        ("first", "class class for 37", {"label": "some_class"}),
         ("which", "def class 37", {"words": ["def", "class", "37"], "tags": ["O", "B-X", "O"]}),
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         monkeypatch.setattr(sys, "argv", ["predict", "both", task, "--method", method])
         predict.main()
         assert json.loads(capsys.readouterr().out) == {"line": 1} | expected
-
-
-def test_export_of_a_text_to_text_trial_writes_what_it_wrote(study, monkeypatch, tmp_path) -> None:
-    monkeypatch.chdir(study)
-    with pytest.raises(ValueError, match=r"methods\.as_it_is: trains nothing; leave out --task"):
-        as_it_is = find_trial("both", "first", "as_it_is", None, None)
-        export(RunKey("both", 1), as_it_is, tmp_path / "out")
-    trial = find_trial("both", "first", "text", None, None)
-    message = export(RunKey("both", 1), trial, tmp_path / "out")
-    assert "AutoModelForSeq2SeqLM" in message
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    rows = rows_of("first", 10, seed=3)
-    inputs = tokenizer(
-        [f"first text: {r['text']}" for r in rows], padding=True, return_tensors="pt"
-    )
-    with torch.no_grad():
-        written = model.generate(
-            inputs.input_ids, attention_mask=inputs.attention_mask, max_new_tokens=6, num_beams=1
-        )
-    texts = tokenizer.batch_decode(written, skip_special_tokens=True)
-    path = Path("data/finetuned/first/both/predictions.csv.gz")
-    ours = [
-        p.prediction for p in records.read(path, records.PredictionRecord) if p.method == "text"
-    ]
-    assert [text.strip().replace(" ", "_") for text in texts] == ours[:10]
-
-
-def test_text_to_text_cuts_answers_to_the_positions_of_a_run(study, monkeypatch) -> None:
-    """Answers are cut in training and in generation. A run without room for a label is refused."""
-    monkeypatch.chdir(study)
-
-    def setup(task: str, max_positions: int) -> TrialSetup:
-        shutil.copytree("data/pretrained/scratch", "data/pretrained/short", dirs_exist_ok=True)
-        short = RunKey("short", 1)
-        record = read_json(paths.pretrained(short) / "run.json")
-        learned = {"positions": "learned", "max_positions": max_positions}
-        record["model"] |= learned | {"name": "decoder"}
-        write_json(paths.pretrained(short) / "run.json", record)
-        return TrialSetup(short, task, max_tokens=32, text_to_text=True)
-
-    for max_positions, most in ((60, 29), (40, 9)):
-        task = setup("which", max_positions).task
-        assert isinstance(task, TextToText) and task.max_target_tokens == most
-        rows = [{"id": "1", "words": ["class"] * 30, "tags": ["B-X"] * 30}]
-        assert len(task.encode(rows)[0].labels) == most
-    with pytest.raises(ValueError, match="max_tokens: 32 leaves 2 of the 33 positions"):
-        setup("first", 33)

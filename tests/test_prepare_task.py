@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -19,17 +19,17 @@ from stages.core.code import code_hash
 from stages.core.params import Task
 from stages.core.plans import TaskPlan
 from stages.core.study_file import load
-from stages.kinds._kind import KINDS, SPLITS, of_draw
 from stages.prepare_task import sharing, without_duplicates
-from stages.reporting.words.tables import task_rows
 from stages.sources._source import SOURCES, Labelled
-from tests.published import DATASETS, needs_datasets
+from stages.tasks._kind import SPLITS
+from stages.tasks._labelled_rows import of_draw
+from stages.tasks._task import TASKS
 from tests.smoke import with_values, write_plans
 
 FOLDER = Path("data/tasks/own")
 EXAMPLES = FOLDER / "examples"
 LABELS = ["good", "bad", "fair"]
-CLASSIFICATION = KINDS["classification"]
+CLASSIFICATION = TASKS["classification"]
 
 
 @pytest.fixture(autouse=True)
@@ -123,41 +123,7 @@ def test_prepare_task_draws_the_same_from_the_same_seed_alone() -> None:
     assert contents() != first
 
 
-def test_prepare_task_takes_the_first_of_more_examples() -> None:
-    write_reviews()
-    few, more = (prepare(num_train=number).train for number in (20, 100))
-    assert len(few) == 20 and more[:20] == few
-
-
 # Kinds of rows
-
-
-def test_language_modelling_rows_are_their_own_answers() -> None:
-    """Texts are normalised in one way for all tokenizers."""
-    write_table("reviews.csv", "text,label", [f'"Review\n{i}  of \ufb01ve.",x' for i in range(300)])
-    about, train, _, test, labels = prepare("language_modelling")
-    assert test == labels
-    for row in [*test, *train]:
-        assert row.keys() == {"id", "text"} and row["text"].endswith(" of five.")
-        assert KINDS["language_modelling"].answer(row) == f"{len(row['text'])} 4"
-    assert about["labels"] == []
-    assert (about["metric"], about["other_metric"]) == ("bits_per_byte", "word_perplexity")
-
-
-@pytest.mark.parametrize("tags", [("O", "B-PLACE"), ("DET", "NOUN")])
-def test_tagging_rows_need_a_metric_that_suits_their_tags(tags: tuple[str, str]) -> None:
-    lines = [f"The\t{tags[0]}\nroom{i}\t{tags[1]}\n" for i in range(60)]
-    Path("a.conll").write_text("\n".join(lines))
-    settings: dict[str, Any] = {"source": {"path": "a.conll"}, "num_validation": 2}
-    metric = "entity_f1"
-    if "DET" in tags:
-        with pytest.raises(ValueError, match=r"tasks\.own\.task\.metric: entity_f1 .* tag 'DET'"):
-            prepare("tagging", **settings)
-        assert not FOLDER.exists()
-        metric = "word_accuracy"
-    made = prepare({"name": "tagging", "metric": metric}, **settings)
-    assert made.about["labels"] == sorted(tags) and made.about["metric"] == metric
-    assert made.test[0].keys() == {"id", "words"} and made.labels[0]["tags"] == [*tags]
 
 
 def test_regression_rows_have_their_mean_and_standard_deviation_in_train() -> None:
@@ -175,68 +141,10 @@ def test_regression_rows_have_their_mean_and_standard_deviation_in_train() -> No
         prepare("regression")
 
 
-def test_multiple_choice_rows_have_choices_of_a_list_or_of_columns() -> None:
-    choices = ["He ate.", "Wet."]
-    rows = [
-        {"premise": f"It rained {i}.", "first": choices[0], "second": choices[1]}
-        | {"choices": choices, "answer": 1 + i % 2}
-        for i in range(100)
-    ]
-    Path("copa.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    columns = {"path": "copa.jsonl", "text": "premise", "label": "answer", "first_choice": 1}
-    of_columns, of_list = (
-        prepare("multiple_choice", columns | {"choices": named}).train
-        for named in (["first", "second"], "choices")
-    )
-    assert of_columns == of_list
-    for row in of_list:
-        assert row["choices"] == choices
-        assert int(row["label"]) == int(row["text"].split()[-1][:-1]) % 2
-    with pytest.raises(ValueError, match=r"^tasks\.own\.source: copa\.jsonl .*'third'"):
-        prepare("multiple_choice", columns | {"choices": ["first", "third"]})
-
-
-def test_multi_label_rows_may_have_no_label() -> None:
-    cells = ["sad", "sad|angry", "", "glad"]
-    write_table("reviews.csv", "text,labels", [f"Text {i}.,{cells[i % 4]}" for i in range(200)])
-    made = prepare("multi_label", {"label_separator": "|"})
-    assert made.about["labels"] == ["angry", "glad", "sad"]
-    metrics = made.about["metric"], made.about["other_metric"]
-    assert metrics == ("micro_f1", "macro_f1_of_labels")
-    label_sets = {tuple(row["labels"]) for row in made.train}
-    assert label_sets == {("sad",), ("angry", "sad"), (), ("glad",)}
-    assert all("labels" not in row for row in made.test)
-
-
 def squad(context: str, *questions: str, answered: bool = True) -> Json:
     answers = [{"text": context[:3], "answer_start": 0}] if answered else []
     entries = [{"id": f"{context} {q}", "question": q, "answers": answers} for q in questions]
     return {"paragraphs": [{"context": context, "qas": entries}]}
-
-
-@pytest.mark.parametrize("no_answer", [False, True])
-def test_span_qa_rows_may_have_no_answer_if_the_task_says_so(no_answer: bool) -> None:
-    articles = [squad(f"It was Ada {i}.", "Who?", answered=False) for i in range(60)]
-    Path("qa.json").write_text(json.dumps({"data": articles}))
-    task, source = {"name": "span_qa", "no_answer": no_answer}, {"path": "qa.json"}
-    if no_answer:
-        labels = prepare(task, source, num_validation=2).labels
-        assert labels and {KINDS["span_qa"].answer(row) for row in labels} == {"[]"}
-    else:
-        with pytest.raises(ValueError, match=r"tasks\.own\.task\.no_answer: .*Who\?"):
-            prepare(task, source, num_validation=2)
-
-
-@pytest.mark.parametrize("positive", ["good", "none", "other"])
-def test_positive_f1_is_of_a_label_that_train_has(positive: str) -> None:
-    write_reviews()
-    task = {"name": "classification", "metric": "positive_f1", "positive": positive}
-    if positive == "good":
-        about = prepare(task).about
-        assert (about["metric"], about["other_metric"]) == ("f1_of_good", "accuracy")
-    else:
-        with pytest.raises(ValueError, match=r"^tasks\.own\.task\.positive"):
-            prepare(task)
 
 
 # Duplicates
@@ -260,17 +168,6 @@ def test_without_duplicates_has_no_held_out_text_in_train(examples: list[Labelle
     assert sum(map(len, kept.values())) + sum(removed.values()) == len(examples)
 
 
-def test_prepare_task_refuses_groups_too_few_for_three_splits() -> None:
-    rows = [f"Review number {i} of it.,{LABELS[i % 3]},user{i % 3}" for i in range(30)]
-    write_table("reviews.csv", "text,label,user", rows)
-    with pytest.raises(
-        ValueError,
-        match=r"tasks.own.source.group: 3 groups are too few to draw .*"
-        r"\(2 in train, 1 in validation, 0 in test\)",
-    ):
-        prepare(source={"group": "user"})
-
-
 def test_prepare_task_refuses_a_group_that_is_also_in_a_given_split() -> None:
     rows = [f"Review number {i} of it.,{LABELS[i % 3]},user{i}" for i in range(60)]
     write_table("train.csv", "text,label,user", rows)
@@ -278,23 +175,6 @@ def test_prepare_task_refuses_a_group_that_is_also_in_a_given_split() -> None:
     source = {"path": ".", "train": "train.csv", "test": "test.csv", "group": "user"}
     with pytest.raises(ValueError, match="group: 1 of 60 groups .* such as 'user7' in "):
         prepare(source=source)
-
-
-def test_prepare_task_tells_the_times_of_splits() -> None:
-    rows = [f"Review {i} of it.,{LABELS[i % 3]},{2000 + i * 7 % 20}" for i in range(200)]
-    write_table("reviews.csv", "text,label,year", rows)
-    made = prepare(source={"time": "year"}, num_validation="all")
-    year = {f"Review {i} of it.": 2000 + i * 7 % 20 for i in range(200)}
-    assert {year[row["text"]] for row in made.train} == {*range(2000, 2016)}
-    assert {year[row["text"]] for row in made.test} == {2018, 2019}
-    assert made.about["num_examples"] == {"train": 160, "validation": 20, "test": 20}
-    times = {"train": ["2000", "2015"], "validation": ["2016", "2017"], "test": ["2018", "2019"]}
-    assert made.about["times"] == times
-    shown = "train 2000 to 2015; validation 2016 to 2017; test 2018 to 2019"
-    assert task_rows({"own": made.about})[0]["splits by time"] == shown
-    assert "times" not in prepare().about
-    with pytest.raises(ValueError, match=r"^tasks\.own\.source: reviews\.csv line 2: text is 'Rev"):
-        prepare(source={"time": "text"})
 
 
 def test_prepare_task_makes_another_draw_with_another_split_seed() -> None:
@@ -331,14 +211,6 @@ def test_prepare_task_writes_the_draw_of_each_seed() -> None:
     # The order of a draw does not depend on the other seeds.
     fewer = prepare(num_validation="all", split_seeds=[3, 2]).train
     assert [r["id"] for r in of_draw(fewer, 2)] == [r["id"] for r in of_draw(made.train, 2)]
-
-
-def test_prepare_task_names_the_seed_whose_splits_have_too_few_rows() -> None:
-    write_reviews(12)
-    with pytest.raises(
-        ValueError, match=r"num_\w+: .* \(split_per_seed: in the splits of seed \d\)"
-    ):
-        prepare(num_validation=1, split_seeds=[1, 2, 3, 4, 5])
 
 
 def test_prepare_task_removes_what_is_held_out_and_counts_it() -> None:
@@ -387,30 +259,6 @@ def test_sharing_counts_premises_that_given_splits_share() -> None:
     assert sharing(kept, CLASSIFICATION) == {"train": 1, "validation": 1}
 
 
-@pytest.mark.slow
-@needs_datasets
-def test_prepare_task_removes_what_published_splits_share() -> None:
-    """SST-2 has 3 sentences of train in other splits, too, and 9 sentences in train twice, one of
-    which is among the 3."""
-    files = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
-    source = {"path": f"{DATASETS}/sst2", "columns": ["text", "label"], **files}
-    about = prepare(source=source, num_validation=800).about
-    assert about["duplicates_removed"]["train"] == 3
-    assert about["duplicates_within_train"] == 8
-
-
-@needs_datasets
-def test_without_duplicates_has_no_published_question_about_a_paragraph_of_another_split() -> None:
-    """XQuAD asks about paragraphs of SQuAD's dev set."""
-    files = {"train": "squad-v2.0-dev-half.json", "test": "xquad.en.json"}
-    settings = {"path": f"{DATASETS}/qa", "unanswerable": "drop", **files}
-    source = SOURCES.build({"name": "files", **settings}, where="tasks.own.source")
-    kept, removed = without_duplicates(source.examples(KINDS["span_qa"]), KINDS["span_qa"])
-    contexts = {split: {e.row["context"] for e in kept[split]} for split in SPLITS}
-    assert not (contexts["train"] | contexts["validation"]) & contexts["test"]
-    assert len(contexts["test"]) == 240 and sum(removed.values()) >= 78
-
-
 def test_test_originals_are_apart_from_what_the_source_changed(monkeypatch) -> None:
     write_reviews()
     source = SOURCES.find("files", where="source")
@@ -450,33 +298,6 @@ def test_prepare_task_names_the_setting_of_a_mistake(task, settings, message) ->
         prepare(task, **settings)
     assert message in str(error.value)
     assert not FOLDER.exists()
-
-
-ONE_LABEL = "text,label\n" + "".join(f"Film {i}.,1\n" for i in range(50))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"text,label\nx,1\ny\n", "reviews.csv line 3: 1 cells, but 2 columns"),
-        (b"text,label\nx,1\n\xff,0\n", "reviews.csv line 3: byte 0xff is not"),
-        (b"text,label\n", "no labelled example was found"),
-        (ONE_LABEL.encode(), "all examples of train have the label '1'"),
-    ],
-)
-def test_prepare_task_leaves_nothing_of_data_that_cannot_be_read(content, message) -> None:
-    Path("reviews.csv").write_bytes(content)
-    with pytest.raises(ValueError) as error:
-        prepare(num_validation=1)
-    assert str(error.value).startswith(f"tasks.own.source: {message}")
-    assert not any(Path.cwd().rglob("*.json*"))
-
-
-def test_prepare_task_names_a_label_that_train_lacks_with_its_row() -> None:
-    files = write_splits(["A film.,1", "More.,0"], ["Other.,1", "Worse.,2"], ["Last.,0"])
-    message = "no example of train has the label '2' of validation row dev.csv:3; .*: '2' .1."
-    with pytest.raises(ValueError, match=message):
-        prepare(source=files, num_validation=2)
 
 
 def test_prepare_task_names_all_rare_classes_and_leaves_them_out_if_told() -> None:
@@ -527,18 +348,3 @@ def test_prepare_task_ends_with_2_and_one_line_after_a_mistake(tmp_path: Path) -
         "error: tasks.section.source: reviews.csv line 3: 1 cells, but 2 columns: text, label\n"
     )
     assert not Path("data/tasks").exists()
-
-
-def test_prepare_task_names_a_split_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source of one's own may call validation "dev"."""
-    write_reviews(20)
-    source = SOURCES.find("files", where="source")
-    examples = source.examples
-
-    def named_dev(self: Any, kind: Any) -> Any:
-        return (Labelled(each.id, cast(Any, "dev"), each.row) for each in examples(self, kind))
-
-    monkeypatch.setattr(source, "examples", named_dev)
-    fault = r"^tasks\.own\.source: reviews\.csv:\d+ has the split 'dev'; valid: train, validation"
-    with pytest.raises(ValueError, match=fault):
-        prepare()

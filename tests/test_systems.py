@@ -1,89 +1,91 @@
-"""Every system of the field, each one entry: studies/systems.yaml end to end, on little text."""
+"""Every system of the field, each one entry of studies/systems.yaml."""
 
-import csv
 import re
-from typing import Any
+from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
+from stages import finetune
+from stages.budgets.budget import matched
 from stages.checking.faults import find_faults
+from stages.core import paths
 from stages.core.artifacts import read_json
-from stages.core.study_file import load, read_yaml
-from stages.matching.budget import matched
-from tests.project import ROOT, Project, clone_of_working_tree
-
-pytestmark = pytest.mark.slow
+from stages.core.keys import RunKey
+from stages.core.params import Params
+from stages.core.study_file import load
+from stages.evaluation import records
+from tests.project import ROOT
+from tests.small import VOCAB_SIZE
+from tests.small_study import (
+    pretrain_run,
+    run_stage,
+    tuned,
+    write_corpus,
+    write_inputs,
+    write_tasks,
+)
 
 STUDY = ROOT / "studies" / "systems.yaml"
-
-
-def small(raw: dict[str, Any]) -> dict[str, Any]:
-    """Returns the systems with a few steps, one task, one method and one seed."""
-    smoke = read_yaml(ROOT / "studies" / "smoke.yaml")
-    pretrain = raw["pretrain"] | {"seeds": [1]}
-    pretrain["training"] |= {"num_steps": 3, "batch_rows": 4, "max_tokens": 64}
-    pretrain["training"] |= {"num_validations": 1}
-    pretrain["runs"] = {k: run for k, run in pretrain["runs"].items() if "_scratch" not in k}
-    full = smoke["finetune"]["methods"]["full"]
-    full["training"] |= {"num_epochs": 1}
-    return raw | {
-        "corpora": {"all": smoke["corpora"]["prose"]},
-        "tokenizers": {"unigram": {"corpus": "all", "vocab_size": 512, "max_sentences": 2000}},
-        "samples": {"num_train": 60, "num_validation": 20, "num_test": 30},
-        "tasks": {"tag": smoke["tasks"]["tag"]},
-        "pretrain": pretrain,
-        "baselines": ["window"],
-        "finetune": smoke["finetune"] | {"methods": {"full": full}, "seeds": [1]},
-    }
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory) -> Project:
-    project = clone_of_working_tree(tmp_path_factory.mktemp("systems") / "project")
-    with (project.folder / "params.yaml").open("w") as file:
-        YAML().dump(small(read_yaml(STUDY)), file)
-    assert project.repro()
-    return project
+BATCH = {"num_steps": 2, "batch_rows": 4, "micro_batch_rows": 4, "max_tokens": 64}
 
 
 def test_one_setting_takes_every_system_to_base_scale(tmp_path, monkeypatch) -> None:
     path = tmp_path / "params.yaml"
     text, times = re.subn(r"(d_model: &d_model) 128\b", r"\1 768", STUDY.read_text())
-    assert times == 1
+    text, students = re.subn(r"num_layers: 1\b", "num_layers: 6", text)
+    assert times == students == 1
     path.write_text(text)
     monkeypatch.chdir(ROOT)
     params = load(path)
     assert list(find_faults(params)) == []
     for key, run in matched(params).runs.items():
         student = key in ("distilbert", "student_scratch")
-        bert = {"num_layers": 6 if student else 12, "num_heads": 12, "d_ff": 3072}
+        bert = {"num_layers": 6 if student else 12, "num_heads": 12, "d_ff": 3072, "start": "usual"}
         elmo = {"num_layers": 2, "d_cell": 3072}
-        sizes = elmo if run.model["name"] == "bilstm" else bert
-        assert run.model == {"name": run.model["name"], "d_model": 768} | sizes
+        sizes = elmo if run.architecture["name"] == "bilstm" else bert
+        assert run.architecture == {"name": run.architecture["name"], "d_model": 768} | sizes
 
 
-def test_run_record_has_all_sizes(study: Project) -> None:
-    run = read_json(study.folder / "data" / "pretrained" / "distilbert" / "1" / "run.json")
-    model = {"name": "encoder", "d_model": 128, "num_layers": 1, "num_heads": 2, "d_ff": 512}
-    assert run["model"] == run["settings"]["model"] == model
-    text = (study.folder / "reports" / "comparison.md").read_text().replace("\\_", "_")
-    assert "d_model=128, num_layers=1, num_heads=2, d_ff=512" in text
+def systems() -> Params:
+    """Returns the systems with two steps, one task, one method and one seed."""
+    params = load(STUDY)
+    runs = {
+        key: run.model_copy(
+            update={
+                "corpus": "prose",
+                "seeds": [1],
+                "training": run.training.model_copy(update=BATCH | {"num_validations": 1}),
+            }
+        )
+        for key, run in params.runs.items()
+        if "scratch" not in key
+    }
+    corpus = params.corpora["all"].model_copy(update={"max_tokens": "all"})
+    tokenizer = params.tokenizers["unigram"].model_copy(
+        update={"corpus": "prose", "vocab_size": VOCAB_SIZE}
+    )
+    full = params.finetune.methods["full"]
+    assert full.training is not None
+    training = full.training.model_copy(update={"num_epochs": 1, "min_steps": 1, "lr": 1e-3})
+    full = full.model_copy(update={"training": training, "runs": {}})
+    params = tuned(params, methods={"full": full}, label_budgets=[64], seeds=[1])
+    changes = {"runs": runs, "corpora": {"prose": corpus}, "tokenizers": {"unigram": tokenizer}}
+    return params.model_copy(update=changes)
 
 
-def test_study_pretrains_and_compares_each_system(study: Project) -> None:
-    params = load(study.folder / "params.yaml")
-    with (study.folder / "reports" / "trials.csv").open() as file:
-        rows = {row["run"]: row for row in csv.DictReader(file)}
-    assert rows.keys() == {*params.runs, "window"}
+@pytest.mark.slow
+def test_each_system_pretrains_and_is_fine_tuned(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_corpus()
+    write_tasks()
+    params = systems()
+    write_inputs(params)
     for key in params.runs:
-        metrics = read_json(study.folder / "data" / "pretrained" / key / "1" / "metrics.json")
-        assert metrics["pretrain_tokens"] == 3 * 4 * 64, "every system sees the same tokens"
+        pretrain_run(params, key)
+        metrics = read_json(paths.pretrained(RunKey(key, 1)) / "metrics.json")
+        assert metrics["pretrain_tokens"] == 2 * 4 * 64, "every system sees the same tokens"
         assert metrics["pretrain_flops"] > 0
-
-
-def test_the_student_depends_on_its_teacher(study: Project) -> None:
-    study.edit("pretrain", "runs", "bert", "training", value={"lr": 1e-4})
-    again = study.repro("pretrain", "continue_pretraining")
-    trained = ["pretrain@bert", "continue_pretraining@distilbert"]
-    assert [stage for stage in again if "pretrain" in stage] == trained
+    run_stage(params, finetune, "tag")
+    for key in params.runs:
+        (trial,) = records.read(Path("data/finetuned/tag", key, "trials.csv"), records.TrialRecord)
+        assert trial.num_trained_params > 0 and trial.finetune_flops > 0

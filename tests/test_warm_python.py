@@ -31,7 +31,6 @@ KILLED = "import os; os.kill(os.getpid(), {})"
         ("-c", "1 / 0"),
         ("-c", "raise SystemExit('no')"),
         ("-c", KILLED.format(int(signal.SIGKILL))),
-        ("-c", KILLED.format(int(signal.SIGTERM))),
     ],
 )
 def test_commands_run_a_program_as_python_does(words: tuple[str, ...], tmp_path: Path) -> None:
@@ -52,8 +51,8 @@ def test_commands_run_a_program_as_python_does(words: tuple[str, ...], tmp_path:
     assert warm.stderr.splitlines()[-1:] == cold.stderr.splitlines()[-1:]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
-def test_commands_end_with_the_process_that_asked(number: int) -> None:
+def test_commands_end_with_the_process_that_asked() -> None:
+    number = signal.SIGKILL
     sleeping = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     command = [warm_python.commands() / "python", "-c", sleeping]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asking:

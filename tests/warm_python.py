@@ -35,8 +35,8 @@ from filelock import FileLock
 
 # Packages of the hub are left out: when imported, they take their settings from HOME.
 PACKAGES = (
-    *("altair", "filelock", "jaxtyping", "jinja2", "numpy", "pandas", "pydantic", "rich.console"),
-    *("mlflow.pyfunc", "mlflow.store.tracking.sqlalchemy_store", "torch.distributed.fsdp"),
+    *("filelock", "jaxtyping", "jinja2", "numpy", "pandas", "pydantic", "rich.console"),
+    *("mlflow", "mlflow.store.tracking.sqlalchemy_store", "torch.distributed.fsdp"),
     *("ruamel.yaml", "safetensors.torch", "scipy.optimize", "scipy.stats", "sentencepiece"),
     *("sklearn.feature_extraction.text", "sklearn.linear_model", "torch", "torch._dynamo", "tqdm"),
     *("dvc.cli", "dvc.commands.repro", "dvc.repo", "dvc.repo.reproduce", "dvc.stage.run"),

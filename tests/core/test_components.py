@@ -2,14 +2,12 @@
 
 import pytest
 
-from stages.core.components import BrokenContract, Components, below
+from stages.core.components import Components
 from stages.models._backbone import MODELS
 from stages.objectives._objective import OBJECTIVES
 from stages.objectives.mlm import MLM
-from stages.tasks._task import TASKS
-from stages.tasks.classification import Classification
 from stages.text.tokenizer import Vocabulary
-from tests.small import DIMENSIONS, VOCAB_SIZE, small_tokenizer
+from tests.small import VOCAB_SIZE
 
 FOLDERS = ("baselines", "methods", "models", "objectives", "optimizers", "sources", "tasks")
 
@@ -30,7 +28,7 @@ def objective(**settings):
 def test_build_gives_settings_to_the_constructor_and_keeps_defaults() -> None:
     built = objective(mask_prob=0.4)
     assert isinstance(built, MLM)
-    assert (built.mask_prob, built.replace_prob) == (0.4, 0.8)
+    assert (built.masking.mask_prob, built.masking.replace_prob) == (0.4, 0.8)
 
 
 @pytest.mark.parametrize(
@@ -51,16 +49,6 @@ def test_build_names_wrong_settings_with_their_path(settings, message) -> None:
     assert message in str(error.value)
 
 
-def test_below_puts_the_path_before_a_fault_but_not_before_a_broken_contract() -> None:
-    for fault, message in (
-        (ValueError("lr: too high"), "pretrain.bert.lr: too high"),
-        (BrokenContract("stages/objectives/own.py: no loss"), "stages/objectives/own.py: no loss"),
-    ):
-        with pytest.raises(ValueError) as error, below("pretrain.bert"):
-            raise fault
-        assert str(error.value) == message
-
-
 def test_build_lists_the_nearest_and_all_names_for_an_unknown_one() -> None:
     with pytest.raises(ValueError) as error:
         OBJECTIVES.build({"name": "causual"}, where="pretrain.gpt.objective")
@@ -72,39 +60,6 @@ def test_build_lists_the_nearest_and_all_names_for_an_unknown_one() -> None:
 
 
 def test_build_names_a_missing_parameter() -> None:
-    entry = {"name": "encoder", **DIMENSIONS}
-    del entry["d_model"]
-    with pytest.raises(ValueError, match="pretrain.bert.model.d_model: missing"):
-        MODELS.build(entry, VOCAB_SIZE, where="pretrain.bert.model")
-
-
-def test_build_has_all_faults_at_once() -> None:
-    with pytest.raises(ValueError) as error:
-        objective(mask_prob="x", random=1)
-    assert len(str(error.value).splitlines()) == 2
-
-
-def test_tried_settings_may_be_lists() -> None:
-    entry = {"name": "classification", "pooling": ["mean", "last"], "dropout": 0}
-    assert TASKS.settings(entry, where="tasks.a.task")["pooling"] == ["mean", "last"]
-    tried = TASKS.tried(entry, where="tasks.a.task")
-    assert tried == {"pooling": ["mean", "last"], "dropout": [0.0], "class_weights": ["none"]}
-    task = TASKS.build(entry, ["a"], small_tokenizer(), 8, where="tasks.a.task")
-    assert isinstance(task, Classification) and task.pooling == "mean"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"pooling": []}, "tasks.a.task.pooling: must not be an empty list"),
-        ({"pooling": ["mean", "mean"]}, "tasks.a.task.pooling: must not repeat a value"),
-        ({"dropout": [0, 0.0]}, "tasks.a.task.dropout: must not repeat a value"),
-        ({"pooling": ["mean", "lats"]}, "tasks.a.task.pooling: input should be 'auto', 'mean'"),
-        ({"pooling": [["mean"]]}, "tasks.a.task.pooling: input should be 'auto', 'mean'"),
-        ({"metric": ["accuracy", "macro_f1"]}, "tasks.a.task.metric: input should be"),
-    ],
-)
-def test_tried_settings_are_refused_with_their_path(settings, message) -> None:
-    with pytest.raises(ValueError) as error:
-        TASKS.settings({"name": "classification", **settings}, where="tasks.a.task")
-    assert str(error.value).startswith(message) and len(str(error.value).splitlines()) == 1
+    where = "pretrain.runs.bert.architecture"
+    with pytest.raises(ValueError, match=f"{where}.d_model: missing"):
+        MODELS.build({"name": "bert"}, VOCAB_SIZE, where=where)

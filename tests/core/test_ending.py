@@ -92,28 +92,6 @@ def test_held_signals_are_those_of_a_dead_parent_too(
 
 
 @pytest.mark.slow
-def test_held_signals_end_a_process_that_saves_for_too_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with started("ending.SAVE_S = 0.3" + SAVES.format(then="time.sleep(60)")) as (process, pid):
-        os.kill(pid, signal.SIGTERM)
-        assert process.wait(5) == -signal.SIGALRM
-
-
-@pytest.mark.slow
-def test_held_signals_leave_ignored_signals_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    nohup = "signal.signal(signal.SIGHUP, signal.SIG_IGN)"
-    with started(nohup + SAVES.format(then="")) as (process, pid):
-        os.kill(pid, signal.SIGHUP)
-        time.sleep(0.3)
-        assert process.poll() is None and not Path("saved").exists()
-
-
-@pytest.mark.slow
 def test_die_with_parent_ends_the_child_of_a_dead_parent() -> None:
     late = "parent = os.getppid(); print(os.getpid(), flush=True); time.sleep(0.3); "
     with started(forked(f"{late}ending.die_with_parent(parent); time.sleep(60)")) as (process, pid):
@@ -144,20 +122,3 @@ def test_every_command_of_dvc_replaces_its_shell() -> None:
     for stage in pipeline["stages"].values():
         command = stage.get("do", stage)["cmd"].replace("${torch}", torch)
         assert command.startswith("exec ")
-
-
-def test_interrupt_ends_a_stage_that_imports_without_a_traceback(tmp_path: Path) -> None:
-    """The import of torch takes seconds; a fake torch prints that it began."""
-    (tmp_path / "torch.py").write_text("import time; print('begun', flush=True); time.sleep(60)")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "stages.finetune", "tag"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout and process.stdout.readline() == "begun\n"
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=20) == ("", "")
-    assert process.returncode == -signal.SIGINT

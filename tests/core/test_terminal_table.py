@@ -33,11 +33,3 @@ def test_print_table_cuts_nothing(width: int) -> None:
 
 def test_print_table_makes_no_more_tables_than_needed() -> None:
     assert [shown(width).count("objective") for width in (60, 80, 1000)] == [12, 6, 1]
-
-
-def test_print_table_folds_a_name_that_no_terminal_would_hold() -> None:
-    screen, name = io.StringIO(), "w" * 90
-    console = Console(file=screen, width=60)
-    print_table(console, "", ["run"], ["score"], [TableRow([name], ["52.2 (49.4 to 54.8)"])])
-    text = screen.getvalue()
-    assert text.count("w") == 90 and "52.2 (49.4 to 54.8)" in text
