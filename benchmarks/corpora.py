@@ -1,37 +1,28 @@
-"""Measures time, memory and speed of the stages that read a corpus, by the size of its text, and
-how fast sentencepiece itself encodes the same sentences. Prints Markdown; run by hand, the result
-is in corpora.md.
+"""Measures time, memory and speed of the stages that read a corpus, by the size of its text.
+Prints Markdown; run by hand, the result is in corpora.md.
 
     python benchmarks/corpora.py --text BOOKS --megabytes 50 500 > benchmarks/corpora.md
 
 BOOKS is a folder of .txt or .txt.gz files, which are repeated up to each size. Speed is per second
-of CPU time of all processes: what one core does, whatever else the machine does. encode_corpus is
-compared with the command spm_encode of sentencepiece's C++ sources (in Debian's package
-sentencepiece), which reads the same sentences, one per line, and writes their ids.
+of CPU time of all processes: what one core does, whatever else the machine does.
 """
 
 import argparse
 import gzip
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from itertools import cycle, islice
+from itertools import cycle
 from pathlib import Path
 
 import pandas as pd
 import psutil
-import sentencepiece
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from stages.core.artifacts import read_json, write_json, write_jsonl
 from stages.core.parallel import cores
-from stages.text.stored import StoredDocuments
-from stages.text.tokenizer import FILE
 
 STAGES = (
     "prepare_corpus",
@@ -41,7 +32,6 @@ STAGES = (
     "measure_likeness",
 )
 SAMPLED_S = 0.2  # between measurements of memory
-ALONE_MB = 20  # of sentences that sentencepiece encodes by itself
 PROGRAM = """
 import importlib, sys
 from stages.core.params import Corpus, Tokenizer
@@ -66,10 +56,9 @@ def main() -> None:
     parser.add_argument("--text", type=Path, required=True, help="a folder of books")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 500])
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
-    parser.add_argument("--spm-encode", default=shutil.which("spm_encode"), help="the command")
     parser.add_argument("--folder", type=Path, help="for what is written; a temporary one if not")
     arguments = parser.parse_args()
-    print(f"{cores()} cores, sentencepiece {sentencepiece.__version__}; times in seconds.\n")
+    print(f"{cores()} cores; times in seconds.\n")
     for megabytes in arguments.megabytes:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
             made = table(Path(folder), arguments.text, megabytes, arguments)
@@ -77,7 +66,7 @@ def main() -> None:
 
 
 def table(folder: Path, books: Path, megabytes: int, arguments: argparse.Namespace) -> str:
-    stages, spm_encode = arguments.stages, arguments.spm_encode
+    stages = arguments.stages
     write_text(folder / "text.txt", books, megabytes * 10**6)
     write_task(folder / "data/tasks/own")
     rows = []
@@ -86,18 +75,8 @@ def table(folder: Path, books: Path, megabytes: int, arguments: argparse.Namespa
         measures = measured(folder, [stage, *keys])
         size = encoded_mb(folder) if stage == "encode_corpus" else megabytes
         rows.append({"stage": stage, "MB / CPU s": size / measures["CPU time"]} | measures)
-    if "encode_corpus" in stages:
-        (encoded,) = (row for row in rows if row["stage"] == "encode_corpus")
-        peers = {"sentencepiece's batches in Python": alone(folder)}
-        if spm_encode:
-            peers["spm_encode"] = command(folder, spm_encode)
-        rows += [{"stage": peer, "MB / CPU s": speed} for peer, speed in peers.items()]
-        ratios = [f"{encoded['MB / CPU s'] / own:.2f} of {peer}" for peer, own in peers.items()]
-        note = f"\n\nSpeed of encode_corpus: {', '.join(ratios)}.\n"
-    else:
-        note = "\n"
     shown = pd.DataFrame(rows).rename(columns={"stage": f"{megabytes} MB of text"})
-    return shown.to_markdown(index=False, floatfmt=".1f") + note
+    return shown.to_markdown(index=False, floatfmt=".1f")
 
 
 def write_text(path: Path, books: Path, size: int) -> None:
@@ -163,42 +142,6 @@ def memory_mb(process: psutil.Process) -> float:
     except psutil.Error:  # one has ended
         pass
     return total / 1e6
-
-
-def alone(folder: Path) -> float:
-    """MB per second of CPU time that sentencepiece's batches encode, on one thread."""
-    model = str(folder / "data/tokenizers/own" / FILE)
-    processor = sentencepiece.SentencePieceProcessor(model_file=model)
-    speeds = []
-    for batch in batches(folder):
-        began = time.process_time()
-        processor.encode(batch, num_threads=1)
-        speeds.append((sum(len(s.encode()) for s in batch), time.process_time() - began))
-    return sum(size for size, _ in speeds) / 1e6 / sum(seconds for _, seconds in speeds)
-
-
-def command(folder: Path, spm_encode: str) -> float:
-    """MB per second of CPU time that the command encodes, from a file to a file."""
-    lines, ids = folder / "sentences.txt", folder / "ids.txt"
-    with lines.open("w", encoding="utf-8") as file:
-        for batch in batches(folder):
-            file.writelines(" ".join(sentence.splitlines()) + "\n" for sentence in batch)
-    model = folder / "data/tokenizers/own" / FILE
-    before = cpu_s()
-    with lines.open("rb") as read, ids.open("wb") as written:
-        arguments = [spm_encode, f"--model={model}", "--output_format=id"]
-        subprocess.run(arguments, stdin=read, stdout=written, check=True)
-    return lines.stat().st_size / 1e6 / (cpu_s() - before)
-
-
-def batches(folder: Path) -> Iterator[list[str]]:
-    """Sentences of the corpus, 10000 at a time."""
-    documents = StoredDocuments(folder / "data/corpora/all/train.jsonl")
-    stream = (s for sentences in documents.sentences(range(len(documents))) for s in sentences)
-    size = 0
-    while size < ALONE_MB * 10**6 and (batch := list(islice(stream, 10_000))):
-        size += sum(map(len, batch))
-        yield batch
 
 
 if __name__ == "__main__":

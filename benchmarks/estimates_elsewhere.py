@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
-from transformer_ranker.estimators import HScore, LogME, NearestNeighbors
+from transformer_ranker.estimators import HScore, LogME
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -22,7 +22,6 @@ for case in [*CASES, *WIDE]:
     for estimate, value in (
         ("h_score", HScore().fit(embeddings=states, labels=classes)),
         ("logme", LogME().fit(embeddings=states, labels=classes)),
-        ("knn", NearestNeighbors().fit(embeddings=states, labels=classes)),
         ("logme of a number", LogME(regression=True).fit(embeddings=states, labels=targets)),
     ):
         print(f'{version("transformer-ranker")},"{case.name}",{estimate},{value:.10g}')

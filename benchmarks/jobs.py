@@ -1,7 +1,7 @@
 """Compares studies with one job and with two: wall time, and how long kinds of work waited. Prints
-Markdown; run by hand, the result is in jobs.md.
+Markdown.
 
-    python -m benchmarks.jobs > benchmarks/jobs.md
+    python -m benchmarks.jobs
 
 One job has all threads: each pretraining takes all of them, and one trial per thread runs at a
 time. Two jobs have one thread each. The studies are the default study with one pretraining seed of
@@ -25,14 +25,18 @@ from stages.core.study_file import read_yaml
 from tests.project import ROOT, clone_of_working_tree
 
 THREADS = 2
-ENDED = re.compile(r"^ *\d+/\d+ +(\d+):(\d\d)  (\S+)$")  # matches lines of the scheduler
+ENDED = re.compile(
+    r"^ *\d+/\d+ +(\d+):(\d\d)  ([^:(]+?)(?:: .*)?(?:  \(.*\))?$"
+)  # matches lines of the scheduler
 NEEDS = """
 from stages.core.study_file import load
 from stages.planning.pending import pending
 from stages.scheduling.units import units
 params = load()
-for unit in units(params, pending(params)):
-    print(unit.name, *unit.needs)
+work = units(params, pending(params))
+titles = {unit.name: unit.title for unit in work}
+for unit in work:
+    print(unit.title, *(titles[name] for name in unit.needs), sep="\\t")
 """
 
 
@@ -92,7 +96,9 @@ def run(
         threads = study["compute"] | {"threads": THREADS // jobs}
         write(project, study | {"compute": threads})
         printed = project.run(sys.executable, "-c", NEEDS) if jobs > 1 else ""
-        needs = {name: others for name, *others in map(str.split, printed.splitlines())}
+        needs = {
+            name: others for name, *others in (line.split("\t") for line in printed.splitlines())
+        }
         began, ended = time.perf_counter(), dict[str, tuple[float, float]]()
         command = [sys.executable, "-m", "stages.commands.repro", "--jobs", str(jobs)]
         process = subprocess.Popen(

@@ -1,73 +1,82 @@
-"""Compares the time that `make plan` estimates for each stage with the time that it took. Estimates
-are made from a calibration alone, as before anything has run, and from the times of another run.
-Run by hand in a project whose study has run; the result is in plan.md.
+"""The error of a planned study: each combination of model, task and method of finished studies is
+timed from the others of its kind, by weights x steps x learning rates. The result is in plan.md.
 
-    python benchmarks/plan.py --earlier ANOTHER_CLONE_THAT_RAN_IT > benchmarks/plan.md
+    python benchmarks/plan.py reports ANOTHER_PROJECT/reports > benchmarks/plan.md
 """
 
-import argparse
 import sys
 from collections import defaultdict
+from math import log2
 from pathlib import Path
-
-import pandas as pd
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.core import paths
-from stages.core.artifacts import read_json
-from stages.core.process import TIMES
-from stages.core.study_file import load
-from stages.planning import speed
-from stages.planning.estimate import made
-from stages.sources import installed_docs
+from stages.evaluation.records import CLASSICAL, read_texts  # noqa: E402
 
-LONG_S = 10.0
-BOUND = 0.3  # the largest error of an estimate that counts as close
+# A combination of model, task and method (of pretraining: a model alone), with its kind, its work
+# and its seconds.
+Combination = tuple[tuple[str, ...], float, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--earlier", type=Path, required=True, help="the project of another run")
-    earlier = parser.parse_args().earlier
-    taken = {path.stem: read_json(path)["wall_time_s"] for path in sorted(TIMES.glob("*.json"))}
-    ways = {
-        "by a calibration": estimates(list(taken), Path("data/nothing"), data=Path("data")),
-        "by another run": estimates(list(taken), earlier, data=earlier / "data"),
-    }
-    rows = []
-    for stage, seconds in sorted(taken.items(), key=lambda item: -item[1]):
-        if seconds > LONG_S:
-            row: dict[str, object] = {"stage": stage, "took (s)": round(seconds, 1)}
-            for way, estimated in ways.items():
-                is_known = stage in estimated
-                row[f"{way} (s)"] = round(estimated[stage], 1) if is_known else "-"
-                row[f"{way}, off"] = f"{estimated[stage] / seconds - 1:+.0%}" if is_known else "-"
-            rows.append(row)
-    for way, estimated in ways.items():
-        off = [estimated[s] / t - 1 for s, t in taken.items() if t > LONG_S and s in estimated]
-        within = sum(abs(each) <= BOUND for each in off)
-        print(f"Estimated {way}: {within} of {len(off)} stages of over {LONG_S:.0f} s within 30 %.")
-    print()
-    print(pd.DataFrame(rows).to_markdown(index=False))
+    errors = []
+    rows = ["| study | trainings (s) | planned | off |", "|---|---|---|---|"]
+    for folder in map(Path, sys.argv[1:]):
+        seconds, planned = totals(combinations(folder))
+        if seconds:
+            errors.append(abs(planned / seconds - 1))
+            off = f"{planned / seconds - 1:+.0%}"
+            rows.append(f"| {folder.name} | {seconds:.0f} | {planned:.0f} | {off} |")
+    print(
+        f"The sum of a study's trainings is planned to within {median(errors):.0%} in the median\n"
+        f"of {len(errors)} studies, {max(errors):.0%} at worst (`python benchmarks/plan.py`).\n\n"
+        "Each combination of model, task and method is timed from the others of its kind (method,\n"
+        "architecture, like size) in the same study, by weights x steps x learning rates tried;\n"
+        "one without its like is left out.\n"
+    )
+    print("\n".join(rows))
 
 
-def estimates(stages: list[str], project: Path, *, data: Path) -> dict[str, float]:
-    """Returns the seconds that ``make plan`` estimates for each stage from the times of another
-    project, without stages that have no estimate."""
-    speed.TIMES = project / TIMES
-    installed_docs.PARSED = Path("data/nothing")  # as before the study ran
-    paths.TIMINGS = project / "data" / "timings"
-    paths.PRETRAINED, paths.FINETUNED = data / "pretrained", data / "finetuned"
-    estimate = made(load(), stages)
-    seconds_by_stage: dict[str, float] = defaultdict(float)
-    for run in estimate.pretrain:
-        if run.seconds is not None:
-            seconds_by_stage[f"pretrain@{run.run}"] += run.seconds
-    for trial in estimate.finetune:
-        if trial.seconds is not None:
-            seconds_by_stage[f"finetune@{trial.task}"] += trial.seconds
-    return seconds_by_stage | {o.stage: o.seconds for o in estimate.others if o.seconds is not None}
+def combinations(folder: Path) -> list[Combination]:
+    """Returns the combinations of the tables of a report."""
+    keys = ("run", "task", "method", "label_budget", "pretrain_seed", "finetune_seed")
+    costs = {tuple(row[k] for k in keys): row for row in read_texts(folder / "costs.csv")}
+    work, seconds = defaultdict[tuple[str, ...], float](float), defaultdict(float)
+    for trial in read_texts(folder / "trials.csv"):
+        cost = costs.get(tuple(trial[k] for k in keys))
+        if cost is None or trial["method"] == CLASSICAL:
+            continue
+        has_steps = float(trial["lr"] or 0) > 0
+        steps = float(trial["num_steps"]) * float(trial["num_tries"]) if has_steps else 1.0
+        kind = (trial["architecture"], str(round(log2(float(trial["num_params"])))))
+        place = (trial["method"], *kind, trial["run"], trial["task"])
+        work[place] += float(trial["num_params"]) * steps
+        seconds[place] += float(cost["wall_time_s"])
+        if float(trial["pretrain_tokens"] or 0) and cost["pretrain_wall_time_s"]:
+            # All trials of a checkpoint repeat its pretraining: the last one counts.
+            place = ("pretraining", *kind, trial["run"], trial["pretrain_seed"])
+            work[place] = float(trial["num_pretrained_params"]) * float(trial["pretrain_tokens"])
+            seconds[place] = float(cost["pretrain_wall_time_s"])
+    return [(place, work[place], seconds[place]) for place in work]
+
+
+def totals(known: list[Combination]) -> tuple[float, float]:
+    """Returns the seconds of the combinations that have their like, as measured and as planned."""
+    measured = planned = 0.0
+    for place, work, seconds in known:
+        # Other seeds of a pretraining are not its like: a plan is made before any of them.
+        like = [
+            (w, s)
+            for other, w, s in known
+            if other[:3] == place[:3]
+            and other != place
+            and (place[0] != "pretraining" or other[3] != place[3])
+        ]
+        if like:
+            measured += seconds
+            planned += work * sum(s for _, s in like) / sum(w for w, _ in like)
+    return measured, planned
 
 
 if __name__ == "__main__":

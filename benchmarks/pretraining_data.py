@@ -7,23 +7,24 @@ from dataclasses import dataclass
 from stages.core import paths
 from stages.core.params import Params, Run
 from stages.core.seeding import torch_stream
-from stages.models._backbone import MODELS, Backbone, draw_weights
+from stages.models._backbone import Backbone, draw_weights
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.objectives._objective import Objective
 from stages.text.batch import Batch
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
-from stages.text.tokenizer import TaskTokenizer
+from stages.text.tokenizer import Tokenizer
 from stages.training.device import Device
 from stages.training.loop import mean_loss
 from stages.training.pretraining import (
     PretrainingData,
     begin_with_frequencies,
     built,
+    tokenizer_of,
     validation_batches,
 )
 
-ARCHITECTURES = {"causal": "decoder", "mlm": "encoder", "span_corruption": "encoder_decoder"}
+ARCHITECTURES = {"causal": "gpt2", "mlm": "bert", "span_corruption": "t5"}
 
 
 @dataclass(frozen=True)
@@ -72,14 +73,14 @@ def pretraining(
     *,
     rows: int,
     length: int,
-) -> tuple[Backbone, Objective, TaskTokenizer, PretrainingData]:
+) -> tuple[Backbone, Objective, Tokenizer, PretrainingData]:
     """Returns a model whose weights are not drawn, an objective of ARCHITECTURES with ``settings``,
     and the reference run's tokenizer and corpus, in steps of ``rows`` rows of ``length`` tokens."""
     entry = reference(params)
     steps = {"max_tokens": length, "batch_rows": rows, "micro_batch_rows": rows}
     run = entry.model_copy(
         update={
-            "model": {"name": ARCHITECTURES[name], **sizes},
+            "architecture": {"name": ARCHITECTURES[name], **sizes},
             "objective": {"name": name, **(settings or {})},
             "training": entry.training.model_copy(update=steps),
             "seeds": [1],
@@ -89,10 +90,9 @@ def pretraining(
     return backbone, objective, tokenizer, _data(run, objective)
 
 
-def _outline(run: Run) -> tuple[Backbone, Objective, TaskTokenizer]:
+def _outline(run: Run) -> tuple[Backbone, Objective, Tokenizer]:
     """The model, whose weights are not drawn yet, the objective and the tokenizer of a run."""
-    kind = MODELS.find(run.model["name"], where="model")
-    tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
+    tokenizer = tokenizer_of(run)
     return *built(run, tokenizer, where="benchmark"), tokenizer
 
 

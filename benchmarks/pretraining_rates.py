@@ -3,10 +3,9 @@ pretraining says about a longer one.
 
 Trains the encoder of params.yaml's reference run, with two layers, on its corpus: at three widths
 and five rates, and at the smallest width also for two and four times the steps. Run by hand after
-`dvc repro` of the default study; one thread. Prints Markdown; the result is in
-pretraining_rates.md.
+`dvc repro` of the default study; one thread. Prints Markdown.
 
-    python benchmarks/pretraining_rates.py > benchmarks/pretraining_rates.md
+    python benchmarks/pretraining_rates.py
 """
 
 import argparse
@@ -25,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.pretraining_data import reference, start
 from stages.core.params import Params
 from stages.core.study_file import load
-from stages.training.curve_end import last_quarter_share, slope_at_end
+from stages.findings.curve_end import last_quarter_share, slope_at_end
 from stages.training.device import resolve
 from stages.training.loop import Diverged, train
 
@@ -91,10 +90,11 @@ def pretrained(
     device = resolve(params.compute, threads=1)
     entry = reference(params)
     sizes = {"d_model": width, "num_layers": NUM_LAYERS, "d_ff": 4 * width}
-    model = entry.model | sizes | {"num_heads": width // HEAD_DIM}
+    architecture = entry.architecture | sizes | {"num_heads": width // HEAD_DIM}
     rows = {"batch_rows": BATCH_ROWS, "micro_batch_rows": BATCH_ROWS}
     training = entry.training.model_copy(update=rows)
-    run = entry.model_copy(update={"model": model, "seeds": [seed], "training": training})
+    changes = {"architecture": architecture, "seeds": [seed], "training": training}
+    run = entry.model_copy(update=changes)
     begun = start(run, device, num_steps=num_steps)
     first, losses = 0.0, dict[int, float]()
     about = f"{width} wide, {rate:g}, seed {seed}"

@@ -1,7 +1,7 @@
 """Measures the wall time of `report` with MLflow and the size of the page, on synthetic studies of
-about 500 and 5,000 trials. Prints a Markdown table; the result of a run by hand is in report.md.
+about 500 and 5,000 trials. Prints a Markdown table.
 
-    python benchmarks/report.py > benchmarks/report.md
+    python benchmarks/report.py
 """
 
 import argparse

@@ -348,7 +348,9 @@ def main() -> None:
         for folder in sorted(options.exported.glob("*/*")):
             run, seed = folder.parent.name, int(folder.name)
             entry = plan["runs"][run]
-            is_scratch = entry["objective"]["name"] == "none" and entry["model"]["name"] != "hub"
+            is_scratch = (
+                entry["objective"]["name"] == "none" and entry["architecture"]["name"] != "hub"
+            )
             is_tagging = "words" in rows["train"][0]
             for one in tries(run, folder, seed, is_tagging=is_tagging, is_scratch=is_scratch):
                 if (task, run, seed, one["pooling"], one["start"]) in done:

@@ -42,7 +42,7 @@ from stages.tasks.tagging import Tagging
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.training.device import Device, resolve
 from stages.training.finetuning import FinetuningData
-from stages.training.flops import Counter
+from stages.training.flops import counting
 from stages.training.loop import Data, accumulate, train
 from stages.training.pretraining import PretrainingData
 from stages.trials.prediction import predict
@@ -76,7 +76,7 @@ def main() -> None:
     side = pretraining_side if request.work in ARCHITECTURES else finetuning_side
     model, criterion, data, peer = side(request, params, device)
     some = data.micro_batches(0)
-    with Counter() as of_step:
+    with counting() as of_step:
         accumulate(model, criterion, some, replace(device, device="cpu"))
     for weight in model.parameters():
         weight.grad = None
@@ -88,7 +88,7 @@ def main() -> None:
     else:
         seconds = _of_loop(request, model.to(device.torch), criterion, data, device)
     units = request.rows * request.length if request.work in ARCHITECTURES else request.rows
-    sys.stdout.write(json.dumps(asdict(Timed(seconds, units, of_step.total))) + "\n")
+    sys.stdout.write(json.dumps(asdict(Timed(seconds, units, of_step.get_total_flops()))) + "\n")
 
 
 def _of_loop(
@@ -222,7 +222,7 @@ def _fine_tuned_peer(asked: Asked, setup: TrialSetup, params: Params) -> Any:
         name = "TokenClassification"
     elif isinstance(setup.task, SpanQA):
         name, num_labels = "QuestionAnswering", 2
-    settings, labels = setup.run_record["model"], {"num_labels": num_labels}
+    settings, labels = setup.run_record["architecture"], {"num_labels": num_labels}
     if "path" in settings:
         kind = getattr(transformers, f"AutoModelFor{name}")
         return kind.from_pretrained(setup.pretrained, **labels)

@@ -2,7 +2,7 @@
 tokens seen, at two sizes, and the entropy of the frequencies of its own targets: the loss of a
 model that knows only these frequencies. Run by hand on the corpus of the default study:
 
-    dvc repro encode_corpus && python benchmarks/systems.py > benchmarks/systems.md
+    dvc repro encode_corpus && python benchmarks/systems.py
 """
 
 import argparse
@@ -18,9 +18,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pretraining_data import start
+from stages.budgets.budget import trains
 from stages.core.params import Run
 from stages.core.study_file import load
-from stages.matching.budget import trains
 from stages.models._backbone import Backbone
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.training.device import Device, resolve
@@ -85,7 +85,7 @@ def measure(
     # Adam's best rate falls as the width grows (Yang et al. 2022, table 3).
     training = run.training
     schedule = training.at(training.rates[0] * OWN_SIZE / d_model)
-    run = run.model_copy(update={"model": run.model | {"d_model": d_model}})
+    run = run.model_copy(update={"architecture": run.architecture | {"d_model": d_model}})
     teacher = trained[run.parent].backbone if run.parent in trained else None
     begun = start(run, device, num_steps=num_steps, teacher=teacher)
     losses: dict[int, float] = {}
