@@ -55,10 +55,12 @@ def local(num_workers: int) -> Iterator[Client]:
         except KeyboardInterrupt:
             # Dask would wait for the workers' units and restart killed workers. The processes of a
             # worker end with it.
+            pids = {nanny.pid for nanny in cluster.workers.values()}
             for nanny in cluster.workers.values():
                 nanny.close_gracefully()
             for worker in multiprocessing.active_children():
-                worker.kill()
+                if worker.pid in pids:  # not those of another cluster, which would be restarted
+                    worker.kill()
             raise
 
 
