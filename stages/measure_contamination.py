@@ -5,6 +5,7 @@ amount of this text depends on the tokenizer.
 """
 
 from dataclasses import asdict
+from itertools import chain
 
 import numpy as np
 
@@ -23,8 +24,8 @@ def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> str:
     documents = StoredDocuments(folder / f"{split}.jsonl")
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
     searched = document_order(len(documents), split)[: encoded[f"{split}_documents"]]
-    texts = TaskTexts(searched_texts(plan.tasks))
-    overlap = texts.overlap_of(map(texts.matches, documents.parts(np.sort(searched))))
+    parts = documents.parts(np.sort(searched))
+    overlap = TaskTexts(searched_texts(plan.tasks)).overlap(chain.from_iterable(parts))
     about = {
         "documents": len(searched),
         "tasks": {task: asdict(of_task) for task, of_task in overlap.items()},

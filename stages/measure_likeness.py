@@ -8,6 +8,7 @@ source, the corpus may contain them.
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, replacing, write_json
 from stages.core.plans import TextsPlan
 from stages.core.process import run_stage
-from stages.evaluation.likeness import measured, read
+from stages.evaluation.likeness import measured
 from stages.tasks._task import TASKS
 from stages.text.corpus import StoredDocuments, document_order
 
@@ -26,8 +27,8 @@ def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> str:
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
     documents = StoredDocuments(paths.CORPORA / corpus_key / "train.jsonl")
     encoded_documents = document_order(len(documents), "train")[: encoded["train_documents"]]
-    readings = map(read, documents.parts(np.sort(encoded_documents)))
-    likeness = measured(readings, {task: list(_texts(task)) for task in plan.tasks})
+    read = chain.from_iterable(documents.parts(np.sort(encoded_documents)))
+    likeness = measured(read, {task: list(_texts(task)) for task in plan.tasks})
     about = {
         "tokens": encoded["train_tokens"],
         "sha256": read_json(paths.CORPORA / corpus_key / "corpus.json")["sha256"],

@@ -29,7 +29,6 @@ def main() -> None:
     # Placeholders that never change, for files that templates of dvc.yaml name and the study lacks.
     for path in (
         paths.CHECKPOINTS / NONE,
-        paths.DATA / NONE,  # for a corpus that nothing is removed from
         paths.CONTAMINATION / NONE,
         paths.CORPORA / NONE / "train.jsonl",  # for a tokenizer that is not trained
         paths.ENCODED / NONE,

@@ -57,7 +57,7 @@ def measured(max_tokens: int | Literal["all"]) -> dict[str, Any]:
 
 
 def measure(documents: list[list[str]], tasks: dict[str, list[str]]) -> likeness.Measured:
-    return likeness.measured([likeness.read(documents)], tasks)
+    return likeness.measured(documents, tasks)
 
 
 def test_measure_likeness_compares_tasks_with_all_documents() -> None:

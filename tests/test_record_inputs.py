@@ -1,4 +1,4 @@
-"""The record of what each run reads, on which its pretraining depends."""
+"""The records of what corpora and models read, on which their stages depend."""
 
 import json
 from pathlib import Path
@@ -7,86 +7,94 @@ import pytest
 
 from stages import record_inputs
 from stages.core.artifacts import read_json, sha256_of_tree
-from stages.core.plans import InputsPlan, RunInputs
+from stages.core.plans import InputsPlan
+from stages.core.study_file import typed
+from stages.planning.stage_plans import corpus_inputs, model_inputs
+from tests.smoke import short_smoke_with
 
-RUNS = {
-    name: RunInputs(corpus=corpus, tokenizer=tokenizer, checkpoint=checkpoint)
-    for name, corpus, tokenizer, checkpoint in (
-        ("bert", "prose", "unigram", "none"),
-        ("scratch", "none", "unigram", "none"),
-        ("public", "none", "none", "none"),  # of the hub
-        ("fetched", "none", "none", "minilm"),
-        ("further", "prose", "bpe", "minilm"),
-    )
+UNIGRAM, PROSE, MINILM = (
+    "data/tokenizers/unigram",
+    "data/encoded/prose/unigram",
+    "data/checkpoints/minilm",
+)
+INPUTS = {
+    "mlm": [UNIGRAM, PROSE],
+    "scratch": [UNIGRAM],
+    "fetched": ["data/tokenizers/none", MINILM],
 }
-PLAN = InputsPlan(runs=RUNS, tasks=["tag", "type"], label_budgets=[50, "all"], code={})
+PLAN = InputsPlan(inputs=INPUTS, tasks=["tag", "type"], label_budgets=[50, "all"], code={})
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two corpora, each encoded with two tokenizers, and two public checkpoints."""
     monkeypatch.chdir(tmp_path)
-    for tokenizer in ("unigram", "bpe"):
-        write(f"tokenizers/{tokenizer}/model", tokenizer)
-        for corpus in ("prose", "code"):
-            write(f"encoded/{corpus}/{tokenizer}/train/tokens.npy", corpus)
-    for checkpoint in ("minilm", "other"):
-        write(f"checkpoints/{checkpoint}/model.safetensors", checkpoint)
-    write("tokenizers/none", "nothing")
+    for name in (f"{UNIGRAM}/model", f"{PROSE}/train/tokens.npy", f"{MINILM}/model.safetensors"):
+        write(name, name)
+    write("data/tokenizers/none", "nothing")
     for task, number in (("tag", 50), ("type", 60)):
         about = {"num_examples": {"train": number, "test": 10}}
-        write(f"tasks/{task}/examples/task.json", json.dumps(about))
+        write(f"data/tasks/{task}/examples/task.json", json.dumps(about))
 
 
 def write(name: str, text: str) -> None:
-    path = Path("data", name)
+    path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
 def recorded() -> dict[str, bytes]:
-    record_inputs.main(PLAN)
-    return {path.stem: path.read_bytes() for path in Path("data/inputs").iterdir()}
+    record_inputs.main(PLAN, "models")
+    return {path.stem: path.read_bytes() for path in Path("data/inputs/models").iterdir()}
 
 
-def test_record_inputs_hashes_what_each_run_reads() -> None:
-    write("inputs/old.json", "of a run that is no longer listed")
-    assert recorded().keys() == RUNS.keys()
-    unigram, prose = Path("data/tokenizers/unigram"), Path("data/encoded/prose/unigram")
-    hashes = {str(path): sha256_of_tree(path) for path in (unigram, prose)}
-    assert read_json(Path("data/inputs/bert.json")) == hashes
-    assert read_json(Path("data/inputs/scratch.json")) == {str(unigram): hashes[str(unigram)]}
-    assert [*read_json(Path("data/inputs/public.json"))] == ["data/tokenizers/none"]
-    assert [*read_json(Path("data/inputs/further.json"))] == [
-        "data/tokenizers/bpe",
-        "data/encoded/prose/bpe",
-        "data/checkpoints/minilm",
-    ]
+def test_record_inputs_hashes_what_each_model_reads() -> None:
+    write("data/inputs/models/old.json", "of a model that is no longer listed")
+    assert recorded().keys() == INPUTS.keys()
+    hashes = {path: sha256_of_tree(Path(path)) for path in (UNIGRAM, PROSE)}
+    assert read_json(Path("data/inputs/models/mlm.json")) == hashes
+    assert [*read_json(Path("data/inputs/models/fetched.json"))] == INPUTS["fetched"]
 
 
 @pytest.mark.parametrize(
     ("name", "changed"),
     [
-        ("encoded/prose/unigram/train/tokens.npy", {"bert"}),
-        ("tokenizers/unigram/model", {"bert", "scratch"}),
-        ("encoded/code/unigram/train/tokens.npy", set()),
-        ("encoded/prose/bpe/train/tokens.npy", {"further"}),
-        ("checkpoints/minilm/model.safetensors", {"fetched", "further"}),
-        ("checkpoints/other/model.safetensors", set()),
+        (f"{PROSE}/train/tokens.npy", {"mlm"}),
+        (f"{UNIGRAM}/model", {"mlm", "scratch"}),
+        ("data/encoded/code/unigram/train/tokens.npy", set()),
+        (f"{MINILM}/model.safetensors", {"fetched"}),
     ],
 )
-def test_record_inputs_changes_only_for_runs_that_read_what_changed(
+def test_record_inputs_changes_only_for_models_that_read_what_changed(
     name: str, changed: set[str]
 ) -> None:
     before = recorded()
     write(name, "other")
     after = recorded()
-    assert {run for run in before if before[run] != after[run]} == changed
+    assert {model for model in before if before[model] != after[model]} == changed
 
 
 def test_record_inputs_refuses_a_label_budget_that_a_task_cannot_fill() -> None:
     """The budget is refused before any training: every pretraining depends on this stage."""
     fault = r"^finetune\.label_budgets: 55 labels, but tasks\.tag has 50$"
     with pytest.raises(ValueError, match=fault):
-        record_inputs.main(PLAN.model_copy(update={"label_budgets": [10, 55]}))
+        record_inputs.main(PLAN.model_copy(update={"label_budgets": [10, 55]}), "models")
     assert not Path("data/inputs").exists()
+
+
+def test_inputs_are_those_of_a_model_and_its_parents() -> None:
+    study = typed(
+        short_smoke_with(
+            {
+                "models.child": {"parent": "encoder_mlm", "corpus": "more"},
+                "corpora.more": {
+                    "source": {"name": "files", "path": "more.txt"},
+                    "max_tokens": "all",
+                    "decontaminate_against": "tasks",
+                },
+            }
+        )
+    )
+    models, corpora = model_inputs(study), corpus_inputs(study)
+    assert models["encoder_mlm"] == [UNIGRAM, PROSE] and models["encoder_scratch"] == [UNIGRAM]
+    assert models["child"] == [UNIGRAM, "data/encoded/more/unigram", PROSE]
+    assert corpora["prose"] == [] and "data/tasks/tag/examples" in corpora["more"]

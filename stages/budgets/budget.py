@@ -16,13 +16,13 @@ import numpy as np
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings, below
-from stages.core.params import HUB, Params, PublishedTokenizer, Run
-from stages.core.params import Tokenizer as TokenizerEntry
+from stages.core.params import HUB, AnyTokenizer, Params, PublishedTokenizer, Run
 from stages.core.seeding import stream
 from stages.models._backbone import MODELS, Backbone, draw_weights, outline
 from stages.models._heads import ModelWithHead
-from stages.objectives._objective import OBJECTIVES
+from stages.objectives._objective import OBJECTIVES, Objective
 from stages.tasks._task import TASKS
+from stages.text.batch import Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Tokenizer, Vocabulary
 from stages.training.device import Device
@@ -30,7 +30,6 @@ from stages.training.flops import counting
 from stages.training.loop import accumulate
 from stages.training.pretraining import built
 
-AnyEntry = TokenizerEntry | PublishedTokenizer
 _STEP_FLOPS = dict[str, int]()  # by the settings that determine FLOPs; runs may share them
 
 
@@ -43,7 +42,7 @@ class AnyWords(Vocabulary):
         self.starts_word = np.ones(vocab_size, dtype=bool)
 
 
-def vocabulary_for(run: Run, tokenizer: AnyEntry) -> Vocabulary | None:
+def vocabulary_for(run: Run, tokenizer: AnyTokenizer) -> Vocabulary | None:
     """Returns a run's vocabulary, as far as it is known before any tokenizer is trained, or None
     if its checkpoint is not downloaded. ``tokenizer`` is the entry of the run's tokenizer."""
     if not isinstance(tokenizer, PublishedTokenizer):
@@ -54,8 +53,7 @@ def vocabulary_for(run: Run, tokenizer: AnyEntry) -> Vocabulary | None:
 
 
 def trains(run: Run) -> bool:
-    objective = OBJECTIVES.find(run.objective["name"], where="")
-    return objective.trains
+    return OBJECTIVES.find(run.objective["name"], where="").trains
 
 
 def matched(params: Params) -> Params:
@@ -65,7 +63,7 @@ def matched(params: Params) -> Params:
     The FLOPs of a run include all learning rates that it tries; its tokens are only those that the
     kept model sees.
     """
-    budget, reference = params.budget, params.runs[params.budget.reference]
+    budget, reference = params.pretrain, params.runs[params.pretrain.reference]
 
     def cost(run: Run) -> int:
         if budget.matched == "flops":
@@ -149,25 +147,39 @@ def step_flops(params: Params, run: Run) -> int:
 
 
 def _row_flops(run: Run, parent: Run | None, vocabulary: Vocabulary) -> int:
-    """Counts a row of random tokens: one document, in sentences of 16 tokens. For an objective that
-    reads rows of another form this is an estimate."""
+    """Counts a row of random tokens. For an objective that reads rows of another form this is an
+    estimate."""
+    device = Device("cpu", "float32", compile=False, threads=1)
+    model, objective = untrained(run, parent, vocabulary, device)
+    batch = random_batch(objective, vocabulary, rows=1, length=run.training.max_tokens)
+    with counting() as counter:
+        accumulate(model, objective, [batch], device)
+    return counter.get_total_flops()
+
+
+def untrained(
+    run: Run, parent: Run | None, vocabulary: Vocabulary, device: Device
+) -> tuple[ModelWithHead, Objective]:
+    """Returns what a run begins its pretraining with, on random weights: its model with the head of
+    its objective, and the objective. So has its teacher, a model of the ``parent``."""
     backbone, objective = built(run, vocabulary, where="")
     draw_weights(backbone, seed=0)
+    backbone.to(device.torch)
     if objective.has_teacher and parent is not None:
         teacher = MODELS.build(parent.architecture, vocabulary.vocab_size, where="")
         draw_weights(teacher, seed=0)
-        objective.learn_from(teacher.requires_grad_(False).eval(), backbone)
-    model = ModelWithHead(backbone, objective.head(backbone))
-    length = run.training.max_tokens
+        objective.learn_from(teacher.to(device.torch).requires_grad_(False).eval(), backbone)
+    return ModelWithHead(backbone, objective.head(backbone)), objective
+
+
+def random_batch(objective: Objective, vocabulary: Vocabulary, *, rows: int, length: int) -> Batch:
+    """Returns a batch of equal rows, corrupted by the objective. A row is one document of random
+    tokens, in sentences of 16 tokens."""
     tokens = stream(0, "budget").choice(vocabulary.regular_ids, length)
     tokens[: len(vocabulary.before)] = vocabulary.before
-    documents = np.ones(length, dtype=np.int64)
-    begins = np.arange(length) % 16 == 0
+    documents, begins = np.ones(length, dtype=np.int64), np.arange(length) % 16 == 0
     row = Row(tokens, documents, Row(tokens, documents), starts_sentence=begins)
-    batch = objective.collate([row], rngs=[stream(0, "budget", 0)])
-    with counting() as counter:
-        accumulate(model, objective, [batch], Device("cpu", "float32", compile=False, threads=1))
-    return counter.get_total_flops()
+    return objective.collate([row] * rows, rngs=[stream(0, "budget", i) for i in range(rows)])
 
 
 def public_outline(run: Run, *, where: str) -> Backbone | None:

@@ -16,7 +16,6 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -35,8 +34,8 @@ EXEMPT = {
     "core/code": "computes these hashes",
     "core/components": "builds components from settings that are already validated",
     "core/ending": "ends processes with their parents and by signals",
+    "core/inheritance": "fills in settings, which stages get in their plans",
     "core/keys": "names what results belong to",
-    "core/locks": "holds locks and names the processes that hold them",
     "core/params": "validates values; stages get the same values in their plans",
     "core/study_file": "reads and validates params.yaml; stages get its values in their plans",
     "core/plans": "validates the plans, which hold the settings",
@@ -55,20 +54,24 @@ def code_of(*modules: str) -> list[Path]:
     Components are looked up by name and not imported, so the caller lists them. The templates of a
     folder belong to each of its modules.
     """
-    reached: set[str] = set()
-    waiting = set(modules)
+    reached, waiting = set[str](), {*modules}
     while waiting:
         reached |= waiting
         imported = {name for module in waiting for name in _imports(module)}
         waiting = imported - reached - EXEMPT.keys()
-    files = {_file(module) for module in reached}
+    files = {STAGES / f"{module}.py" for module in reached}
     templates = {path for file in files for path in file.parent.glob("*.jinja")}
     return sorted(files | templates)
 
 
 def hashes(*modules: str) -> dict[str, str]:
     """Returns the hash of each file of ``code_of``, by its path below ``stages/``."""
-    return {file.relative_to(STAGES).as_posix(): _hash(file) for file in code_of(*modules)}
+    return {
+        file.relative_to(STAGES).as_posix(): (
+            _parsed(file)[0] if file.suffix == ".py" else sha256(file)
+        )
+        for file in code_of(*modules)
+    }
 
 
 def code_hash(*modules: str) -> str:
@@ -122,51 +125,29 @@ class _Effective(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """The hash and the imports of a module."""
-
-    hash: str
-    names: list[str]  # imported names of this project that may be modules
-
-
 @cache
-def _source(file: Path) -> _Source:
+def _parsed(file: Path) -> tuple[str, list[str]]:
+    """Returns the hash of a module and the names of this project that it imports, which may be
+    modules. Both are stored under the hash of the source, this file and the version of Python."""
     source = file.read_bytes()
-    stored = PARSED / f"{hashlib.sha256(_reader() + source).hexdigest()}.json"
-    with suppress(OSError, ValueError, TypeError):  # the file is missing or damaged
-        return _Source(**read_json(stored))
-    names = {name for name in _names(ast.parse(source)) if name.startswith("stages.")}
-    parsed = _Source(syntax_hash(source), sorted(names))
+    own = sys.version.encode() + Path(__file__).read_bytes()
+    stored = PARSED / f"{hashlib.sha256(own + source).hexdigest()}.json"
+    with suppress(OSError, ValueError, KeyError):  # the file is missing or damaged
+        known = read_json(stored)
+        return known["hash"], known["names"]
+    names = sorted({name for name in _names(ast.parse(source)) if name.startswith("stages.")})
+    digest = syntax_hash(source)
     with suppress(OSError), replacing(stored) as new:  # without the file, only time is lost
-        write_json(new, asdict(parsed))
-    return parsed
+        write_json(new, {"hash": digest, "names": names})
+    return digest, names
 
 
-@cache
-def _reader() -> bytes:
-    """Returns what a cached file depends on besides the module's source: the version of Python and
-    this file."""
-    return sys.version.encode() + Path(__file__).read_bytes()
-
-
-@cache
-def _hash(file: Path) -> str:
-    return _source(file).hash if file.suffix == ".py" else sha256(file)
-
-
-def _file(module: str) -> Path:
-    return STAGES / f"{module}.py"
-
-
-@cache
-def _imports(module: str) -> frozenset[str]:
+def _imports(module: str) -> set[str]:
     """Returns the modules below ``stages/`` that a module imports, at its top or inside
     functions."""
-    named = {
-        name.removeprefix("stages.").replace(".", "/") for name in _source(_file(module)).names
-    }
-    return frozenset(name for name in named if _file(name).is_file())
+    _, names = _parsed(STAGES / f"{module}.py")
+    modules = (name.removeprefix("stages.").replace(".", "/") for name in names)
+    return {name for name in modules if (STAGES / f"{name}.py").is_file()}
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
@@ -179,10 +160,8 @@ def _names(tree: ast.Module) -> Iterator[str]:
         for inner in ast.walk(node)
     }
     for node in ast.walk(tree):
-        if node in hidden:
-            continue
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Import) and node not in hidden:
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif isinstance(node, ast.ImportFrom) and node.module and node not in hidden:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Generic, TypeVar, get_origin, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
 
 STAGES = Path(__file__).parents[1]
 C = TypeVar("C")
+Location = tuple[int | str, ...]  # of a node in params.yaml: its keys and positions
 Settings = Mapping[str, Any]  # a mapping of params.yaml: its values are checked where they are used
 
 
@@ -75,37 +76,19 @@ class Components(Generic[C]):
             raise ValueError(f"{where}: {error}") from None
 
 
-def summary(folder: str, name: str) -> str:
-    """Returns the first sentence of the docstring of ``stages/{folder}/{name}.py``, or of its class
-    if the module has none. The file is parsed, not imported."""
-    module = ast.parse((STAGES / folder / f"{name}.py").read_text(encoding="utf-8"))
-    classes = (node for node in module.body if isinstance(node, ast.ClassDef))
-    public = next(node for node in classes if not node.name.startswith("_"))
-    text = ast.get_docstring(module) or ast.get_docstring(public) or ""
-    paragraph = " ".join(text.split("\n\n")[0].split())
-    sentence = re.split(r"(?<=[.])(?<!et al[.])\s+(?=[A-Z`<])", paragraph)[0]
-    return sentence.replace("``", "`")
-
-
-def file_of(cls: type) -> str:
-    """Returns the path of the file that defines a class, for messages."""
-    return f"{cls.__module__.replace('.', '/')}.py"
-
-
 @cache
 def _public_class(folder: str, name: str) -> type[Any]:
     """Returns the one public class of a file.
 
     Raises ValueError, which names the file, if the file has no or several public classes, or if the
-    class lacks a method of its contract or the type of a setting.
+    class lacks a method or a class variable of its contract.
     """
-    module = importlib.import_module(f"stages.{folder}.{name}")
+    module, file = importlib.import_module(f"stages.{folder}.{name}"), f"stages/{folder}/{name}.py"
     classes = [
         value
         for key, value in vars(module).items()
         if inspect.isclass(value) and value.__module__ == module.__name__ and key[0] != "_"
     ]
-    file = f"stages/{folder}/{name}.py"
     if len(classes) != 1:
         names = ", ".join(each.__name__ for each in classes) or "none"
         raise ValueError(
@@ -113,35 +96,18 @@ def _public_class(folder: str, name: str) -> type[Any]:
             "with _"
         )
     (cls,) = classes
-    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
-        contracts = {file_of(base) for base in cls.__mro__ if missing[0] in vars(base)}
+    missing = sorted(getattr(cls, "__abstractmethods__", ())) + [
+        variable
+        for base in cls.__mro__
+        for variable, hint in vars(base).get("__annotations__", {}).items()
+        if get_origin(hint) is ClassVar and not hasattr(cls, variable)
+    ]
+    if missing:
         raise ValueError(
             f"{file}: {cls.__name__} must define {', '.join(missing)}; the contract is in "
-            f"{', '.join(contracts)}"
+            f"{file_of(cls.__mro__[1])}"
         )
-    for base, name, hint in _class_settings(cls):
-        if not hasattr(cls, name):
-            raise ValueError(
-                f"{file}: {cls.__name__} must set {name}; the contract is in {file_of(base)}"
-            )
-        value = getattr(cls, name)
-        if get_origin(hint) is tuple and not isinstance(value, tuple):
-            raise ValueError(f"{file}: {name} must be a tuple such as ({value!r},), not {value!r}")
-    for key, parameter in _keywords(cls.__init__).items():
-        if parameter.annotation is inspect.Parameter.empty:
-            raise ValueError(
-                f"{file}: the setting {key} of {cls.__name__} needs a type, such as `{key}: float`"
-            )
     return cls
-
-
-def _class_settings(cls: type) -> Iterator[tuple[type, str, Any]]:
-    """Yields the class variables that a component's contract declares: the class that declares
-    each, its name and its type."""
-    for base in cls.__mro__[1:]:
-        for name, hint in vars(base).get("__annotations__", {}).items():
-            if get_origin(hint) is ClassVar:
-                yield base, name, get_args(hint)[0]
 
 
 def check(cls: type, values: Settings, *, where: str) -> dict[str, Any]:
@@ -158,12 +124,38 @@ def _schema(cls: type) -> Any:
     fields: dict[str, Any] = {}
     schema: Any = getattr(cls, "schema", cls)
     for part in (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__)):
-        hints = get_type_hints(part)
+        hints = get_type_hints(part, include_extras=True)
         for key, parameter in _keywords(part).items():
+            if key not in hints:
+                what = f"{file_of(cls)}: the setting {key} of {cls.__name__}"
+                raise ValueError(f"{what} needs a type, such as `{key}: float`")
             required = parameter.default is inspect.Parameter.empty
             fields[key] = (hints[key], ... if required else parameter.default)
     strict = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
     return create_model(cls.__name__, __config__=strict, **fields)
+
+
+def _keywords(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Returns the keyword-only parameters of a function."""
+    parameters = inspect.signature(function).parameters
+    return {k: p for k, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def summary(folder: str, name: str) -> str:
+    """Returns the first sentence of the docstring of ``stages/{folder}/{name}.py``, or of its class
+    if the module has none. The file is parsed, not imported."""
+    module = ast.parse((STAGES / folder / f"{name}.py").read_text(encoding="utf-8"))
+    classes = (node for node in module.body if isinstance(node, ast.ClassDef))
+    public = next(node for node in classes if not node.name.startswith("_"))
+    text = ast.get_docstring(module) or ast.get_docstring(public) or ""
+    paragraph = " ".join(text.split("\n\n")[0].split())
+    sentence = re.split(r"(?<=[.])(?<!et al[.])\s+(?=[A-Z`<])", paragraph)[0]
+    return sentence.replace("``", "`")
+
+
+def file_of(cls: type) -> str:
+    """Returns the path of the file that defines a class, for messages."""
+    return f"{cls.__module__.replace('.', '/')}.py"
 
 
 class BrokenContract(ValueError):
@@ -182,33 +174,36 @@ def below(where: str) -> Iterator[None]:
         raise ValueError(f"{where}.{error}") from None
 
 
-def _keywords(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Returns the keyword-only parameters of a function."""
-    parameters = inspect.signature(function).parameters
-    return {k: p for k, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
-
-
 def describe(
-    error: ValidationError, where: str, *, known: Callable[[tuple[int | str, ...]], list[str]]
+    error: ValidationError, where: str, *, known: Callable[[Location], Iterable[str]]
 ) -> str:
-    """Returns one line per fault, with its path in params.yaml and what would be valid.
-
-    ``known`` returns the valid keys of the mapping at a location.
-    """
+    """Returns one line per fault, with its path in params.yaml and what would be valid. ``known``
+    returns the valid keys of the mapping at a location."""
     lines = []
     for fault in error.errors():
-        # A wrong name may have line breaks, which repr escapes.
-        parts = [repr(str(part))[1:-1] for part in fault["loc"] if part != "[key]"]
-        path = ".".join([where, *parts]).lstrip(".")
-        if fault["type"] == "extra_forbidden":
-            lines.append(f"{path}: {unknown(str(fault['loc'][-1]), known(fault['loc'][:-1]))}")
-        elif fault["type"] == "missing":
-            lines.append(f"{path}: missing; give it a value")
-        else:
-            message = fault["msg"].removeprefix("Value error, ")
-            message = message[0].lower() + message[1:]
-            lines.append(f"{path}: {message}, not {fault['input']!r}")
+        location = fault["loc"]
+        path = f"{where}.{path_of(location)}".lstrip(".")
+        lines.append(f"{path}: {message_of(fault, known(location[:-1]))}")
     return "\n".join(lines)
+
+
+def message_of(fault: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """Returns the message of a fault that pydantic found; ``keys`` are valid in the place of an
+    unknown one."""
+    message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    match fault["type"]:
+        case "extra_forbidden":
+            return unknown(str(fault["loc"][-1]), keys)
+        case "missing":
+            return "missing; give it a value"
+        case "dict_type" | "model_type":
+            message = "must be a mapping of settings"
+    return f"{message[0].lower()}{message[1:]}, not {fault['input']!r}"
+
+
+def path_of(location: Location) -> str:
+    """Returns a location as a path in params.yaml."""
+    return ".".join(str(part) for part in location if part != "[key]")
 
 
 def unknown(name: str, valid: Iterable[str]) -> str:

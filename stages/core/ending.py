@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PR_SET_PDEATHSIG, PR_GET_PDEATHSIG = 1, 2  # options of Linux' prctl
+PR_SET_PDEATHSIG = 1  # an option of Linux' prctl
 # Loaded on import, since the fork of a process with threads must not load libraries.
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
@@ -58,36 +58,30 @@ def end_by_signals(error: Callable[[int], BaseException]) -> None:
 
 
 @contextmanager
-def held_signals(*, of_parent: bool = True) -> Iterator[list[int]]:
+def held_signals() -> Iterator[list[int]]:
     """Delays the signals that end this process until the context ends, and yields the list of those
     that came, so that there is time to save what was computed; a second signal ends it at once.
-    With ``of_parent``, the kill at the death of the parent is delayed, too.
 
     Signals that are ignored (by ``nohup``) stay ignored. Does nothing outside the main thread,
     which alone can handle signals.
     """
-    came, at_death = list[int](), ctypes.c_int(0)
+    came, is_main = list[int](), threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in SIGNALS if is_main}
+    held = {n: handler for n, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+
+    def restore() -> None:
+        for number, handler in held.items():
+            signal.signal(number, handler)
 
     def note(number: int, frame: object) -> None:
         came.append(number)
-        for other, handler in held.items():
-            signal.signal(other, handler)
+        restore()
 
-    is_main = threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.getsignal(number) for number in SIGNALS if is_main}
-    held = {n: handler for n, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
     for number in held:
         signal.signal(number, note)
-    if _prctl and of_parent and signal.SIGTERM in held:
-        _prctl(PR_GET_PDEATHSIG, ctypes.byref(at_death))
-        if at_death.value:
-            _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     try:
         yield came
     finally:
-        if _prctl and at_death.value:
-            _prctl(PR_SET_PDEATHSIG, at_death.value)
-        for number, handler in held.items():
-            signal.signal(number, handler)
+        restore()
         if came:
             os.kill(os.getpid(), came[0])

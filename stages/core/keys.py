@@ -14,9 +14,9 @@ class RunKey(NamedTuple):
 
 
 class CellKey(NamedTuple):
-    """A cell: trials of a run or baseline that differ only in their seeds; scores are averaged."""
+    """A cell: trials of a model or baseline that differ only in their seeds, with their mean."""
 
-    run: str
+    model: str
     task: str
     method: str
     label_budget: str  # a number, or "all"

@@ -1,15 +1,15 @@
-"""What a machine offers: cores, GPUs and jobs at once; and data in parts that fit into memory."""
+"""What a machine offers: cores, GPUs and jobs at once, and the environment of a training."""
 
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from pathlib import Path
 
 from stages.core.params import Compute, Distributed
+from stages.core.study_file import read_yaml
 
-P = TypeVar("P")
+PIPELINE = Path("dvc.yaml")
 
 
 def cores() -> int:
@@ -38,16 +38,11 @@ def most_jobs(compute: Compute, distributed: Distributed) -> int:
     return max(cores() // compute.threads, 1)
 
 
-def grouped(items: Iterable[P], size: Callable[[P], int], least: int) -> Iterator[list[P]]:
-    """Yields groups of consecutive items. A group is complete when its sizes add up to at least
-    ``least``; the last group may be smaller."""
-    group: list[P] = []
-    total = 0
-    for item in items:
-        group.append(item)
-        total += size(item)
-        if total >= least:
-            yield group
-            group, total = [], 0
-    if group:
-        yield group
+def training_environment() -> dict[str, str]:
+    """Returns the variables that dvc.yaml sets for processes that train, or {} if there is no
+    dvc.yaml. They determine how memory is allocated and how threads wait, and a process reads them
+    only when it starts."""
+    if not PIPELINE.is_file():
+        return {}
+    [command] = [var["torch"] for var in read_yaml(PIPELINE)["vars"] if "torch" in var]
+    return dict(word.split("=", 1) for word in command.split() if "=" in word)

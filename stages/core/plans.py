@@ -12,7 +12,6 @@ from stages.core import paths
 from stages.core.artifacts import read_json
 from stages.core.components import unknown
 from stages.core.params import (
-    NONE,
     AnyTokenizer,
     Component,
     Compute,
@@ -40,8 +39,6 @@ class Plan(Strict):
 
 
 class CorpusPlan(Plan):
-    """The plan of ``prepare_corpus``."""
-
     corpus: Corpus
     packages: str
     """Hash of requirements.lock, since the texts may depend on the versions of packages."""
@@ -50,83 +47,51 @@ class CorpusPlan(Plan):
 
 
 class TaskPlan(Plan):
-    """The plan of ``prepare_task``."""
-
     task: Task
     packages: str
-    """Hash of requirements.lock."""
 
 
 class CheckpointPlan(Plan):
-    """The plan of ``fetch_checkpoint``."""
-
     checkpoint: PackagedCheckpoint
     revisions: dict[str, str]
-    """Content hashes that runs and tokenizers state, by the paths of these settings."""
+    """Content hashes that models and tokenizers state, by the paths of these settings."""
 
 
 class TokenizerPlan(Plan):
-    """The plan of ``train_tokenizer``."""
-
     tokenizer: AnyTokenizer
 
 
 class EncodingPlan(Plan):
-    """The plan of ``encode_corpus``."""
-
     corpus: Corpus
     tokenizer: AnyTokenizer
 
 
 class TextsPlan(Plan):
-    """The plan of ``measure_contamination`` and ``measure_likeness``, which compare a corpus with
-    the texts of tasks."""
+    """The plan of the stages that compare a corpus with the texts of tasks."""
 
     is_shared = True
     tasks: dict[Name, Task]
 
 
-class RunInputs(Strict):
-    """Names of the entries in params.yaml whose files a run reads, or ``none``."""
-
-    corpus: Name
-    tokenizer: Name
-    checkpoint: Name
-
-    @property
-    def folders(self) -> list[Path]:
-        """The folders that the run reads. For a run without a tokenizer this includes the
-        placeholder file ``data/tokenizers/none``."""
-        folders = [paths.TOKENIZERS / self.tokenizer]
-        if self.corpus != NONE:
-            folders.append(paths.ENCODED / self.corpus / self.tokenizer)
-        if self.checkpoint != NONE:
-            folders.append(paths.CHECKPOINTS / self.checkpoint)
-        return folders
-
-
 class InputsPlan(Plan):
-    """The plan of ``record_inputs``."""
-
-    runs: dict[Name, RunInputs]
+    inputs: dict[Name, list[str]]
+    """Files and folders that each corpus or model reads."""
     tasks: list[Name]
     label_budgets: list[NumberOrAll]
 
 
 class PretrainPlan(Plan):
-    """The plan of ``pretrain``."""
-
     study: Name
     """Name of the experiment in MLflow."""
     run: Run
-    """Run under the matched budget."""
+    """Model under the matched budget."""
+    parent: "PretrainPlan | None" = None
+    """Plan of the model's parent, with the seeds of the model."""
     compute: Compute
     distributed: Distributed
 
 
 class BaselinePlan(Plan):
-    """The plan of ``fit_baseline``."""
-
     baselines: dict[Name, Component]
     """The baselines of the task; a setting ``path`` names the user's file for this task."""
     files: dict[str, str] = {}
@@ -135,28 +100,22 @@ class BaselinePlan(Plan):
     """Settings with which the task's source reads cells, if ``files`` is not empty."""
     label_budgets: list[NumberOrAll]
     pretrain_seeds: list[int]
-    """Seeds of all runs. With the fine-tuning seeds, they determine the labelled rows."""
+    """Seeds of all models. With the fine-tuning seeds, they determine the labelled rows."""
     finetune_seeds: list[int]
 
 
 class FinetunePlan(Plan):
-    """The plan of ``finetune``."""
-
     runs: dict[Name, Run]
-    """Runs under the matched budget."""
+    """Models under the matched budget."""
     finetune: Finetune
     compute: Compute
 
 
 class EvaluationPlan(Plan):
-    """The plan of ``evaluate``."""
-
     runs: list[Name]
 
 
 class ReportPlan(Plan):
-    """The plan of ``report``."""
-
     params: Params
     """The study under the matched budget."""
 
@@ -173,16 +132,17 @@ def read_plan(kind: type[P], stage: str, *keys: str) -> P:
     """
     path = path_of(stage, *keys)
     if not path.is_file():
-        planned = sorted(
-            file.relative_to(paths.PLANS / stage).with_suffix("").as_posix()
-            for file in (paths.PLANS / stage).rglob("*.json")
-        )
-        if not planned:
-            raise ValueError(f"{path}: missing; run `dvc repro`")
-        raise ValueError(f"{stage}: {unknown('/'.join(keys), planned)}")
+        folder = paths.PLANS / stage
+        planned = [str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.json")]
+        fault = unknown("/".join(keys), sorted(planned)) if planned else "missing; run `dvc repro`"
+        raise ValueError(f"{stage}: {fault}")
     return kind.model_validate(read_json(path))
 
 
 def without_texts(entries: dict[str, Any]) -> dict[str, Any]:
-    """Returns entries without ``about``, a text for the report on which no result depends."""
-    return {key: entry.model_copy(update={"about": None}) for key, entry in entries.items()}
+    """Returns entries without ``about`` and ``label``, which only the report shows."""
+    texts = ("about", "label")
+    return {
+        key: entry.model_copy(update={text: None for text in texts if hasattr(entry, text)})
+        for key, entry in entries.items()
+    }

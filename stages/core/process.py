@@ -1,25 +1,29 @@
-"""The process of a stage: its command line, its exit status, its lock and its end."""
+"""The process of a stage or a command: its command line, its lock, its exit status and its end."""
 
 import argparse
 import os
+import platform
 import re
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from stages.core import paths
 from stages.core.artifacts import replacing, write_json
 from stages.core.ending import die_with_parent
-from stages.core.locks import hold
 from stages.core.plans import Plan, read_plan
 
 LOCKS = paths.SCRATCH / "locks"
 TIMES = paths.SCRATCH / "times"  # duration of each stage's last run here, by its name in DVC
 TRACEBACKS = paths.SCRATCH / "tracebacks"  # of unexpected errors
+WAIT_S = 30.0  # for a lock: a killed process may take some seconds to end
 MOST_CHARACTERS = 500  # of an unexpected error's message
 
 
@@ -59,8 +63,8 @@ def run_stage(
 
 
 def run_root(main: Callable[[], None]) -> None:
-    """Runs the root stage, which reads params.yaml and writes the plans of the other stages. It
-    prints nothing but mistakes, because it is also run by hand to check params.yaml."""
+    """Runs the root stage. It prints nothing but mistakes, because it is also run by hand to check
+    params.yaml."""
     stage, parser = _parser(main, ())
     parser.parse_args()
     _run(lambda: _locked(main, stage, []))
@@ -133,3 +137,39 @@ def exit_on_mistake(main: Callable[[], object], *, reader_may_end: bool = False)
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:MOST_CHARACTERS]
         print(f"error: {reason} (traceback: {file})", file=sys.stderr)
         raise SystemExit(1) from None
+
+
+# Locks -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def hold(file: Path) -> Iterator[None]:
+    """Holds a lock file, which names its holder.
+
+    Raises ValueError if another process holds it for longer than ``WAIT_S``.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(file)
+    try:
+        lock.acquire(timeout=WAIT_S)
+    except Timeout:
+        raise refusal(file) from None
+    try:
+        write_holder(file)
+        yield
+    finally:
+        lock.release()
+
+
+def write_holder(file: Path) -> None:
+    """Writes into a lock file that this process holds it."""
+    file.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
+
+
+def refusal(file: Path) -> ValueError:
+    """Returns the error that names the process that holds a lock, and what to do."""
+    holder = file.read_text(encoding="utf-8") or "another process"
+    pid = next(filter(str.isdigit, holder.split()), "PID")
+    return ValueError(
+        f"{holder} holds {file}; wait until it ends, or end it (`kill {pid}`), and run this again"
+    )

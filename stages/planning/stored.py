@@ -6,7 +6,6 @@ from stages.core import paths
 from stages.core.artifacts import read_json
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import NONE, Params, Run
-from stages.core.plans import PretrainPlan
 from stages.planning.stage_plans import finetune_plan, pretrain_plan
 from stages.training import checkpoint_store
 from stages.training.device import resolve
@@ -16,7 +15,7 @@ from stages.trials.setup import TrialSetup
 
 def pretraining_stage(name: str, run: Run) -> str:
     """Returns the stage of dvc.yaml that trains a run."""
-    return f"{'pretrain' if run.parent == NONE else 'continue_pretraining'}@{name}"
+    return f"pretrain@{name}"
 
 
 class Stores:
@@ -35,7 +34,8 @@ class Stores:
             return []
         if not self._has_inputs(run):
             return run.seeds
-        return checkpoint_store.missing_seeds(self._plan(run), name, self._device)
+        plan = pretrain_plan(self._study, name)
+        return checkpoint_store.missing_seeds(plan, name, self._device)
 
     def trials(self) -> dict[TrialKey, float | None]:
         """Returns the stored trials of pending stages with their scores on validation. Trials whose
@@ -62,14 +62,10 @@ class Stores:
         groups = trial_groups(finetune, checkpoint, task, methods, from_scratch=from_scratch)
         addresses = addresses_of(finetune, plan.compute, setup, groups)
         return {
-            key: trial.outcome.trial.validation_score
+            key: trial.record.validation_score
             for key, address in addresses.items()
             if (trial := stored(finetune, key, address))
         }
-
-    def _plan(self, run: Run) -> PretrainPlan:
-        study = self._study
-        return pretrain_plan(study.study, run, study.compute, study.distributed)
 
     def _is_made(self, checkpoint: RunKey) -> bool:
         """Returns whether data/pretrained has the checkpoint that its stage would write now."""
@@ -78,7 +74,8 @@ class Stores:
             return True
         if not (self._has_inputs(run) and record.is_file()):
             return False
-        identity = checkpoint_store.identity_of(self._plan(run), checkpoint, self._device)
+        plan = pretrain_plan(self._study, checkpoint.run)
+        identity = checkpoint_store.identity_of(plan, checkpoint, self._device)
         return read_json(record)["fingerprint"] == identity
 
     def _has_inputs(self, run: Run) -> bool:

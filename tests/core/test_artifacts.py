@@ -1,15 +1,10 @@
 """Files are complete or absent."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from stages.core.artifacts import (
-    replacing,
-    whole_contents,
-    write_contents,
-)
+from stages.core.artifacts import replacing, whole_contents, write_contents
 
 
 def test_replacing_keeps_the_old_if_the_new_is_not_finished(tmp_path) -> None:
@@ -25,39 +20,18 @@ def test_replacing_keeps_the_old_if_the_new_is_not_finished(tmp_path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 
 
-def test_replacing_leaves_nothing_of_the_old_folder(tmp_path) -> None:
+def test_replacing_leaves_nothing_of_the_old_or_of_an_interrupted_writer(tmp_path: Path) -> None:
     target = tmp_path / "folder"
+    (tmp_path / ".folder.partial").mkdir()
+    (tmp_path / ".folder.partial" / "left").touch()
     for name in ("a", "b"):
         with replacing(target) as new:
             new.mkdir()
             (new / name).touch()
     assert [p.name for p in target.iterdir()] == ["b"]
-
-
-def test_replacing_keeps_a_file_until_the_new_one_takes_its_place(tmp_path, monkeypatch) -> None:
-    target, renamed, seen = tmp_path / "file", os.replace, []
-
-    def rename(source, destination) -> None:
-        seen.append(target.read_text())
-        renamed(source, destination)
-
-    target.write_text("old")
-    monkeypatch.setattr("stages.core.artifacts.os.replace", rename)
-    with replacing(target) as new:
-        new.write_text("new")
-    assert seen == ["old"] and target.read_text() == "new"
-    monkeypatch.undo()
-    with replacing(target) as new:  # a folder replaces a file
-        new.mkdir()
-    assert target.is_dir()
-
-
-def test_replacing_removes_what_an_interrupted_writer_left(tmp_path) -> None:
-    (tmp_path / ".folder.partial").mkdir()
-    (tmp_path / ".folder.partial" / "left").touch()
-    with replacing(tmp_path / "folder") as new:
-        new.mkdir()
-    assert not list((tmp_path / "folder").iterdir())
+    with replacing(target) as new:  # a file replaces a folder
+        new.write_text("file")
+    assert target.read_text() == "file"
 
 
 def test_whole_contents_are_none_if_a_file_is_lost_or_damaged(tmp_path: Path) -> None:

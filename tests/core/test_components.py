@@ -38,8 +38,8 @@ def test_build_gives_settings_to_the_constructor_and_keeps_defaults() -> None:
             {"mask_porb": 0.1},
             "pretrain.bert.objective.mask_porb: unknown 'mask_porb'; did you mean",
         ),
-        ({"mask_prob": "0.1"}, "pretrain.bert.objective.mask_prob: input should be a valid number"),
-        ({"mask_prob": float("nan")}, "mask_prob: input should be a finite number"),
+        ({"mask_prob": "0.1"}, "pretrain.bert.objective.mask_prob: must be a valid number"),
+        ({"mask_prob": float("nan")}, "mask_prob: must be a finite number"),
         ({"mask_prob": 2.0}, "pretrain.bert.objective: mask_prob must lie between 0 and 1"),
     ],
 )
@@ -60,6 +60,6 @@ def test_build_lists_the_nearest_and_all_names_for_an_unknown_one() -> None:
 
 
 def test_build_names_a_missing_parameter() -> None:
-    where = "pretrain.runs.bert.architecture"
+    where = "models.bert.architecture"
     with pytest.raises(ValueError, match=f"{where}.d_model: missing"):
         MODELS.build({"name": "bert"}, VOCAB_SIZE, where=where)

@@ -32,10 +32,7 @@ def every_stage(params: Params) -> list[str]:
         *(f"train_tokenizer@{name}" for name in params.tokenizers),
         *(f"encode_corpus@{c}-{t}" for c in params.corpora for t in params.tokenizers),
         *(f"prepare_task@{task}" for task in params.tasks),
-        *(
-            f"{'pretrain' if run.parent == 'none' else 'continue_pretraining'}@{name}"
-            for name, run in params.runs.items()
-        ),
+        *(f"pretrain@{name}" for name in params.runs),
         *(f"finetune@{task}" for task in params.tasks),
         "report",
     ]

@@ -12,7 +12,7 @@ from stages.core.keys import TrialKey
 from stages.core.params import Params
 from stages.evaluation.records import write_table
 from stages.planning.costs import Cost, Texts, finetunings, num_words, pretrainings
-from stages.planning.estimate import Estimate, as_record, duration, headline, made, show
+from stages.planning.estimate import Estimate, as_record, headline, made, show
 from stages.planning.speed import CALIBRATION, EARLIER, calibration, makespan
 from tests.planning.conftest import SPEED
 from tests.planning.studies import every_stage, with_finetune, with_gpt2, with_run
@@ -25,24 +25,19 @@ def cost_of(costs: list[Cost], run: str, task: str = "", method: str = "") -> Co
     return cost
 
 
-def test_pretrainings_work_is_weights_times_tokens(fresh: Params) -> None:
+def pretraining(study: Params, run: str = MLM) -> Cost:
+    return cost_of(pretrainings(study, {name: [1] for name in study.runs}), run)
+
+
+def test_pretrainings_work_is_weights_times_tokens_at_each_rate(fresh: Params) -> None:
     study = matched(fresh)
-    training = study.runs[MLM].training
-    (key,) = cost_of(pretrainings(study, {run: [1] for run in study.runs}), MLM).works
-    cost = cost_of(pretrainings(study, {run: [1] for run in study.runs}), MLM)
+    training, cost = study.runs[MLM].training, pretraining(study)
     tokens = training.num_steps * training.batch_rows * training.max_tokens
-    assert cost.weights is not None and key.run == MLM
+    assert cost.weights is not None and cost.steps == training.num_steps
     assert 1 <= cost.work / (3 * cost.weights * tokens) < 2  # with validation
-    assert cost.steps == training.num_steps
-    assert cost_of(pretrainings(study, {r: [1] for r in study.runs}), "encoder_scratch").work == 0
-
-
-def test_pretrainings_at_several_rates_are_several_trainings(fresh: Params) -> None:
-    study = matched(fresh)
-    training = study.runs[MLM].training.model_copy(update={"lr": [1e-3, 3e-3]})
-    twice = with_run(study, MLM, training=training)
-    one, two = (cost_of(pretrainings(s, {r: [1] for r in s.runs}), MLM) for s in (study, twice))
-    assert two.work == 2 * one.work
+    assert pretraining(study, "encoder_scratch").work == 0
+    rates = training.model_copy(update={"lr": [1e-3, 3e-3]})
+    assert pretraining(with_run(study, MLM, training=rates)).work == 2 * cost.work
 
 
 def test_finetunings_have_a_trial_for_each_seed_and_budget(fresh: Params) -> None:
@@ -79,10 +74,7 @@ def test_texts_have_the_words_of_prepared_rows(fresh: Params) -> None:
     ]
     (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert Texts.of("section", entry, 48).tokens == pytest.approx(2 + 2.2 * 2)
-
-
-def test_num_words_counts_letters_of_scripts_without_blanks() -> None:
-    assert num_words(["two words", "\u4f60\u597d"]) == 4
+    assert num_words(["two words", "\u4f60\u597d"]) == 4, "letters of scripts without blanks"
 
 
 def test_made_takes_the_speed_of_a_calibration_then_of_earlier_trainings(fresh: Params) -> None:
@@ -124,16 +116,6 @@ def test_makespan_fills_all_processes() -> None:
     assert makespan([], 2) == 0
 
 
-def test_seconds_of_several_jobs_are_those_of_the_longest(
-    fresh: Params, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = (
-        Estimate(fresh, [], made(fresh, every_stage(fresh)).costs, {"report": 5.0}, jobs).seconds
-        for jobs in (1, 2)
-    )
-    assert one / 2 <= two < one
-
-
 def printed(estimate: Estimate) -> str:
     output = io.StringIO()
     show(estimate, Console(file=output, width=80, _environ={}))
@@ -148,18 +130,8 @@ def test_show_prints_a_headline_and_a_row_for_each_model(fresh: Params) -> None:
     rows = [line.split()[0] for line in text.splitlines() if line.startswith(" ") and line.strip()]
     assert [name for name in rows if name in fresh.runs] == [*fresh.runs]
     assert printed(Estimate(fresh, [], [], {}, 1)).startswith("Nothing to run")
-
-
-def test_as_record_is_json(fresh: Params) -> None:
-    record = json.loads(json.dumps(as_record(made(fresh, every_stage(fresh)))))
+    record = json.loads(json.dumps(as_record(estimate)))
     assert record["stages"] == every_stage(fresh) and record["seconds"] > 0
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(3.21, "3.2 s"), (59.6, "60 s"), (100, "1.7 min"), (7200, "2.0 h")]
-)
-def test_duration_has_two_digits(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from stages.core.params import Params
 from stages.core.study_file import load
 from stages.planning.pending import pending
 from tests.project import AFTER_THE_DECODER, Project, clone_of_working_tree
@@ -20,7 +19,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = clone_of_working_tree(tmp_path_factory.mktemp("plan") / "project")
     project.run("python", "-m", "stages.resolve")
     make_up_outputs(project)
-    project.run("python", "-m", "stages.record_inputs")
+    for section in ("corpora", "models"):
+        project.run("python", "-m", "stages.record_inputs", section)
     project.run("dvc", "commit", "--force", "--quiet")
     return project
 
@@ -56,7 +56,7 @@ def test_pending_has_no_stage_where_all_is_up_to_date(up_to_date: Project) -> No
 
 @pytest.mark.slow
 def test_pending_has_the_stages_that_follow_from_an_edited_run(up_to_date: Project) -> None:
-    up_to_date.edit("pretrain", "runs", "decoder_causal", "training", "lr", value=0.002)
+    up_to_date.edit("models", "decoder_causal", "training", "lr", value=0.002)
     stages = pending(load())
     assert sorted(stages) == sorted(AFTER_THE_DECODER)
     assert [*stages][0] == "resolve" and [*stages][-1] == "report"
@@ -80,15 +80,15 @@ def test_pending_has_the_stages_that_follow_from_an_edited_run(up_to_date: Proje
             {"pretrain@encoder_mlm", "prepare_corpus@prose"},
         ),
         (  # a new run, which reads what others read
-            ("pretrain", "runs", "more"),
+            ("models", "more"),
             {"objective": "span_mlm"},
-            {"record_inputs", "pretrain@more", "finetune@tag"},
+            {"record_inputs@models", "pretrain@more", "finetune@tag"},
             {"pretrain@encoder_mlm", "pretrain@decoder_causal", "encode_corpus@prose-unigram"},
         ),
         (  # another tokenizer, with which all runs are trained again
             ("tokenizers", "unigram", "vocab_size"),
             1024,
-            {"train_tokenizer@unigram", "record_inputs", "pretrain@encoder_mlm"},
+            {"train_tokenizer@unigram", "record_inputs@models", "pretrain@encoder_mlm"},
             {"prepare_corpus@prose", "prepare_task@tag"},
         ),
     ],
@@ -110,11 +110,6 @@ def test_pending_has_the_report_alone_after_another_setting_of_it(
 ) -> None:
     up_to_date.edit(*path, value=value)
     assert [*pending(load())] == ["resolve", "report"]
-
-
-def test_pending_says_that_there_is_no_dvc(fresh: Params) -> None:
-    with pytest.raises(ValueError, match="dvc: "):
-        pending(fresh)
 
 
 # The command `make plan`.

@@ -57,7 +57,7 @@ def test_missing_seeds_are_all_while_the_parent_is_trained_again(fresh: Params) 
     child = fresh.runs["encoder_mlm"].model_copy(update={"parent": "encoder_mlm"})
     params = fresh.model_copy(update={"runs": fresh.runs | {"child": child}})
     stage = pretraining_stage("child", child)
-    assert stage == "continue_pretraining@child"
+    assert stage == "pretrain@child"
     store_checkpoint(params, RunKey("child", 1))
     assert stores(params, stage).missing_seeds("child") == []
     assert stores(params, stage, MLM).missing_seeds("child") == [1]
