@@ -10,15 +10,13 @@ import torch
 from stages.core.seeding import stream, torch_stream
 from stages.methods._method import METHODS, Predictor, SolvedMethod
 from stages.models._heads import ModelWithHead, initialise_head
-from stages.tasks._task import TASKS, Task
-from stages.tasks._text_form import label_words
-from stages.tasks._text_to_text import TextToText
-from stages.tasks._writing import Writing
+from stages.tasks._task import TASKS, Predicted, Task
+from stages.tasks._text_form import TextToText, Writing, label_words
 from stages.training.device import Device
 from stages.training.finetuning import FinetuningData
 from stages.training.loop import mean_loss, train
 from stages.trials.compatibility import incompatibility
-from stages.trials.frozen import FrozenStates
+from stages.trials.prediction import FrozenStates
 from tests.methods.test_methods import method_of
 from tests.small import FAMILIES, small_model, small_tokenizer
 from tests.training.test_loop import SCHEDULE
@@ -195,7 +193,8 @@ def check_fit(
 def check_predictions(task: Any, model: ModelWithHead, examples: list[Any]) -> None:
     """Checks that at most one of ROWS gets the wrong class."""
     predicted = task.predict(model.eval(), task.collate(examples, rngs=[]), examples)
-    right = sum(one == row["label"] for one, row in zip(predicted, ROWS, strict=True))
+    answers = [one.prediction if isinstance(one, Predicted) else one for one in predicted]
+    right = sum(one == row["label"] for one, row in zip(answers, ROWS, strict=True))
     assert right >= len(ROWS) - 1
 
 

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Shaped
-from torch import nn
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor, nn
 
 from stages.core.components import Components
 from stages.models._backbone import Backbone
@@ -16,14 +16,15 @@ from stages.tasks._cells import Row
 from stages.text.batch import Batch
 from stages.text.tokenizer import Tokenizer
 
+States = Float[np.ndarray, "N D"]
+Targets = Shaped[np.ndarray, "N ..."]
+Weights = Float[np.ndarray, " N"]
+
 
 @runtime_checkable
 class Predictor(Protocol):
-    """Turns rows into predictions with a model: a Task, or the predictor of a PromptMethod.
-
-    A row may become several examples, whose predictions ``combine`` merges into one. Only the
-    predictor knows the types of its examples and predictions.
-    """
+    """Turns rows into predictions with a model: a Task, or the predictor of a PromptMethod. A row
+    may become several examples, whose predictions ``combine`` merges into one."""
 
     has_prefix: bool  # the model was pretrained with bidirectional attention to its input
 
@@ -39,16 +40,12 @@ class Predictor(Protocol):
 class Method(ABC):
     """Changes a model for fine-tuning and marks, by ``requires_grad``, the weights that train.
 
-    Training changes only weights that require a gradient after ``apply``, and only these are
-    stored. The model of a trial is rebuilt from the pretrained backbone, ``apply`` and the stored
-    weights.
-
-    Not every method supports every model and task. Incompatible combinations have no trials
-    (``trials/compatibility.py``): the report shows no number for them, and all other trials run. A
-    run, task or method without any compatible combination is refused before anything runs.
+    Only weights that require a gradient after ``apply`` change, and only these are stored. The
+    model of a trial is rebuilt from the pretrained backbone, ``apply`` and the stored weights.
 
     A method is a ``TrainedMethod``, a ``SolvedMethod``, an ``UntrainedMethod`` or a
-    ``PromptMethod``.
+    ``PromptMethod``. A combination with a model or a task that is not supported has no trials
+    (``trials/compatibility.py``).
     """
 
     freezes_backbone: ClassVar[bool] = True  # if so, its trials share the backbone's states
@@ -70,10 +67,7 @@ class Method(ABC):
 
     def merge(self, model: ModelWithHead) -> None:  # noqa: B027 (most methods add nothing)
         """Merges what ``apply`` has added into the weights of the pretrained model, in place, so
-        that an export needs no code of the method.
-
-        Raises ValueError if that is impossible.
-        """
+        that an export needs no code of the method. Raises ValueError if that is impossible."""
 
 
 class TrainedMethod(Method):
@@ -82,6 +76,9 @@ class TrainedMethod(Method):
 
     freezes_backbone = False
     late_imports = ("torch._dynamo",)  # torch's AdamW loads it
+
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
+        model.requires_grad_(True)
 
     def frozen(self, model: ModelWithHead, epoch: int) -> Iterable[nn.Parameter]:
         """Returns the weights that are frozen in this epoch (counted from 0) although ``apply``
@@ -118,14 +115,13 @@ class SolvedMethod(Method):
     requires_head = True
     C: Sequence[float]  # inverse strengths of the penalty
 
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
+        model.requires_grad_(False)
+        model.head.requires_grad_(True)
+
     @abstractmethod
     def solutions(
-        self,
-        states: Float[np.ndarray, "N D"],
-        targets: Shaped[np.ndarray, "N ..."],
-        weights: Float[np.ndarray, " N"],
-        *,
-        num_outputs: int,
+        self, states: States, targets: Targets, weights: Weights, *, num_outputs: int
     ) -> Iterator[Solution]:
         """Yields the solution for each C, from the smallest. ``targets`` are classes (integers
         [N]), labels that each row has (0 or 1, [N L]) or numbers (floats [N]); ``weights`` are
@@ -161,13 +157,24 @@ class PromptMethod(UntrainedMethod):
         """
 
 
+def mix_of_layers(backbone: Backbone) -> list[nn.Parameter]:
+    """Returns the weights of ELMo's mix of layers, which each task learns for itself (Peters et al.
+    2018, section 3.3)."""
+    mix = getattr(backbone, "mix", None)
+    return [*mix.parameters()] if mix is not None else []
+
+
 def freeze_backbone(model: ModelWithHead) -> None:
-    """Freezes all weights but those of the head and of the backbone's mix of layers, if it has one:
-    each task learns its own mix (Peters et al. 2018, section 3.3)."""
+    """Freezes all weights but those of the head and of ELMo's mix of layers."""
     model.requires_grad_(False)
-    model.head.requires_grad_(True)
-    if model.backbone.mix is not None:
-        model.backbone.mix.requires_grad_(True)
+    for weight in (*model.head.parameters(), *mix_of_layers(model.backbone)):
+        weight.requires_grad_(True)
+
+
+def vectors_for_rows(reader: Any, ids: Int[Tensor, "B T"], length: int) -> Float[Tensor, "B P _"]:
+    """Returns the ``length`` vectors that ``reader.learnt`` (a module of peft) computes, once for
+    each row of the input."""
+    return reader.learnt(torch.arange(length, device=ids.device).expand(len(ids), -1))
 
 
 METHODS = Components[Method]("methods")

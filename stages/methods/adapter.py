@@ -1,16 +1,24 @@
 """Adapters: small bottleneck layers inside a frozen backbone (Houlsby et al. 2019)."""
 
+import re
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.methods._layers import last_layers, width_of
+from stages.methods._layers import ATTENTION, linear_layers
 from stages.methods._method import AdditionMethod, freeze_backbone
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 
 STD = 0.01  # the paper's, section 3.6
+# The last layers of sub-layers, which write into the residual stream: those of Llama, GPT-2,
+# ModernBERT, BART, T5, DistilBERT, GPT-NeoX, Phi and BERT.
+LAST = re.compile(
+    r"(^|\.)(o_proj|down_proj|c_proj|Wo|out_proj|fc2|o|wo|out_lin|lin2|dense_4h_to_h"
+    r"|attention\.dense|self_attn\.dense|output\.dense)$"
+)
 
 
 class Adapter(AdditionMethod):
@@ -32,21 +40,33 @@ class Adapter(AdditionMethod):
     def incompatibility(self, backbone: Backbone) -> str | None:
         if reason := super().incompatibility(backbone):
             return reason
-        try:
-            last_layers(backbone)
-        except ValueError as error:
-            return f"{error} of this model; full and bitfit need none"
+        for block in backbone.blocks:
+            last = _last_layers(block)
+            num_attentions = sum(bool(ATTENTION.search(path)) for path in last)
+            # A decoder that reads an encoder has two attentions.
+            if num_attentions not in (1, 2) or len(last) != num_attentions + 1:
+                return "finds no single attention and feed-forward network in each block"
+            for layer in last.values():
+                if getattr(layer, "nf", getattr(layer, "out_features", 0)) != backbone.d_model:
+                    return "finds sub-layers of another width than the states of this model"
         return None
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
-        for module in model.backbone.modules():
+        backbone = model.backbone
+        for module in backbone.modules():
             weight = getattr(module, "weight", None)
             if self.train_norms and weight is not None and weight.dim() == 1:  # of a norm
                 module.requires_grad_(True)
-        for layer in last_layers(model.backbone):
-            layer.adapter = _Bottleneck(width_of(layer), self.bottleneck, generator=generator)
-            layer.register_forward_hook(_adapt)
+        for block in backbone.blocks:
+            for layer in _last_layers(block).values():
+                layer.adapter = _Bottleneck(backbone.d_model, self.bottleneck, generator=generator)
+                layer.register_forward_hook(lambda layer, _, output: layer.adapter(output))
+
+
+def _last_layers(block: nn.Module) -> dict[str, nn.Module]:
+    """Returns the last linear layer of each sub-layer of a block by its path."""
+    return {path: layer for path, layer in linear_layers(block).items() if LAST.search(path)}
 
 
 class _Bottleneck(nn.Module):
@@ -59,7 +79,3 @@ class _Bottleneck(nn.Module):
 
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         return states + self.up(F.gelu(self.down(states)))
-
-
-def _adapt(linear: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    return linear.get_submodule("adapter")(output)

@@ -3,10 +3,9 @@ epoch (Howard and Ruder 2018, section 3.3)."""
 
 from collections.abc import Iterable
 
-import torch
 from torch import nn
 
-from stages.methods._method import TrainedMethod
+from stages.methods._method import TrainedMethod, mix_of_layers
 from stages.models._heads import ModelWithHead
 
 
@@ -26,17 +25,12 @@ class GradualUnfreezing(TrainedMethod):
             raise ValueError(f"blocks_per_epoch must be at least 1, not {blocks_per_epoch}")
         self.blocks_per_epoch = blocks_per_epoch
 
-    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
-        model.requires_grad_(True)
-
     def frozen(self, model: ModelWithHead, epoch: int) -> Iterable[nn.Parameter]:
-        blocks: list[nn.Module] = model.backbone.blocks
+        blocks = model.backbone.blocks
         begun = epoch if any(True for _ in model.head.parameters()) else epoch + 1
-        waiting = blocks[: max(len(blocks) - begun * self.blocks_per_epoch, 0)]
-        if not waiting:
+        num_waiting = max(len(blocks) - begun * self.blocks_per_epoch, 0)
+        if not num_waiting:
             return []
-        training = [model.head, *blocks[len(waiting) :]]
-        if model.backbone.mix is not None:
-            training.append(model.backbone.mix)
-        trained = {weight for module in training for weight in module.parameters()}
-        return [weight for weight in model.parameters() if weight not in trained]
+        training = {*model.head.parameters(), *mix_of_layers(model.backbone)}
+        training.update(weight for block in blocks[num_waiting:] for weight in block.parameters())
+        return [weight for weight in model.parameters() if weight not in training]

@@ -2,18 +2,17 @@
 
 import re
 import sys
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Literal
 
 import numpy as np
 
 from stages.methods._method import Predictor, PromptMethod, Row
 from stages.models._backbone import Backbone
-from stages.models._heads import ModelWithHead
-from stages.models._likelihood import log_likelihoods
+from stages.models._heads import ModelWithHead, log_likelihoods
 from stages.tasks._text_form import NO_LABEL
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, label_places, pad
 from stages.text.tokenizer import Tokenizer
@@ -70,9 +69,9 @@ class InContext(PromptMethod):
         if num_shots < 0:
             raise ValueError(f"num_shots must be at least 0, not {num_shots}")
         fields = FIELD.findall(template)
-        is_usable = template.endswith(f" {LABEL}") or template.endswith(f"\n{LABEL}")
-        is_usable &= "text" in fields and fields.count("label") == 1
-        if template != AUTO and not (is_usable and {*fields} <= {"text", "text_pair", "label"}):
+        has_label = template.endswith((f" {LABEL}", f"\n{LABEL}")) and fields.count("label") == 1
+        has_text = {"text"} <= {*fields} <= {"text", "text_pair", "label"}
+        if template != AUTO and not (has_label and has_text):
             raise ValueError(
                 "template: must have {text}, for pairs {text_pair}, and at its end, after a blank "
                 f"or a line break, {LABEL}"
@@ -81,7 +80,7 @@ class InContext(PromptMethod):
         self.normalise: Normalise = normalise
         # The scores of batches, which the trials of a run share if their prompts are equal. Batches
         # stay whole, because padding changes the last bit of a score.
-        self._known = dict[bytes, list[float]]()
+        self.known = dict[bytes, list[float]]()
 
     def incompatibility(self, backbone: Backbone) -> str | None:
         if backbone.is_causal:
@@ -106,7 +105,7 @@ class InContext(PromptMethod):
             filled(before, row) + words[row["label"]]
             for row in draw_shots(rows, self.num_shots, rng=rng)
         ]
-        return _Prompts(self, before, words, tokenizer, max_tokens, shots, self._known)
+        return _Prompts(self, before, words, tokenizer, max_tokens, shots)
 
 
 def filled(template: str, row: Row) -> str:
@@ -138,86 +137,56 @@ class _Candidate:
     num_cut: int = 0  # tokens of the prompt that were left out
 
 
+@dataclass
 class _Prompts:
     """The predictor of a trial. An example is a row with one of the labels; its prediction is a
     score."""
 
-    def __init__(
-        self,
-        method: InContext,
-        before: str,  # the template up to the label
-        words: Mapping[str, str],
-        tokenizer: Tokenizer,
-        max_tokens: int,
-        shots: list[str],
-        known: dict[bytes, list[float]],
-    ) -> None:
-        self.method, self.before, self.words, self.shots = method, before, words, shots
-        self.tokenizer, self.max_tokens = tokenizer, max_tokens
-        # If texts have no start token, the checkpoint was trained on texts that each follow the
-        # end token of the previous text.
-        self.start = list(tokenizer.before or tokenizer.after[-1:])
-        self.has_prefix = False
-        self._known = known
+    method: InContext
+    before: str  # the template up to the label
+    words: Mapping[str, str]
+    tokenizer: Tokenizer
+    max_tokens: int
+    shots: list[str]
+    has_prefix: bool = False
 
     def encode(self, rows: Sequence[Row]) -> list[_Candidate]:
-        candidates, numbers = list[_Candidate](), list[int]()
+        candidates, num_shots = list[_Candidate](), list[int]()
         for row in rows:
-            numbers.append(self._num_fitting(row))
-            candidates += self._fitting(row, numbers[-1])
-        if rows and min(numbers) < len(self.shots):
+            prompts = [*self.shots, filled(self.before, row)]
+            uncut, first = self._encoded(self.method.separator.join(prompts))
+            whole = uncut
+            while len(prompts) > 1 and max(map(len, whole)) > self.max_tokens:
+                prompts = prompts[1:]
+                whole, first = self._encoded(self.method.separator.join(prompts))
+            num_shots.append(len(prompts) - 1)
+            # Equally many tokens are cut from the front of all, if the longest is still too long.
+            surplus = max(max(map(len, whole)) - self.max_tokens, 0)
+            if surplus and surplus >= first:
+                raise ValueError(
+                    f"finetune.max_tokens: {self.max_tokens} is too few for the labels"
+                )
+            for label, (ids, all_ids) in enumerate(zip(whole, uncut, strict=True)):
+                tokens, num_cut = np.array(ids[surplus:]), len(all_ids) - len(ids) + surplus
+                candidates.append(_Candidate(row["id"], label, tokens, first - surplus, num_cut))
+        if rows and min(num_shots) < len(self.shots):
             print(
-                f"warning: in_context: of {len(self.shots)} shots {np.mean(numbers):.1f} fit into "
-                f"finetune.max_tokens {self.max_tokens} on average",
+                f"warning: in_context: of {len(self.shots)} shots {np.mean(num_shots):.1f} fit "
+                f"into finetune.max_tokens {self.max_tokens} on average",
                 file=sys.stderr,
             )
         return candidates
-
-    def _num_fitting(self, row: Row) -> int:
-        """Returns how many shots leave room for the row and the longest label."""
-
-        def too_long(number: int) -> bool:
-            whole, _ = self._encoded(self._context(row, number))
-            return max(map(len, whole)) > self.max_tokens
-
-        return bisect_left(range(1, len(self.shots) + 1), True, key=too_long)
-
-    def _fitting(self, row: Row, num_shots: int) -> list[_Candidate]:
-        """Returns the candidates of a row with the last ``num_shots`` shots in the prompt. Equally
-        many tokens are cut from the front of all, so that the longest has ``max_tokens``.
-
-        Raises ValueError if this would cut the labels.
-        """
-        whole, first = self._encoded(self._context(row, num_shots))
-        surplus = max(max(map(len, whole)) - self.max_tokens, 0)
-        if surplus and surplus >= first:
-            raise ValueError(f"finetune.max_tokens: {self.max_tokens} is too few for the labels")
-        uncut = whole
-        if num_shots < len(self.shots):
-            uncut, _ = self._encoded(self._context(row, len(self.shots)))
-        return [
-            _Candidate(
-                row["id"],
-                label,
-                np.array(ids[surplus:]),
-                first - surplus,
-                num_cut=len(all_ids) - len(ids) + surplus,
-            )
-            for label, (ids, all_ids) in enumerate(zip(whole, uncut, strict=True))
-        ]
-
-    def _context(self, row: Row, num_shots: int) -> str:
-        """Returns the prompt of a row with the last ``num_shots`` shots."""
-        shots = self.shots[len(self.shots) - num_shots :]
-        return self.method.separator.join([*shots, filled(self.before, row)])
 
     def _encoded(self, context: str) -> tuple[list[list[int]], int]:
         """Returns the tokens of the context followed by each label, and the number of first tokens
         that are not scored because all share them with the context alone. The rest are the label's
         own tokens, unless the tokenizer merges the first of them with the end of the context."""
+        # If texts have no start token, the checkpoint was trained on texts that each follow the end
+        # token of the previous text.
+        start = self.tokenizer.before or self.tokenizer.after[-1:]
         texts = [context.rstrip(), *(context + word for word in self.words.values())]
-        alone, *whole = ([*self.start, *ids] for ids in self.tokenizer.encode(texts))
-        return whole, min(_shared_prefix(alone, tokens) for tokens in whole)
+        alone, *whole = ([*start, *ids] for ids in self.tokenizer.encode(texts))
+        return whole, min(len(commonprefix([alone, tokens])) for tokens in whole)
 
     def collate(self, examples: list[_Candidate], *, rngs: list[np.random.Generator]) -> Batch:
         inputs = [example.tokens[:-1] for example in examples]
@@ -243,12 +212,10 @@ class _Prompts:
             case "none":
                 return scores
             case "tokens":
-                pairs = zip(scores, examples, strict=True)
-                return [s / (len(e.tokens) - e.first) for s, e in pairs]
+                lengths = [len(example.tokens) - example.first for example in examples]
             case "bytes":
                 num_bytes = [len(word.encode()) for word in self.words.values()]
-                pairs = zip(scores, examples, strict=True)
-                return [s / num_bytes[e.window] for s, e in pairs]
+                lengths = [num_bytes[example.window] for example in examples]
             case "unconditional":
                 context = FIELD.split(self.before)[-1]
                 whole, first = self._encoded(context.lstrip() or context)
@@ -256,22 +223,18 @@ class _Prompts:
                 device = batch.input_ids.device
                 alone = self._scores(model, self.collate(prior, rngs=[]).to(device))
                 return [s - alone[e.window] for s, e in zip(scores, examples, strict=True)]
+        return [score / length for score, length in zip(scores, lengths, strict=True)]
 
     def _scores(self, model: ModelWithHead, batch: Batch) -> list[float]:
         """Returns the log-likelihood of the label of each row, in nats."""
         assert batch.labels is not None
+        known = self.method.known
         key = b"".join(t.cpu().numpy().tobytes() for t in (batch.input_ids, batch.labels))
-        if key not in self._known:
-            self._known[key] = log_likelihoods(model.backbone, batch).tolist()
-        return self._known[key]
+        if key not in known:
+            known[key] = log_likelihoods(model.backbone, batch).tolist()
+        return known[key]
 
     def combine(self, row: Row, predictions: list[float]) -> str:
         best = max(predictions)
         leading = [i for i, score in enumerate(predictions) if score > best - ROUNDING]
         return list(self.words)[leading[0]] if len(leading) == 1 else NO_LABEL
-
-
-def _shared_prefix(a: list[int], b: list[int]) -> int:
-    """Returns the length of the longest common beginning of two lists."""
-    different = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
-    return next(different, min(len(a), len(b)))

@@ -3,16 +3,15 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 
-from stages.methods._method import Solution, SolvedMethod
-from stages.models._heads import ModelWithHead
+from stages.methods._method import Solution, SolvedMethod, States, Targets, Weights
 
 WIDE = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 MAX_ITERATIONS = 1000
 DEAD = 1e-8  # a dimension with a smaller standard deviation counts as constant
 ABSENT = 30.0  # how far the logit of a class that no labelled row has is below those of others
+Fitted = tuple[Float[np.ndarray, "K D"], Float[np.ndarray, " K"], int]  # weight, bias, iterations
 
 
 class LinearProbe(SolvedMethod):
@@ -35,17 +34,8 @@ class LinearProbe(SolvedMethod):
             raise ValueError("C must be one or more different numbers above 0")
         self.C = C
 
-    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
-        model.requires_grad_(False)
-        model.head.requires_grad_(True)
-
     def solutions(
-        self,
-        states: Float[np.ndarray, "N D"],
-        targets: Shaped[np.ndarray, "N ..."],
-        weights: Float[np.ndarray, " N"],
-        *,
-        num_outputs: int,
+        self, states: States, targets: Targets, weights: Weights, *, num_outputs: int
     ) -> Iterator[Solution]:
         states = states.astype(np.float64)
         mean, std = states.mean(axis=0), states.std(axis=0)
@@ -55,10 +45,10 @@ class LinearProbe(SolvedMethod):
             if targets.ndim == 2:
                 # The logit of a label is the difference of those of having it and of lacking it,
                 # whose weights w / 2 and -w / 2 have half the penalty of w.
-                by_target = [_logistic(states, column, weights, C / 2, 2) for column in targets.T]
-                weight = np.concatenate([w[1:] - w[:1] for w, _, _ in by_target])
-                bias = np.concatenate([b[1:] - b[:1] for _, b, _ in by_target])
-                iterations = max(number for _, _, number in by_target)
+                by_label = [_logistic(states, column, weights, C / 2, 2) for column in targets.T]
+                weight = np.concatenate([w[1:] - w[:1] for w, _, _ in by_label])
+                bias = np.concatenate([b[1:] - b[:1] for _, b, _ in by_label])
+                iterations = max(number for _, _, number in by_label)
             elif targets.dtype.kind == "f":
                 weight, bias, iterations = _ridge(states, targets, C)
             else:
@@ -69,22 +59,14 @@ class LinearProbe(SolvedMethod):
             yield Solution(C, weight, bias, iterations, iterations < MAX_ITERATIONS)
 
 
-_Fitted = tuple[Float[np.ndarray, "K D"], Float[np.ndarray, " K"], int]
-
-
 def _logistic(
-    states: Float[np.ndarray, "N D"],
-    classes: Int[np.ndarray, " N"],
-    weights: Float[np.ndarray, " N"],
-    C: float,
-    num_classes: int,
-) -> _Fitted:
-    """Returns weights, biases and the number of iterations. The logit of a class that does not
-    occur is far below the others."""
+    states: States, classes: Int[np.ndarray, " N"], weights: Weights, C: float, num_outputs: int
+) -> Fitted:
+    """Fits a logit for each class; that of a class that does not occur is far below the others."""
     from sklearn.linear_model import LogisticRegression
 
     known = np.unique(classes)
-    weight, bias = np.zeros((num_classes, states.shape[1])), np.zeros(num_classes)
+    weight, bias = np.zeros((num_outputs, states.shape[1])), np.zeros(num_outputs)
     iterations = 0
     if len(known) > 1:
         # Of two classes scikit-learn fits the difference w, whose halves have half the penalty.
@@ -96,12 +78,12 @@ def _logistic(
             of_known = np.concatenate([-of_known, of_known]) / 2
             of_bias = np.concatenate([-of_bias, of_bias]) / 2
         weight[known], bias[known] = of_known, of_bias
-    absent = np.setdiff1d(np.arange(num_classes), known)
+    absent = np.setdiff1d(np.arange(num_outputs), known)
     bias[absent] = bias[known].min() - ABSENT
     return weight, bias, iterations
 
 
-def _ridge(states: Float[np.ndarray, "N D"], numbers: Float[np.ndarray, " N"], C: float) -> _Fitted:
+def _ridge(states: States, numbers: Weights, C: float) -> Fitted:
     from sklearn.linear_model import Ridge
 
     model = Ridge(alpha=1 / (2 * C)).fit(states, numbers.astype(np.float64))

@@ -1,12 +1,12 @@
 """LoRA: low-rank updates of a frozen backbone's linear layers (Hu et al. 2021), by ``peft``."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from torch import nn
 
-from stages.methods._layers import attention_layers, linear_layers
+from stages.methods._layers import ATTENTION, linear_layers
 from stages.methods._method import AdditionMethod, freeze_backbone
-from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.models._transformer import seeded
 
@@ -33,49 +33,36 @@ class LoRA(AdditionMethod):
         dropout: float = 0.0,
         targets: Literal["attention", "all"] = "attention",
     ) -> None:
-        if rank < 1:
-            raise ValueError(f"rank must be at least 1, not {rank}")
-        if alpha <= 0:
-            raise ValueError(f"alpha must be more than 0, not {alpha}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1), not {dropout}")
+        if rank < 1 or alpha <= 0 or not 0 <= dropout < 1:
+            raise ValueError("rank must be at least 1, alpha above 0 and dropout in [0, 1)")
         self.rank, self.alpha, self.dropout, self.targets = rank, alpha, dropout, targets
-
-    def incompatibility(self, backbone: Backbone) -> str | None:
-        if reason := super().incompatibility(backbone):
-            return reason
-        has_attention = all(attention_layers(block) for block in backbone.blocks)
-        return None if has_attention else "finds no attention in the blocks of this model"
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         from peft import LoraConfig, inject_adapter_in_model
 
         freeze_backbone(model)
-        backbone = model.backbone
+        base: Any = model.backbone.model
         targets = {
             layer
-            for block in backbone.blocks
-            for layer in (
-                attention_layers(block)
-                if self.targets == "attention"
-                else [layer for _, layer in linear_layers(block)]
-            )
+            for block in model.backbone.blocks
+            for path, layer in linear_layers(block).items()
+            if self.targets == "all" or ATTENTION.search(path)
         }
         config = LoraConfig(
             r=self.rank,
             lora_alpha=self.alpha,
             lora_dropout=self.dropout,
-            target_modules=[n for n, layer in backbone.model.named_modules() if layer in targets],
+            target_modules=[n for n, layer in base.named_modules() if layer in targets],
             # In GPT-2's Conv1D the matrix is transposed.
-            fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in targets),
+            fan_in_fan_out=any(not isinstance(layer, nn.Linear) for layer in targets),
         )
         with seeded(generator):
-            inject_adapter_in_model(config, backbone.model)
+            inject_adapter_in_model(config, base)
 
     def merge(self, model: ModelWithHead) -> None:
         from peft.tuners.tuners_utils import BaseTunerLayer
 
-        base = model.backbone.model
+        base: Any = model.backbone.model
         for path, layer in [*base.named_modules()]:
             if isinstance(layer, BaseTunerLayer):
                 layer.merge()

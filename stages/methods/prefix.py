@@ -1,10 +1,14 @@
 """Prefix tuning: learnt keys and values in every layer of a frozen model (Li and Liang 2021; for
 encoders, P-Tuning v2: Liu et al. 2022), by ``peft``."""
 
-import torch
+from dataclasses import replace
+from typing import Any
 
-from stages.methods._method import AdditionMethod, freeze_backbone
-from stages.methods._peft import LearntKeysAndValues
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from stages.methods._method import AdditionMethod, freeze_backbone, vectors_for_rows
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.models._transformer import seeded
@@ -34,28 +38,24 @@ class Prefix(AdditionMethod):
     late_imports = ("peft", "torch._dynamo")
 
     def __init__(self, *, num_prefix_tokens: int = 20, reparametrisation_width: int = 0) -> None:
-        if num_prefix_tokens < 1:
-            raise ValueError(f"num_prefix_tokens must be at least 1, not {num_prefix_tokens}")
-        if reparametrisation_width < 0:
-            raise ValueError(
-                f"reparametrisation_width must be at least 0, not {reparametrisation_width}"
-            )
+        if num_prefix_tokens < 1 or reparametrisation_width < 0:
+            raise ValueError("num_prefix_tokens must be at least 1, and no width negative")
         self.length, self.width = num_prefix_tokens, reparametrisation_width
 
     def incompatibility(self, backbone: Backbone) -> str | None:
         if reason := super().incompatibility(backbone):
             return reason
-        family = backbone.config.model_type
+        family = backbone.model.config.model_type
         if family in FAMILIES:
             return None
         return f"the class of {family} in transformers reads no given keys and values; use prompt"
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         from peft import PrefixEncoder, PrefixTuningConfig
+        from transformers import DynamicCache
 
         freeze_backbone(model)
-        backbone = model.backbone
-        config = backbone.config
+        backbone, config = model.backbone, model.backbone.model.config
         num_heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         width = getattr(config, "head_dim", None) or backbone.d_model // config.num_attention_heads
         settings = PrefixTuningConfig(
@@ -67,6 +67,25 @@ class Prefix(AdditionMethod):
             prefix_projection=bool(self.width),
         )
         with seeded(generator):
-            vectors = PrefixEncoder(settings)
-        learnt = LearntKeysAndValues(vectors, self.length, num_heads=num_heads, width=width)
-        learnt.attach(backbone)
+            backbone.model.learnt = PrefixEncoder(settings)
+
+        def before(reader: nn.Module, inputs: Any, given: dict[str, Any]) -> tuple[Any, Any]:
+            vectors = vectors_for_rows(reader, given["input_ids"], self.length)
+            # [B P 2JHd] -> [J 2 B H P d]
+            layers = vectors.unflatten(-1, (-1, 2, num_heads, width)).permute(2, 3, 0, 4, 1, 5)
+            cache: Any = DynamicCache()
+            for number, (keys, values) in enumerate(layers):
+                cache.update(keys, values, number)
+            mask = _seeing(self.length, given["attention_mask"])
+            return inputs, given | {"past_key_values": cache, "attention_mask": mask}
+
+        # The kernels for documents of different lengths know no keys before the input.
+        backbone.register_forward_pre_hook(lambda _, inputs: replace(inputs[0], document_starts={}))
+        backbone.model.register_forward_pre_hook(before, with_kwargs=True)
+
+
+def _seeing(length: int, mask: Any) -> Any:
+    """Returns a mask, or one for each type of layer, in which all tokens see ``length`` vectors."""
+    if isinstance(mask, dict):
+        return {kind: _seeing(length, each) for kind, each in mask.items()}
+    return F.pad(mask, (length, 0), value=0.0 if mask.is_floating_point() else 1)

@@ -4,11 +4,12 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
-from stages.methods._method import AdditionMethod, freeze_backbone
-from stages.methods._peft import LearntEmbeddings
+from stages.methods._method import AdditionMethod, freeze_backbone, vectors_for_rows
 from stages.models._heads import ModelWithHead
 from stages.models._transformer import seeded
+from stages.text.batch import Batch
 
 
 class Prompt(AdditionMethod):
@@ -34,13 +35,35 @@ class Prompt(AdditionMethod):
         from peft import PromptEmbedding, PromptTuningConfig
 
         freeze_backbone(model)
-        table: Any = model.backbone.token_embedding
+        backbone, length = model.backbone, self.num_added_tokens
+        table: Any = backbone.token_embedding
         settings = PromptTuningConfig(
-            num_virtual_tokens=self.num_added_tokens,
+            num_virtual_tokens=length,
             token_dim=table.weight.shape[1],
             num_transformer_submodules=1,
             prompt_tuning_init="SAMPLE_VOCAB",
         )
         with seeded(generator):
-            vectors = PromptEmbedding(settings, table)
-        LearntEmbeddings(vectors, self.num_added_tokens).attach(model.backbone)
+            backbone.model.learnt = PromptEmbedding(settings, table)
+
+        def before(reader: Any, inputs: Any, given: dict[str, Any]) -> tuple[Any, Any]:
+            ids = given["input_ids"]
+            embedded = reader.get_input_embeddings()(ids[:, length:])
+            vectors = vectors_for_rows(reader, ids, length).to(embedded.dtype)
+            whole = torch.cat([vectors, embedded], dim=1)
+            return inputs, given | {"input_ids": None, "inputs_embeds": whole}
+
+        backbone.register_forward_pre_hook(lambda _, inputs: _with_room(inputs[0], length))
+        backbone.model.register_forward_pre_hook(before, with_kwargs=True)
+        backbone.register_forward_hook(lambda _, inputs, states: states[:, length:])
+
+
+def _with_room(batch: Batch, length: int) -> Batch:
+    """Returns the batch with room for the vectors before each row, which must be one document."""
+    values = {"input_ids": 0, "document_ids": 1, "host_document_ids": 1, "segment_ids": 0}
+    padded: dict[str, Any] = {
+        name: F.pad(ids, (length, 0), value=value)
+        for name, value in (values | {"visible": True}).items()
+        if (ids := getattr(batch, name)) is not None
+    }
+    return Batch(num_targets={}, **padded)

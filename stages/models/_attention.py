@@ -19,8 +19,6 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
-from stages.text.batch import PADDING
-
 ATTENTION = "study"
 # Rows of up to this many tokens use explicit matrix products; in longer rows the attention logits
 # would take most of the memory.
@@ -49,7 +47,8 @@ def attend(
     documents: Documents | None = None,
     **others: Any,
 ) -> tuple[Float[Tensor, "B T H d"], None]:
-    """Scaled dot-product attention, in the form that transformers calls.
+    """Scaled dot-product attention, in the form that transformers calls; ``G`` heads of keys and
+    values are shared by groups of heads (Llama).
 
     Short rows in bfloat16 on a CPU use explicit matrix products: torch's kernel takes 1.7 to 6
     times as long, forward and backward. Other rows use torch's kernel, to save memory, and
@@ -57,29 +56,24 @@ def attend(
     """
     # Rotary positions leave queries and keys in float32 under autocast.
     query, key = query.to(value.dtype), key.to(value.dtype)
-    if documents is not None and query.dtype in (torch.bfloat16, torch.float16):
-        key, value = _for_each_head(query, key, value)
-        return _within_documents(query, key, value, documents, scaling), None
+    in_16_bits = query.dtype in (torch.bfloat16, torch.float16)
     if (prefix := _prefix.get()) is not None and query.shape[2] == prefix.shape[3]:
         # Beams repeat the rows of a batch.
         attention_mask = additive(prefix, query.dtype)
         attention_mask = attention_mask.repeat_interleave(len(query) // len(prefix), dim=0)
     is_short = query.shape[2] * key.shape[2] <= WRITTEN_OUT**2
-    if not (is_short and query.dtype == torch.bfloat16 and query.device.type == "cpu"):
+    writes_out = is_short and query.dtype == torch.bfloat16 and query.device.type == "cpu"
+    if not writes_out and not (documents is not None and in_16_bits):
         if attention_mask is not None and attention_mask.dtype != torch.bool:
             attention_mask = attention_mask.to(query.dtype)
+        settings = {"dropout": dropout, "scaling": scaling, "position_bias": position_bias}
         return sdpa_attention_forward(
-            module,
-            query,
-            key,
-            value,
-            attention_mask,
-            dropout=dropout,
-            scaling=scaling,
-            position_bias=position_bias,
-            **others,
+            module, query, key, value, attention_mask, **settings, **others
         )
-    key, value = _for_each_head(query, key, value)
+    if (repeats := query.shape[1] // key.shape[1]) > 1:
+        key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
+    if documents is not None:
+        return _within_documents(query, key, value, documents, scaling), None
     scores = (query * (query.shape[-1] ** -0.5 if scaling is None else scaling)) @ key.mT
     if position_bias is not None:
         scores = scores + position_bias
@@ -94,14 +88,6 @@ def attend(
 
 AttentionInterface.register(ATTENTION, attend)
 AttentionMaskInterface.register(ATTENTION, eager_mask)
-
-
-def _for_each_head(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Repeats keys and values that groups of heads share (Llama)."""
-    repeats = query.shape[1] // key.shape[1]
-    if repeats == 1:
-        return key, value
-    return key.repeat_interleave(repeats, dim=1), value.repeat_interleave(repeats, dim=1)
 
 
 def _within_documents(
@@ -145,13 +131,6 @@ def document_mask(
     if window is not None:
         mask = mask & torch.ones_like(mask).tril(window).triu(-window)
     return mask[:, None]
-
-
-def memory_mask(queries: Int[Tensor, "B U"], memory: Int[Tensor, "B T"]) -> Bool[Tensor, "B 1 U T"]:
-    """The mask of cross-attention: a token attends to the input of its document. Padding attends to
-    the whole input, so that no row of the softmax is empty."""
-    mask = queries[:, :, None] == memory[:, None, :]
-    return (mask | (queries == PADDING)[:, :, None])[:, None]
 
 
 def additive(mask: Bool[Tensor, "B 1 T S"], dtype: torch.dtype) -> Float[Tensor, "B 1 T S"]:

@@ -21,38 +21,19 @@ Start = Literal["usual", "local"]
 class Backbone(nn.Module, ABC):
     """A model without a task's head.
 
-    ``forward(batch)`` returns a state for each input token, ``unembed(states)`` the logits over the
-    vocabulary. A model that ``can_generate`` also continues inputs: ``logits(batch)`` scores given
-    continuations, ``generate(batch)`` writes new ones. The weights are there after ``initialise``
-    or ``load``.
+    ``forward(batch)`` returns a state [B T D] for each input token, ``unembed(states)`` the logits
+    over the vocabulary. A model that ``can_generate`` also continues inputs: ``decode(batch)``
+    reads given continuations, ``generate(batch)`` writes new ones. The weights are there after
+    ``initialise`` or ``load``. ``compile`` compiles the parts that compute states.
     """
 
-    architecture: Architecture
-    family: str  # the name of the architecture's file
     model: Any  # of transformers; ELMo has none
-    config: Any  # of the model
+    architecture: Architecture  # an encoder-decoder becomes an encoder by ``drop_output_layers``
     vocab_size: int
     num_layers: int
     d_model: int  # the width of a token's state
-    start: Start = "usual"  # whether attention starts local, or as the family usually does
-    mix: "ScalarMix | None"  # of layers, if states are one; it is learnt with a task
+    max_positions: int | None = None  # the maximum number of input tokens; None: no limit
     sizes: ClassVar[tuple[str, ...]] = ()  # the settings whose defaults follow from d_model
-    used_architecture: Architecture  # what remains after ``drop_output_layers``
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mix = None
-
-    @property
-    def is_causal(self) -> bool:
-        """Whether a token's state depends only on that token and earlier ones. The state then
-        predicts the next token, and a target follows its input in the same row."""
-        return self.architecture == "decoder"
-
-    @property
-    def max_positions(self) -> int | None:
-        """The maximum number of input tokens; None if there is no limit."""
-        return None
 
     @property
     @abstractmethod
@@ -73,23 +54,6 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """The state of each input token."""
-
-    def layers(self, batch: Batch) -> Float[Tensor, "J B T D"]:
-        """The input of each block, then the final states: J = num_layers + 1."""
-        entering: list[Tensor] = []
-
-        def keep(block: nn.Module, inputs: tuple[object, ...], named: dict[str, object]) -> None:
-            entered = inputs[0] if inputs else named["hidden_states"]
-            assert isinstance(entered, Tensor)
-            entering.append(entered)
-
-        hooks = [block.register_forward_pre_hook(keep, with_kwargs=True) for block in self.blocks]
-        try:
-            states = self(batch)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return torch.stack([*entering, states])
 
     @abstractmethod
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
@@ -117,11 +81,6 @@ class Backbone(nn.Module, ABC):
         own fine-tune only these layers. Afterwards there are no logits over the vocabulary."""
 
     @property
-    def compiled_alone(self) -> list[nn.Module]:
-        """The parts that compute states, which are compiled one by one."""
-        raise NotImplementedError
-
-    @property
     def logit_bias(self) -> Tensor | None:
         """The bias of the logits over the vocabulary, which pretraining sets before its first step;
         None if the model has none, or a published one."""
@@ -132,27 +91,21 @@ class Backbone(nn.Module, ABC):
         return False
 
     def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
-        """The decoder's states, computed with attention to the encoder's states of the same
-        document."""
-        raise AssertionError(f"{self.architecture} has no decoder beside an encoder")
-
-    def directions(self, batch: Batch) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
-        """The states that predict the next and the previous token (ELMo)."""
-        raise AssertionError(f"{self.architecture} does not read in two separate directions")
-
-    def logits(self, batch: Batch) -> Float[Tensor, "B U V"]:
-        """Logits of the token after each of ``decoder_input_ids``, given the input."""
+        """The state of each of ``decoder_input_ids``, which predicts the token after it: that of a
+        decoder beside an encoder or, in a causal model, of a row that continues the input."""
         raise AssertionError(f"{self.architecture} cannot generate text")
 
     def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
         """The continuation of each input, without the final <eos>."""
         raise AssertionError(f"{self.architecture} cannot generate text")
 
-    def positions_taken(self, max_tokens: int, max_target_tokens: int = 0) -> int:
-        """The number of positions that an input and its target of these lengths take."""
-        if self.is_causal and max_target_tokens:
-            return max_tokens + max_target_tokens - 1  # in one row; the last token is not read
-        return max(max_tokens, max_target_tokens)
+    # What follows from the architecture ----------------------------------------------------------
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether a token's state depends only on that token and earlier ones. The state then
+        predicts the next token, and a target follows its input in the same row."""
+        return self.architecture == "decoder"
 
     def too_long(
         self, max_tokens: int, *, num_added_tokens: int = 0, max_target_tokens: int = 0
@@ -160,7 +113,7 @@ class Backbone(nn.Module, ABC):
         """Returns a message if the model has too few positions for an input of ``max_tokens``
         tokens, with the tokens that a method adds, or for its target; None if it has enough."""
         most = self.max_positions
-        needed = self.positions_taken(max_tokens + num_added_tokens, max_target_tokens)
+        needed = positions_taken(self, max_tokens + num_added_tokens, max_target_tokens)
         if most is None or needed <= most:
             return None
         parts = ""
@@ -171,21 +124,14 @@ class Backbone(nn.Module, ABC):
         return f"{needed}{parts} is more than the model's {most} positions"
 
 
-class ScalarMix(nn.Module):
-    """A learnt mix of layers h_j: gamma * sum_j softmax(s)_j h_j (ELMo; Peters et al. 2018, eq. 1);
-    initially their mean."""
-
-    def __init__(self, num_layers: int) -> None:
-        super().__init__()
-        self.s = nn.Parameter(torch.zeros(num_layers))
-        self.gamma = nn.Parameter(torch.ones(()))
-
-    def forward(self, layers: Float[Tensor, "J B T D"]) -> Float[Tensor, "B T D"]:
-        weights = self.gamma * self.s.softmax(dim=0)
-        return (weights[:, None, None, None] * layers).sum(dim=0)
-
-
 MODELS = Components[Backbone]("models")
+
+
+def positions_taken(backbone: Backbone, max_tokens: int, max_target_tokens: int) -> int:
+    """The number of positions that an input and its target (0: none) of these lengths take."""
+    if backbone.is_causal and max_target_tokens:
+        return max_tokens + max_target_tokens - 1  # in one row; the last token is not read
+    return max(max_tokens, max_target_tokens)
 
 
 def unsupported(architectures: tuple[str, ...], model: Backbone) -> str | None:

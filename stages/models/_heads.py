@@ -1,15 +1,17 @@
-"""Heads: modules that predict the labels of a task from the states of a backbone."""
+"""Heads, which predict labels from the states of a backbone, and the likelihood of next tokens."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from stages.models._backbone import Backbone, Pooling
 from stages.text.batch import ABSENT, IGNORE_INDEX, PADDING, Batch
 
+POSITIONS_AT_ONCE = 1024  # number of positions whose logits are in memory
 MOST_COMPILED = 64  # variants of one function: per model design, task, and training or evaluation
 T = TypeVar("T")
 
@@ -27,21 +29,13 @@ class ModelWithHead(nn.Module):
 
     def forward(self, loss: "Callable[[ModelWithHead, Batch], T]", batch: Batch) -> T:
         """Returns ``loss(self, batch)``. The loss is computed inside a call of this module because
-        torch's ``fully_shard`` and ``compile`` act on such calls."""
+        torch's ``fully_shard`` acts on such calls."""
         return loss(self, batch)
 
     def compile(self, *args: object, **kwargs: object) -> None:
-        """Compiles the computation of a loss as a whole (with a decoder, a teacher and the logits
-        over the vocabulary) and, for predictions without a loss, the backbone alone. If the
-        backbone names modules in ``compiled_alone``, compiles only those."""
         # A process trains many models with the same code; beyond this limit torch stops compiling.
         torch._dynamo.config.recompile_limit = MOST_COMPILED
-        parts = self.backbone.compiled_alone
-        if parts is None:
-            super().compile(*args, **kwargs)
-            parts = [self.backbone]
-        for part in parts:
-            part.compile(*args, **kwargs)
+        self.backbone.compile(*args, **kwargs)
 
 
 @torch.no_grad()
@@ -58,6 +52,12 @@ def at_least_float32(logits: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
     """Returns logits as float32; float64 logits stay float64 (a probe is fitted in float64). A loss
     needs more digits than bfloat16 has."""
     return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def embedding_table(num_rows: int, width: int) -> nn.Embedding:
+    """Returns an uninitialised embedding. (On device meta torch's own initialisation would load
+    torch's compiler.)"""
+    return nn.Embedding.from_pretrained(torch.empty(num_rows, width), freeze=False)
 
 
 class LinearHead(nn.Module):
@@ -77,16 +77,8 @@ class LinearHead(nn.Module):
 class PooledHead(LinearHead):
     """A linear head on one state per row, pooled from the states of its tokens."""
 
-    def __init__(
-        self,
-        d_model: int,
-        num_classes: int,
-        *,
-        dropout: float,
-        pooling: Pooling,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(d_model, num_classes, dropout=dropout, bias=bias)
+    def __init__(self, d_model: int, num_classes: int, *, pooling: Pooling, **linear: Any) -> None:
+        super().__init__(d_model, num_classes, **linear)
         self.pooling: Pooling = pooling
 
     def forward(  # type: ignore[override]
@@ -149,3 +141,19 @@ def labelled(
     IGNORE_INDEX."""
     rows, columns = places.clamp(min=0)
     return states[rows, columns], labels[rows, columns].where(places[0] != ABSENT, IGNORE_INDEX)
+
+
+def log_likelihoods(model: Backbone, batch: Batch) -> Float[Tensor, " B"]:
+    """Returns the log-probability, in nats, of each row's labels, which are the next tokens. Logits
+    are computed only at positions with a label; sums are in float32."""
+    assert batch.labels is not None and batch.label_places is not None
+    rows, _ = batch.label_places.clamp(min=0)
+    states, labels = labelled(model(batch), batch.labels, batch.label_places)
+    by_label = [
+        -F.cross_entropy(model.unembed(some).float(), right, reduction="none")
+        for some, right in zip(
+            states.split(POSITIONS_AT_ONCE), labels.split(POSITIONS_AT_ONCE), strict=True
+        )
+    ]
+    total = torch.zeros(len(batch.labels), device=rows.device)
+    return total.index_add(0, rows, torch.cat(by_label)) if by_label else total

@@ -1,13 +1,13 @@
 """Transformers: models of the package transformers, of any family, trained from random weights.
 
-A family is one file: a subclass of ``Transformer`` that says how the family's configuration calls
-the sizes that all families share. A checkpoint is what ``save_pretrained`` writes.
+A family is one file: a subclass of ``Transformer`` that names it and says where it differs from the
+family's defaults. A checkpoint is what ``save_pretrained`` writes.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache
 from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,29 +15,25 @@ from typing import Any, ClassVar
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformers import (
-    CONFIG_MAPPING,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-)
+from transformers import CONFIG_MAPPING, GenerationConfig
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
+from transformers.models.auto import modeling_auto
 from transformers.utils import logging
 
 from stages.core.components import unknown
-from stages.models._attention import ATTENTION, Documents, additive, document_mask, memory_mask
-from stages.models._backbone import Backbone, Start
-from stages.models._embedding import positions_in_document
-from stages.models._generation import Decoding, continued, generated
+from stages.models._attention import ATTENTION, Documents, additive, document_mask, reading_prefix
+from stages.models._backbone import Architecture, Backbone, Start
+from stages.models._generation import Decoding, continued, drawn, prompts
 from stages.text.batch import PADDING, Batch
+from stages.text.checkpoints import LOCAL, config_of, line_of
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, PAD_ID
 
-HEAD_WIDTH, ASPECT_RATIO = 64, 64  # d_model per head, d_model per layer
+RATIO = 64  # d_model per head, d_model per layer
 LOCALITY = 11.0  # how much the logit of a token for itself exceeds that for a distant one
-AUTO = {
-    "encoder": AutoModelForMaskedLM,
-    "decoder": AutoModelForCausalLM,
-    "encoder_decoder": AutoModelForSeq2SeqLM,
+AUTO: dict[str, Any] = {
+    "encoder": modeling_auto.AutoModelForMaskedLM,
+    "decoder": modeling_auto.AutoModelForCausalLM,
+    "encoder_decoder": modeling_auto.AutoModelForSeq2SeqLM,
 }
 SPECIAL_TOKENS = {
     "pad_token_id": PAD_ID,
@@ -48,7 +44,15 @@ SPECIAL_TOKENS = {
     "mask_token_id": MASK_ID,
     "decoder_start_token_id": BOS_ID,
 }
-LOCAL = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
+# The fields of configurations that hold the sizes; a family has some of them.
+SIZES = {
+    "d_model": ("hidden_size",),
+    "num_layers": ("num_hidden_layers", "num_decoder_layers", "decoder_layers"),
+    "num_heads": ("num_attention_heads", "num_key_value_heads", "decoder_attention_heads"),
+    "d_ff": ("intermediate_size", "n_inner", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim"),
+    "head_width": ("d_kv",),
+}
+ROTATING_ALL = {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 1.0}
 
 logging.set_verbosity_error()  # no warnings about unused heads and lengths of texts
 logging.disable_progress_bar()
@@ -71,11 +75,11 @@ class Transformer(Backbone):
     Raises ValueError for sizes and fields that the family does not have.
     """
 
-    names: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # our sizes, as the family's fields
+    family: str  # the ``model_type`` of the configuration
     defaults: ClassVar[Mapping[str, Any]] = {}  # fields that differ from the family's defaults
     d_ff_factor: ClassVar[float] = 4.0  # of the default d_ff; fewer where the MLP is gated
     sizes = ("num_layers", "num_heads", "d_ff", "start")
-    takes_masks: bool = True  # if not, the model gets masks of padding, and one document a row
+    has_published_head: bool = False
 
     def __init__(
         self,
@@ -88,118 +92,141 @@ class Transformer(Backbone):
         start: Start = "usual",
         config: dict[str, Any] = {},  # noqa: B006 (never changed)
     ) -> None:
-        self.num_heads = num_heads or _quotient("num_heads", d_model, HEAD_WIDTH)
+        for name, size in {"num_heads": num_heads, "num_layers": num_layers}.items():
+            if not size and d_model % RATIO:
+                raise ValueError(
+                    f"{name} is d_model / {RATIO} if it is left out, and {d_model} is no multiple "
+                    f"of {RATIO}; give {name} a value"
+                )
+        self.num_heads = num_heads or d_model // RATIO
         self.d_ff = d_ff or 8 * round(self.d_ff_factor * d_model / 8)
-        given = {
+        values = {
             "d_model": d_model,
-            "num_layers": num_layers or _quotient("num_layers", d_model, ASPECT_RATIO),
+            "num_layers": num_layers or d_model // RATIO,
             "num_heads": self.num_heads,
             "d_ff": self.d_ff,
             "head_width": d_model // self.num_heads,
         }
-        for name, value in given.items():
+        for name, value in values.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
         if d_model % self.num_heads:
             raise ValueError(f"num_heads {self.num_heads} must divide d_model {d_model}")
-        shared = {field: given[name] for name, fields in self.names.items() for field in fields}
-        self._prepare(vocab_size, self._configured(vocab_size, shared, config), start)
+        self._outline(vocab_size, self._configuration(vocab_size, values, config), start)
 
-    def _prepare(self, vocab_size: int, config: Any, start: Start) -> None:
+    def _configuration(
+        self, vocab_size: int, values: Mapping[str, int], config: Mapping[str, Any]
+    ) -> Any:
+        kind = CONFIG_MAPPING[self.family]
+        own_name = kind.attribute_map
+        known = {*kind().to_dict(), *own_name}
+        sizes = {
+            own_name.get(field, field): values[name]
+            for name, fields in SIZES.items()
+            for field in fields
+            if field in known
+        }
+        for field in config:
+            if field not in known:
+                raise ValueError(f"config: {unknown(field, sorted(known))}")
+            if own_name.get(field, field) in sizes:
+                raise ValueError(f"config.{field}: is set by d_model and the other sizes")
+        special = {key: value for key, value in SPECIAL_TOKENS.items() if key in known}
+        try:
+            return kind(**{"vocab_size": vocab_size, **special, **self.defaults, **sizes, **config})
+        except Exception as error:  # a configuration raises errors of many types
+            raise ValueError(f"config: {line_of(error)}") from None
+
+    def _outline(self, vocab_size: int, config: Any, start: Start) -> None:
         """Sets what follows from a configuration, and builds the model without weights."""
         super().__init__()
         config.use_cache = False  # keys and values are cached for generation only
         self.config, self.vocab_size, self.start = config, vocab_size, start
         self.num_layers, self.d_model = config.num_hidden_layers, config.hidden_size
-        self.used_architecture = self.architecture
+        self.architecture = architecture_of(config)
+        self._class = modeling_auto.AutoModel if is_headless(config) else AUTO[self.architecture]
         with torch.device("meta"):
-            self.model: Any = self._with_attention(self._class().from_config(config))
+            self.model: Any = self._without_weights()
+        # RoBERTa's positions begin after the id of padding.
+        padding = getattr(self._position_table, "padding_idx", None)
+        self._first_position = 0 if padding is None else padding + 1
+        if (most := getattr(config, "max_position_embeddings", None)) is not None:
+            self.max_positions = most - self._first_position
         if start == "local" and not any(True for _ in self.query_key_biases()):
             raise ValueError(
                 "start: local needs rotary positions and biases of queries and keys, which "
                 f"{self.family} lacks; valid: usual"
             )
 
-    @classmethod
-    def _configured(
-        cls, vocab_size: int, sizes: Mapping[str, Any], config: Mapping[str, Any]
-    ) -> Any:
-        kind = CONFIG_MAPPING[cls.family]
-        known = {*kind().to_dict(), *kind.attribute_map}
-        for field in config:
-            if field not in known:
-                raise ValueError(f"config: {unknown(field, sorted(known))}")
-            if field in sizes or kind.attribute_map.get(field) in sizes:
-                raise ValueError(f"config.{field}: is set by d_model and the other sizes")
-        special = {key: value for key, value in SPECIAL_TOKENS.items() if key in known}
-        try:
-            return kind(**{"vocab_size": vocab_size, **special, **cls.defaults, **sizes, **config})
-        except Exception as error:  # a configuration raises errors of many types
-            raise ValueError(f"config: {' '.join(str(error).split())}") from None
+    # Weights -------------------------------------------------------------------------------------
 
-    def _class(self) -> Any:
-        """The class of transformers that builds and loads the model."""
-        return AUTO[self.architecture]
+    def _without_weights(self) -> Any:
+        return self._with_attention(self._class.from_config(self.config))
 
     def _with_attention(self, model: Any) -> Any:
-        """Returns the model without a pooler, and with our attention where its family allows it."""
+        """Returns the model without a pooler, and with our attention where its family allows it. A
+        family that does not gets masks of padding, and one document a row."""
         model.set_attn_implementation(ATTENTION)
         self.takes_masks = model.config._attn_implementation == ATTENTION
         if getattr(model, "pooler", None) is not None:
             model.pooler = None
         return model
 
-    # Weights -------------------------------------------------------------------------------------
-
     def initialise(self, *, generator: torch.Generator) -> None:
         with seeded(generator):
-            self.model = self._with_attention(self._class().from_config(self.config))
+            self.model = self._without_weights()
         if self.start == "local":
+            width = self.d_model // self.config.num_attention_heads
             with torch.no_grad():
                 for query, key in self.query_key_biases():
-                    width = self.d_model // self.config.num_attention_heads
                     query.normal_(0, (LOCALITY / width**0.5) ** 0.5, generator=generator)
                     key.copy_(query)
 
     def query_key_biases(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields the biases of queries and keys of each block with rotary positions, as parts of
-        its parameters of equal shape."""
-        return iter(())
+        """Yields the biases of queries and keys of each attention with rotary positions, as parts
+        of its parameters of equal shape."""
+        if not getattr(self.config, "rope_parameters", None):
+            return
+        for module in self.model.modules():
+            query = key = None
+            if hasattr(module, "q_proj"):
+                query, key = module.q_proj.bias, module.k_proj.bias
+            elif hasattr(module, "Wqkv") and module.Wqkv.bias is not None:
+                query, key, _ = module.Wqkv.bias.chunk(3)
+            elif hasattr(module, "query_key_value") and module.query_key_value.bias is not None:
+                heads = module.query_key_value.bias.unflatten(
+                    0, (self.config.num_attention_heads, 3, -1)
+                )
+                query, key, _ = heads.unbind(1)
+            if query is not None and key is not None and query.shape == key.shape:
+                yield query, key
 
     def save(self, folder: Path) -> None:
         self.model.save_pretrained(folder, max_shard_size="1TB")
 
     def load(self, folder: Path) -> None:
-        self.model = self._loaded(folder)
-
-    def _loaded(self, folder: Path, *, head: bool = True) -> Any:
-        """Returns the model with the weights in ``folder``. Without ``head``, the layers between
-        states and logits may be missing there; they are then random."""
+        """Loads the weights in ``folder``. A head that is not among them, since the checkpoint was
+        published without one, is drawn from torch's own generator."""
         try:
-            model, report = self._class().from_pretrained(
+            model, report = self._class.from_pretrained(
                 folder,
                 config=self.config,
                 dtype=torch.float32,
-                ignore_mismatched_sizes=True,  # mismatches are refused by name below
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,  # they are refused by name below
                 output_loading_info=True,
                 **LOCAL,
             )
         except Exception as error:  # weights that do not fit raise errors of many types
-            reason = " ".join(str(error).split())[:300]
-            raise ValueError(f"path: the weights of {folder}: {reason}") from None
-        for name, stored, expected in sorted(report["mismatched_keys"]):
+            raise ValueError(f"path: the weights of {folder}: {line_of(error)}") from None
+        body = f"{model.base_model_prefix}." if is_headless(config_of(folder)) else ""
+        lost = [key for key in report["missing_keys"] if key.startswith(body)]
+        lost += [key for key, *_ in report["mismatched_keys"]]
+        if lost := sorted(key for key in lost if "pooler." not in key):
             raise ValueError(
-                f"path: the weights of {folder}: {name} has the shape {[*stored]}, but the model "
-                f"has {[*expected]}"
+                f"path: the weights of {folder} lack {', '.join(lost[:3])} in the model's shape"
             )
-        body = "" if head else f"{model.base_model_prefix}."
-        missing = sorted(
-            key for key in report["missing_keys"] if key.startswith(body) and "pooler." not in key
-        )
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise ValueError(f"path: the weights of {folder} lack {missing[0]}{more}")
-        return self._with_attention(model)
+        self.model = self._with_attention(model)
 
     # Parts ---------------------------------------------------------------------------------------
 
@@ -207,30 +234,18 @@ class Transformer(Backbone):
     def reader(self) -> Any:
         """The part that computes the states of input tokens."""
         base = self.model.base_model
-        is_whole = self.used_architecture == "encoder_decoder"
-        return getattr(base, "encoder", base) if is_whole else base
+        return getattr(base, "encoder", base) if self.architecture == "encoder_decoder" else base
 
     @property
     def blocks(self) -> list[nn.Module]:
         """The layers, which models of all families keep in their outermost lists of modules."""
         lists = {n: m for n, m in self.model.named_modules() if isinstance(m, nn.ModuleList)}
-        outermost = [
-            blocks
-            for name, blocks in lists.items()
-            if not any(name.startswith(f"{other}.") for other in lists)
-        ]
-        return [block for blocks in outermost for block in blocks]
+        inner = {n for n in lists for other in lists if n.startswith(f"{other}.")}
+        return [block for n, blocks in lists.items() if n not in inner for block in blocks]
 
     @property
     def token_embedding(self) -> nn.Module:
         return self.model.get_input_embeddings()
-
-    @cached_property
-    def max_positions(self) -> int | None:  # type: ignore[override]
-        table = self._position_table
-        if table is not None:
-            return table.num_embeddings - self._first_position - getattr(table, "offset", 0)
-        return getattr(self.config, "max_position_embeddings", None)
 
     @property
     def _position_table(self) -> nn.Embedding | None:
@@ -240,37 +255,32 @@ class Transformer(Backbone):
                 return table if isinstance(table, nn.Embedding) else None
         return None
 
-    @cached_property
-    def _first_position(self) -> int:
-        """The first position: RoBERTa's positions begin after the id of padding."""
-        padding = getattr(self._position_table, "padding_idx", None)
-        return 0 if padding is None else padding + 1
-
     @property
     def design(self) -> str:
-        left = "states" if self.model is self.reader else "all"
+        part = "states" if self.model is self.reader else "all"
         config = {k: v for k, v in self.config.to_dict().items() if not k.startswith("_")}
-        return f"{self.used_architecture}, {left}, {json.dumps(config, sort_keys=True)}"
-
-    @property
-    def compiled_alone(self) -> list[nn.Module]:
-        has_decoder = self.used_architecture == "encoder_decoder"
-        return [self.reader, *([self.model.get_decoder()] if has_decoder else [])]
+        return f"{self.architecture}, {part}, {json.dumps(config, sort_keys=True)}"
 
     def drop_output_layers(self) -> None:
         self.model = self.reader
-        if self.used_architecture == "encoder_decoder":
-            self.used_architecture = "encoder"
+        if self.architecture == "encoder_decoder":
+            self.architecture = "encoder"
+
+    def compile(self, *args: object, **kwargs: object) -> None:
+        self.reader.compile(*args, **kwargs)
+        if self.architecture == "encoder_decoder":
+            self.model.get_decoder().compile(*args, **kwargs)
 
     @property
     def can_generate(self) -> bool:
-        return self.used_architecture != "encoder" and self.model.can_generate()
+        return self.architecture != "encoder" and self.model.can_generate()
 
     @property
     def logit_bias(self) -> Tensor | None:
         """BART's is no parameter, but part of its checkpoints."""
-        output = self.model.get_output_embeddings()
-        bias = getattr(output, "bias", None)
+        if self.has_published_head:
+            return None
+        bias = getattr(self.model.get_output_embeddings(), "bias", None)
         if bias is None and hasattr(self.model, "final_logits_bias"):
             return self.model.final_logits_bias[0]
         return bias
@@ -281,33 +291,44 @@ class Transformer(Backbone):
         is_packed = bool(batch.readable_document_ids.max() > 1)
         if is_packed and not self.takes_masks:
             return self._apart(batch)
-        inputs = self._inputs(
-            self.reader,
-            batch.input_ids,
-            batch.document_ids,
-            is_packed=is_packed,
-            visible=batch.visible,
-            starts=batch.document_starts,
-        )
+        inputs = self._inputs(self.reader, batch, causal=self.is_causal, is_packed=is_packed)
         if batch.segment_ids is not None and getattr(self.config, "type_vocab_size", 0) > 1:
             inputs["token_type_ids"] = batch.segment_ids
         return self.reader(**inputs).last_hidden_state
 
-    def _inputs(
-        self,
-        part: Any,
-        ids: Int[Tensor, "B T"],
-        documents: Int[Tensor, "B T"],
-        *,
-        is_packed: bool,
-        visible: Tensor | None = None,
-        starts: Tensor | None = None,
-        causal: bool | None = None,
-    ) -> dict[str, Any]:
+    def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
+        if self.is_causal:
+            return self(continued(batch))[:, batch.input_ids.shape[1] - 1 :]
+        ids, documents = batch.decoder_input_ids, batch.decoder_document_ids
+        assert ids is not None and documents is not None
+        starts = batch.document_starts.get("decoder_document_ids")
+        target = Batch(
+            input_ids=ids,
+            document_ids=documents,
+            document_starts={} if starts is None else {"document_ids": starts},
+            num_targets={},
+        )
+        states, decoder = self(batch), self.model.get_decoder()
+        is_packed = bool(batch.readable_document_ids.max() > 1)
+        memory = (batch.document_ids != PADDING).long()
+        if self.takes_masks:
+            # Padding attends to the whole input, so that no row of the softmax is empty.
+            seen = document_mask(documents, batch.document_ids)
+            memory = additive(seen | (documents == PADDING)[:, None, :, None], states.dtype)
+        elif is_packed:
+            raise ValueError(
+                f"architecture: a {self.family} cannot be pretrained here: it does not keep packed "
+                "documents apart"
+            )
+        inputs = self._inputs(decoder, target, causal=True, is_packed=is_packed)
+        inputs |= {"encoder_hidden_states": states, "encoder_attention_mask": memory}
+        return decoder(**inputs).last_hidden_state
+
+    def _inputs(self, part: Any, batch: Batch, *, causal: bool, is_packed: bool) -> dict[str, Any]:
         """Returns the tokens, positions and mask with which a part of the model reads rows."""
+        ids, documents, visible = batch.input_ids, batch.document_ids, batch.visible
         if not self.takes_masks:
             return {"input_ids": ids, "attention_mask": (documents != PADDING).long()}
-        causal = self.is_causal if causal is None else causal
         positions = positions_in_document(documents)
         inputs: dict[str, Any] = {"input_ids": ids}
         if "position_ids" in _parameters(type(part)):
@@ -320,40 +341,28 @@ class Transformer(Backbone):
             inputs = {"inputs_embeds": part.embed_tokens(ids) + moved}
         device = "cuda" if ids.is_cuda else "cpu"
         in_16_bits = torch.is_autocast_enabled(device)
-        if starts is not None and visible is None and in_16_bits and self._takes_starts:
+        dtype = torch.get_autocast_dtype(device) if in_16_bits else torch.float32
+        # The largest distance of attention in each type of layer; None for no limit.
+        width = getattr(self.config, "sliding_window", None)
+        types = getattr(self.config, "layer_types", None)
+        types = types or ["full_attention" if width is None else "sliding_attention"]
+        reach = None if width is None else width - 1 if causal else width
+        windows = {t: reach if t == "sliding_attention" else None for t in types}
+        # The kernels for documents know no windows, no position biases and only some widths.
+        per_head = self.d_model // self.config.num_attention_heads
+        has_bias = hasattr(self.config, "relative_attention_num_buckets")
+        suits = {*windows.values()} == {None} and not has_bias and per_head in range(8, 257, 8)
+        starts = batch.document_starts.get("document_ids")
+        if starts is not None and visible is None and in_16_bits and suits:
             packed = Documents(starts, ids.shape[1], causal)
             return inputs | {"documents": packed, "attention_mask": ids.new_zeros(1, 1, 1, 1)}
-        dtype = torch.get_autocast_dtype(device) if in_16_bits else torch.float32
-
-        def mask(window: int | None) -> Tensor:
+        masks = {}
+        for kind, window in windows.items():
             seen = document_mask(
                 documents, documents, causal=causal, visible=visible, window=window
             )
-            return additive(seen, dtype)
-
-        windows = self._windows(causal)
-        if len(windows) == 1:
-            (window,) = windows.values()
-            return inputs | {"attention_mask": mask(window)}
-        return inputs | {"attention_mask": {kind: mask(window) for kind, window in windows.items()}}
-
-    def _windows(self, causal: bool) -> dict[str, int | None]:
-        """The largest distance of attention in each type of layer; None for no limit."""
-        width = getattr(self.config, "sliding_window", None)
-        types = getattr(self.config, "layer_types", None) or [
-            "full_attention" if width is None else "sliding_attention"
-        ]
-        reach = None if width is None else width - 1 if causal else width
-        return {kind: reach if kind == "sliding_attention" else None for kind in types}
-
-    @property
-    def _takes_starts(self) -> bool:
-        """Whether kernels for documents of different lengths compute the attention: they know no
-        position biases and windows, and only some widths of heads."""
-        width = self.d_model // self.config.num_attention_heads
-        no_windows = [*self._windows(self.is_causal).values()] == [None]
-        has_bias = hasattr(self.config, "relative_attention_num_buckets")
-        return no_windows and not has_bias and width % 8 == 0 and width <= 256
+            masks[kind] = additive(seen, dtype)
+        return inputs | {"attention_mask": masks if len(masks) > 1 else masks[kind]}
 
     def _apart(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """The states of packed documents, each read in a row of its own, by a family that does not
@@ -370,32 +379,6 @@ class Transformer(Backbone):
         states[index[index >= 0]] = read[index >= 0]
         return states.unflatten(0, documents.shape)
 
-    def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
-        ids, documents = batch.decoder_input_ids, batch.decoder_document_ids
-        assert ids is not None and documents is not None
-        states, decoder = self(batch), self.model.get_decoder()
-        is_packed = bool(batch.readable_document_ids.max() > 1)
-        if is_packed and not self.takes_masks:
-            raise ValueError(
-                f"architecture: a {self.family} cannot be pretrained here: it does not keep packed "
-                "documents apart"
-            )
-        inputs = self._inputs(
-            decoder,
-            ids,
-            documents,
-            is_packed=is_packed,
-            starts=batch.decoder_document_starts,
-            causal=True,
-        )
-        if self.takes_masks:
-            memory = additive(memory_mask(documents, batch.document_ids), states.dtype)
-        else:
-            memory = (batch.document_ids != PADDING).long()
-        return decoder(
-            **inputs, encoder_hidden_states=states, encoder_attention_mask=memory
-        ).last_hidden_state
-
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Logits by the family's own code, which may transform states and logits: the whole model
         is run, with its body replaced by a function that returns ``states``.
@@ -404,32 +387,89 @@ class Transformer(Backbone):
         """
         if self.model.get_output_embeddings() is None:
             raise ValueError(
-                f"path: a {self.config.model_type!r} cannot compute the likelihood of text here: "
-                "it has no language modelling head"
+                f"path: this {self.family!r} was published without a language modelling head, "
+                "which computes the likelihood of text"
             )
         row = states.reshape(1, -1, self.d_model)
         ids = torch.zeros(row.shape[:2], dtype=torch.long, device=row.device)
+        given = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=row)
         inputs: dict[str, object] = {"input_ids": ids}
         if both := self.architecture == "encoder_decoder":
-            encoded = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=row)
-            inputs = {"encoder_outputs": encoded, "decoder_input_ids": ids}
+            inputs = {"encoder_outputs": given, "decoder_input_ids": ids}
         base = self.model.base_model
         # OPT's head reads the output of ``decoder``, a part of the model without a head.
-        last = getattr(base, "decoder", base) if both or self.is_causal else base
-        with _giving(last, row):
-            return self.model(**inputs).logits.reshape(*states.shape[:-1], -1)
-
-    # Writing -------------------------------------------------------------------------------------
-
-    def logits(self, batch: Batch) -> Float[Tensor, "B U V"]:
-        if self.architecture == "encoder_decoder":
-            return self.unembed(self.decode(batch))
-        row, num_inputs = continued(batch), batch.input_ids.shape[1]
-        return self.unembed(self(row)[:, num_inputs - 1 :])
+        body = getattr(base, "decoder", base) if both or self.is_causal else base
+        calls = []
+        body.forward = lambda *_, **__: calls.append(given) or given
+        try:
+            logits = self.model(**inputs).logits
+        finally:
+            del body.forward
+        if not calls:
+            raise ValueError(f"path: the head of a {self.family!r} is not supported")
+        return logits.reshape(*states.shape[:-1], -1)
 
     @torch.no_grad()
     def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
-        return generated(self.model, batch, decoding, is_causal=self.is_causal)
+        """A causal model continues the row itself, an encoder-decoder begins with
+        ``decoding.start_id``."""
+        prompt = prompts(batch) if self.is_causal else batch
+        length = prompt.input_ids.shape[1] if self.is_causal else 1
+        documents, draws, eos_id = prompt.document_ids, decoding.draws, decoding.eos_id
+        beams: dict[str, Any] = {}
+        if decoding.num_beams > 1:  # settings of beams without beams could not be saved
+            beams = {"length_penalty": decoding.length_penalty, "early_stopping": "never"}
+        self.model.generation_config = GenerationConfig(
+            max_new_tokens=decoding.max_new_tokens,
+            num_beams=decoding.num_beams,
+            do_sample=False,
+            use_cache=True,
+            decoder_start_token_id=None if self.is_causal else decoding.start_id,
+            eos_token_id=eos_id,
+            pad_token_id=eos_id,
+            **beams,
+        )
+
+        def draw(ids: Int[Tensor, "R T"], scores: Float[Tensor, "R V"]) -> Tensor:
+            """Samples one token for each row: the logits of all others become minus infinity."""
+            assert draws is not None
+            tokens = drawn(scores, draws[:, ids.shape[1] - length])
+            return torch.full_like(scores, -torch.inf).scatter(1, tokens.unsqueeze(1), 0.0)
+
+        prefix = None
+        if prompt.visible is not None:
+            prefix = document_mask(documents, documents, causal=True, visible=prompt.visible)
+        with reading_prefix(prefix):
+            rows = self.model.generate(
+                input_ids=prompt.input_ids,
+                attention_mask=(documents != PADDING).long(),
+                logits_processor=[] if draws is None else [draw],
+            )
+        texts = rows[:, length:].tolist()
+        return [text[: text.index(eos_id)] if eos_id in text else text for text in texts]
+
+
+def architecture_of(config: Any) -> Architecture:
+    """Returns our name for the architecture of a configuration. Raises ValueError if it is not that
+    of a language model."""
+    kind = config.model_type
+    writes = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+    fills_in = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if config.is_encoder_decoder and kind in writes:
+        return "encoder_decoder"
+    # BERT can be run as a decoder too, but was not published as one.
+    if kind in fills_in and not getattr(config, "is_decoder", False):
+        return "encoder"
+    if kind in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return "decoder"
+    raise ValueError(f"path: a {kind!r} (config.json) is not a language model of transformers")
+
+
+def is_headless(config: Any) -> bool:
+    """Whether a checkpoint was published without a language modelling head: without any head, or
+    with the head of ELECTRA's discriminator."""
+    without = {modeling_auto.MODEL_MAPPING_NAMES.get(config.model_type), "ElectraForPreTraining"}
+    return len(config.architectures or ()) == 1 and config.architectures[0] in without
 
 
 @contextmanager
@@ -441,45 +481,15 @@ def seeded(generator: torch.Generator) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _giving(module: Any, states: Float[Tensor, "1 N D"]) -> Iterator[None]:
-    """Makes a module of transformers return ``states`` for any input.
-
-    Raises ValueError if the module was not called, because the model then used other states.
-    """
-    output = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=states)
-    calls = []
-
-    def forward(*_: object, **__: object) -> object:
-        calls.append(output)
-        return output
-
-    module.forward = forward
-    try:
-        yield
-    finally:
-        del module.forward
-    if not calls:
-        raise ValueError(
-            f"path: logits of a {module.config.model_type!r} cannot be computed from its states "
-            f"here: its head does not call its {type(module).__name__}"
-        )
+def positions_in_document(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+    """Returns the positions 0, 1, 2, ... within each document of a row."""
+    index = torch.arange(document_ids.shape[1], device=document_ids.device).expand_as(document_ids)
+    begins = torch.ones_like(document_ids, dtype=torch.bool)
+    begins[:, 1:] = document_ids[:, 1:] != document_ids[:, :-1]
+    return index - torch.where(begins, index, 0).cummax(dim=1).values
 
 
-_PARAMETERS = dict[type, frozenset[str]]()
-
-
+@cache
 def _parameters(part: type[nn.Module]) -> frozenset[str]:
     """The names of the arguments of a module's ``forward``."""
-    if part not in _PARAMETERS:
-        _PARAMETERS[part] = frozenset(signature(part.forward).parameters)
-    return _PARAMETERS[part]
-
-
-def _quotient(name: str, d_model: int, ratio: int) -> int:
-    if d_model % ratio:
-        raise ValueError(
-            f"{name} is d_model / {ratio} if it is left out, and {d_model} is no multiple of "
-            f"{ratio}; give {name} a value"
-        )
-    return d_model // ratio
+    return frozenset(signature(part.forward).parameters)

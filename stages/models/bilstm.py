@@ -4,8 +4,8 @@ Two stacks share a token embedding: one reads each document forwards and one bac
 has access to the other's states.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,15 +14,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from stages.models._backbone import Backbone, ScalarMix
-from stages.models._embedding import embedding_table
+from stages.models._backbone import Backbone
+from stages.models._heads import embedding_table
 from stages.text.batch import PADDING, Batch
 
 FILE = "model.safetensors"
 
 
 class BiLSTM(Backbone):
-    """A backbone whose token states are a learnt mix of its layers (``ScalarMix``): h_0 is the
+    """A backbone whose token states are a learnt mix of its layers (``_ScalarMix``): h_0 is the
     token's embedding, concatenated with itself, and h_j the concatenation of the forward and the
     backward state of layer j.
 
@@ -38,8 +38,7 @@ class BiLSTM(Backbone):
     Raises ValueError for incompatible widths.
     """
 
-    architecture = used_architecture = "bilstm"
-    family = "bilstm"
+    architecture = "bilstm"
     sizes = ("num_layers", "d_cell")
 
     def __init__(
@@ -54,22 +53,26 @@ class BiLSTM(Backbone):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        d_cell, width = d_cell or 4 * d_model, d_model // 2
         if d_model < 2 or d_model % 2:
             raise ValueError(f"d_model must be even, half for each direction, not {d_model}")
         if num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, not {num_layers}")
-        d_cell = 4 * d_model if d_cell is None else d_cell
-        if d_cell < d_model // 2:
-            raise ValueError(f"d_cell must be at least d_model / 2 = {d_model // 2}, not {d_cell}")
+        if d_cell < width:
+            raise ValueError(f"d_cell must be at least d_model / 2 = {width}, not {d_cell}")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), not {dropout}")
         self.vocab_size, self.num_layers = vocab_size, num_layers
         self.d_model, self.d_cell = d_model, d_cell
-        width = d_model // 2
         self.embedding = embedding_table(vocab_size, width)
-        self.forward_lm = _stack(width, d_cell, num_layers)
-        self.backward_lm = _stack(width, d_cell, num_layers)
-        self.mix = ScalarMix(num_layers + 1)
+        self.forward_lm, self.backward_lm = (
+            nn.ModuleList(
+                nn.LSTM(width, d_cell, proj_size=width if d_cell > width else 0)
+                for _ in range(num_layers)
+            )
+            for _ in range(2)
+        )
+        self.mix = _ScalarMix(num_layers + 1)
         self.output = None if tied else nn.Linear(width, vocab_size, bias=False)
         self.output_bias = nn.Parameter(torch.zeros(vocab_size)) if output_bias else None
         self.dropout = nn.Dropout(dropout)
@@ -90,7 +93,6 @@ class BiLSTM(Backbone):
         return self.embedding
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
-        assert self.mix is not None
         return self.mix(self.layers(batch))
 
     def layers(self, batch: Batch) -> Float[Tensor, "J B T D"]:
@@ -99,19 +101,17 @@ class BiLSTM(Backbone):
         Dropout applies to the input of a layer, and therefore also to its residual, as in the
         authors' code.
         """
-        order = _Order.of(batch)
+        order, batch_sizes = _reading_order(batch)
         x = self.embedding(batch.input_ids)
         layers = [torch.cat([x, x], dim=-1)]
-        states = x.flatten(0, 1)[order.tokens]
-        for number, pair in enumerate(zip(self.forward_lm, self.backward_lm, strict=True)):
-            forward, backward = pair
-            assert isinstance(forward, nn.LSTM) and isinstance(backward, nn.LSTM)
+        states = x.flatten(0, 1)[order]
+        for number, pair in enumerate(self.blocks):
             states = self.dropout(states)
-            change = _run((forward, backward), states, order.batch_sizes)
+            change = _run([*pair.children()], states, batch_sizes)
             states = states + change if number else change
             rows = [
                 torch.zeros_like(x).flatten(0, 1).index_copy(0, tokens, of_tokens.to(x.dtype))
-                for tokens, of_tokens in zip(order.tokens, states, strict=True)
+                for tokens, of_tokens in zip(order, states, strict=True)
             ]
             layers.append(torch.cat(rows, dim=-1).view_as(layers[0]))
         return torch.stack(layers)
@@ -122,11 +122,9 @@ class BiLSTM(Backbone):
         forward, backward = self.dropout(self.layers(batch)[-1]).chunk(2, dim=-1)
         return forward, backward
 
-    @property
-    def compiled_alone(self) -> list[nn.Module]:
-        """No modules: batches differ in their number of steps, and each number would be compiled
-        anew."""
-        return []
+    def compile(self, *args: object, **kwargs: object) -> None:
+        """Compiles nothing: batches differ in their number of steps, and each number would be
+        compiled anew."""
 
     def unembed(self, states: Float[Tensor, "*N d"]) -> Float[Tensor, "*N V"]:
         """Returns the logits for states of one direction; both directions share the weights."""
@@ -142,12 +140,9 @@ class BiLSTM(Backbone):
                 weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
             else:
                 weight.zero_()
-        assert self.mix is not None
         self.mix.gamma.fill_(1.0)
-        for lstm in self.modules():
-            if isinstance(lstm, nn.LSTM):
-                forget = slice(lstm.hidden_size, 2 * lstm.hidden_size)
-                lstm.get_parameter("bias_ih_l0")[forget] = 1.0
+        for lstm in (*self.forward_lm, *self.backward_lm):
+            lstm.get_parameter("bias_ih_l0")[self.d_cell : 2 * self.d_cell] = 1.0
 
     def save(self, folder: Path) -> None:
         weights = {name: weight.detach().contiguous() for name, weight in self.named_parameters()}
@@ -167,52 +162,59 @@ class BiLSTM(Backbone):
         return self.output_bias
 
 
-@dataclass(frozen=True)
-class _Order:
-    """The order in which each direction reads the N tokens of a batch.
+class _ScalarMix(nn.Module):
+    """A learnt mix of layers h_j: gamma * sum_j softmax(s)_j h_j (ELMo; Peters et al. 2018, eq. 1);
+    initially their mean."""
+
+    def __init__(self, num_layers: int) -> None:
+        super().__init__()
+        self.s = nn.Parameter(torch.zeros(num_layers))
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, layers: Float[Tensor, "J B T D"]) -> Float[Tensor, "B T D"]:
+        weights = self.gamma * self.s.softmax(dim=0)
+        return (weights[:, None, None, None] * layers).sum(dim=0)
+
+
+def _reading_order(batch: Batch) -> tuple[Int[Tensor, "2 N"], list[int]]:
+    """Returns the order in which the forward and the backward direction read the N tokens of a
+    batch, as indices into the flattened rows, and the number of tokens of each step.
 
     It is that of a PackedSequence: the first tokens of all documents, longest document first, then
     their second tokens, and so on. Each step processes one token of each document that is long
     enough, so no state passes from one document to another, and padding is left out. The backward
-    direction begins with the last tokens of the documents.
+    direction begins with the last tokens of the documents. The order is computed on the host, which
+    would have to wait for a GPU's result.
     """
-
-    batch_sizes: list[int]  # the number of tokens of each step
-    tokens: Int[Tensor, "2 N"]  # indices into the flattened rows: forward, backward
-
-    @classmethod
-    def of(cls, batch: Batch) -> "_Order":
-        """Computes the order on the host, since the host would have to wait for a GPU's result."""
-        document_ids, device = batch.readable_document_ids, batch.document_ids.device
-        real = document_ids != PADDING
-        neighbours = F.pad(document_ids, (1, 1), value=PADDING)
-        first = (real & (document_ids != neighbours[:, :-2])).flatten().nonzero()[:, 0]
-        last = (real & (document_ids != neighbours[:, 2:])).flatten().nonzero()[:, 0]
-        lengths, by_length = (last - first + 1).sort(descending=True, stable=True)
-        steps = torch.arange(int(lengths[0]), device=document_ids.device)[:, None]
-        taken = steps < lengths
-        forward, backward = first[by_length] + steps, last[by_length] - steps
-        tokens = torch.stack([forward[taken], backward[taken]])
-        if device.type == "cuda":
-            tokens = tokens.pin_memory().to(device, non_blocking=True)
-        return cls(batch_sizes=taken.sum(dim=1).tolist(), tokens=tokens)
-
-
-def _stack(width: int, d_cell: int, num_layers: int) -> nn.ModuleList:
-    projected = width if d_cell > width else 0
-    return nn.ModuleList(nn.LSTM(width, d_cell, proj_size=projected) for _ in range(num_layers))
+    document_ids, device = batch.readable_document_ids, batch.document_ids.device
+    real = document_ids != PADDING
+    neighbours = F.pad(document_ids, (1, 1), value=PADDING)
+    first = (real & (document_ids != neighbours[:, :-2])).flatten().nonzero()[:, 0]
+    last = (real & (document_ids != neighbours[:, 2:])).flatten().nonzero()[:, 0]
+    lengths, by_length = (last - first + 1).sort(descending=True, stable=True)
+    steps = torch.arange(int(lengths[0]), device=document_ids.device)[:, None]
+    taken = steps < lengths
+    forward, backward = first[by_length] + steps, last[by_length] - steps
+    tokens = torch.stack([forward[taken], backward[taken]])
+    if device.type == "cuda":
+        tokens = tokens.pin_memory().to(device, non_blocking=True)
+    return tokens, taken.sum(dim=1).tolist()
 
 
 def _run(
-    pair: tuple[nn.LSTM, nn.LSTM], states: Float[Tensor, "2 N d"], batch_sizes: list[int]
+    pair: list[Any], states: Float[Tensor, "2 N d"], batch_sizes: list[int]
 ) -> Float[Tensor, "2 N d"]:
     """Runs the forward and the backward LSTM of a layer on their packed inputs ``states``."""
     if states.is_cuda:
         sizes = torch.tensor(batch_sizes)
-        packed = [PackedSequence(x, sizes) for x in states.float()]
         # In float32: under autocast to bfloat16 cuDNN would use float16, which needs a scaled loss.
         with torch.autocast("cuda", enabled=False):
-            return torch.stack([pair[0](packed[0])[0].data, pair[1](packed[1])[0].data])
+            return torch.stack(
+                [
+                    lstm(PackedSequence(x, sizes))[0].data
+                    for lstm, x in zip(pair, states.float(), strict=True)
+                ]
+            )
     # The LSTMs written out: on a CPU the time of torch's backward pass over a PackedSequence grows
     # with the square of the number of steps. Here each step computes both directions at once.
     weights = []

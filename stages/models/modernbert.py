@@ -1,10 +1,6 @@
 """ModernBERT: an encoder with rotary positions, gated feed-forward layers and attention that is
 local in two of three layers (Warner et al. 2024)."""
 
-from collections.abc import Iterator
-
-from torch import Tensor
-
 from stages.models._transformer import Transformer
 
 
@@ -12,15 +8,8 @@ class ModernBert(Transformer):
     """Unlike the published models it has biases of queries and keys, as ``start: local`` needs, and
     the rotary base of its local layers everywhere, since rows are short."""
 
-    architecture = "encoder"
     family = "modernbert"
     d_ff_factor = 2.5  # three matrices in place of two, and the published ratio is 1.5
-    names = {
-        "d_model": ("hidden_size",),
-        "num_layers": ("num_hidden_layers",),
-        "num_heads": ("num_attention_heads",),
-        "d_ff": ("intermediate_size",),
-    }
     defaults = {
         "attention_bias": True,
         "rope_parameters": {
@@ -28,10 +17,3 @@ class ModernBert(Transformer):
             for kind in ("full_attention", "sliding_attention")
         },
     }
-
-    def query_key_biases(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for layer in self.model.base_model.layers:
-            bias = layer.attn.Wqkv.bias
-            if bias is not None:
-                query, key, _ = bias.chunk(3)
-                yield query, key

@@ -9,13 +9,5 @@ from stages.models._transformer import Transformer
 
 
 class T5(Transformer):
-    architecture = "encoder_decoder"
     family = "t5"
-    names = {
-        "d_model": ("d_model",),
-        "num_layers": ("num_layers", "num_decoder_layers"),
-        "num_heads": ("num_heads",),
-        "d_ff": ("d_ff",),
-        "head_width": ("d_kv",),
-    }
     defaults = {"dropout_rate": 0.0}

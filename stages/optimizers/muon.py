@@ -40,12 +40,8 @@ class Muon(Optimizer):
         update_rms: float = 0.2,
     ) -> None:
         self._weight_decay, self._dtype, self._update_rms = weight_decay, dtype, update_rms
-        weights, stacks = (
-            trained_weights(model),
-            hidden_matrices(
-                model.backbone, len(model.backbone.token_embedding.get_parameter("weight"))
-            ),
-        )
+        num_tokens = len(model.backbone.token_embedding.get_parameter("weight"))
+        weights, stacks = trained_weights(model), hidden_matrices(model.backbone, num_tokens)
         self._hidden = {n: (w, *stacks[w]) for n, w in weights.items() if w in stacks}
         others = {n: w for n, w in weights.items() if w not in stacks}
         self._adamw = TorchAdamW(others, weight_decay)

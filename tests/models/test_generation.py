@@ -75,7 +75,7 @@ def test_greedy_takes_the_likeliest_token_each_time(name: str, visible: bool) ->
         expected: list[int] = []
         while len(expected) < how.max_new_tokens:
             taught = followed_by(row_of(batch, row), torch.tensor(expected, dtype=torch.long))
-            token = int(model.logits(taught)[0, -1].argmax())
+            token = int(model.unembed(model.decode(taught))[0, -1].argmax())
             if token == EOS_ID:
                 break
             expected.append(token)
@@ -87,7 +87,7 @@ def test_greedy_takes_the_likeliest_token_each_time(name: str, visible: bool) ->
 def test_a_prefix_changes_what_is_written(name: str) -> None:
     model, seen = model_of(name), [inputs(), inputs(visible=True)]
     target = torch.tensor([7, 8, 9])
-    one, other = (model.logits(followed_by(batch, target)) for batch in seen)
+    one, other = (model.unembed(model.decode(followed_by(batch, target))) for batch in seen)
     assert (one - other)[0].abs().max() > 0.01
     assert torch.allclose(one[2], other[2], atol=1e-5)  # a prefix of one token
 
@@ -136,7 +136,7 @@ def scores(model: Any, batch: Batch, texts: list[list[int]], how: Decoding) -> l
         decoder_input_ids=ids,
         decoder_document_ids=(labels != IGNORE_INDEX).long(),
     )
-    logits = model.logits(taught).flatten(0, 1)
+    logits = model.unembed(model.decode(taught)).flatten(0, 1)
     losses = F.cross_entropy(logits, labels.flatten(), ignore_index=IGNORE_INDEX, reduction="none")
     totals = -losses.view(len(texts), -1).sum(dim=1)
     lengths = torch.tensor([len(text) for text in ended])
