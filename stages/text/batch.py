@@ -9,11 +9,10 @@ Legend of the letters in shapes, here and everywhere in ``stages/``:
        a row                    P  pairs of texts of a row
     R  rows of the task whose   L  tokens of the longest span
        choices are rows of a    N  starts of documents
-       batch                    E  starts of decoder documents
-                                K  predicted tokens of a batch
+       batch                    K  predicted tokens of a batch
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from functools import cache
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from stages.text.ignored import IGNORE_INDEX as IGNORE_INDEX
@@ -44,11 +43,10 @@ class Batch:
     input_ids: Int[Tensor, "B T"]
     document_ids: Int[Tensor, "B T"]
     num_targets: dict[str, int]  # divisor of each term of the loss
-    labels: Int[Tensor, "..."] | None = None
+    labels: Shaped[Tensor, "..."] | None = None  # integers, or numbers with NaN for unknown ones
     label_weights: Float[Tensor, "..."] | None = None  # of the labels in the loss; None: all 1
     # Rows and columns of the labels that count; set if logits are computed for these alone.
     label_places: Int[Tensor, "*S 2 K"] | None = None
-    values: Float[Tensor, " B"] | None = None  # numbers to predict; NaN where unknown
     choices: Int[Tensor, "R C"] | None = None  # batch rows of a task row's choices; -1: none
     target_positions: Int[Tensor, "B M"] | None = None  # where labels are; None: everywhere
     boundary_positions: Int[Tensor, "B M 2"] | None = None  # just outside the span of each target
@@ -59,11 +57,10 @@ class Batch:
     candidates: Bool[Tensor, "B T"] | None = None  # tokens that an answer may contain
     pair_positions: Int[Tensor, "B P"] | None = None  # the first token of each pair
     pair_labels: Int[Tensor, "B P"] | None = None  # 0: a true pair, 1: an altered one
-    example_ids: list[str] = field(default_factory=list)
-    # Where documents start, as ``document_starts`` returns it; only for a batch on a GPU.
-    document_starts: Int[Tensor, " N"] | None = None
-    decoder_document_starts: Int[Tensor, " E"] | None = None
-    host_document_ids: Int[Tensor, "B T"] | None = None  # kept on the host for a batch on a GPU
+    # Only on a GPU: where documents start (see the function), by the name of their ids, and the
+    # document ids in memory of the host.
+    document_starts: dict[str, Int[Tensor, " N"]] = field(default_factory=dict)
+    host_document_ids: Int[Tensor, "B T"] | None = None
 
     @property
     def readable_document_ids(self) -> Int[Tensor, "B T"]:
@@ -72,29 +69,30 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """Returns the batch on ``device``, or itself if it is already there (a process has only one
-        device of each kind). On a GPU the label places are padded to a power of two. With flash
+        device of each kind). For a GPU the label places are padded to a power of two. With flash
         kernels the batch also gets the starts of its documents. These are computed before the move:
         the host would have to wait for the GPU to compute them."""
         if self.input_ids.device.type == device.type:
             return self
         tensors = {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
-        if device.type == "cuda":
-            if _has_flash_kernels():
-                tensors |= starts_of(self)
-            if self.label_places is not None:
-                places = self.label_places
-                room = _power_of_two(places.shape[-1]) - places.shape[-1]
-                tensors["label_places"] = F.pad(places, (0, room), value=ABSENT)
+        if (places := self.label_places) is not None:
+            room = _power_of_two(places.shape[-1]) - places.shape[-1]
+            tensors["label_places"] = F.pad(places, (0, room), value=ABSENT)
+        ids = {k: v for k, v in tensors.items() if k.endswith("document_ids")}
+        starts = {k: document_starts(v) for k, v in ids.items() if _has_flash_kernels()}
+
+        def moved(tensors: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
             # The host would wait for copies of memory that is not pinned.
-            tensors = {k: v.pin_memory() for k, v in tensors.items()}
-        moved = {k: v.to(device, non_blocking=True) for k, v in tensors.items()}
-        on_host = self.document_ids if device.type == "cuda" else None
-        return replace(self, **(moved | {"host_document_ids": on_host}))
+            pinned = {k: v.pin_memory() for k, v in tensors.items() if v is not None}
+            return {k: v.to(device, non_blocking=True) for k, v in pinned.items()}
+
+        on_host = {"document_starts": moved(starts), "host_document_ids": self.document_ids}
+        return replace(self, **(moved(tensors) | on_host))
 
     def declare_changing_sizes(self) -> None:
         """Tells torch's compiler which sizes differ from batch to batch. Otherwise it would compile
         again, for half a minute, at the first batch with another number of documents."""
-        for changing in (self.document_starts, self.decoder_document_starts, self.label_places):
+        for changing in (*self.document_starts.values(), self.label_places):
             if changing is not None:
                 torch._dynamo.maybe_mark_dynamic(changing, changing.dim() - 1)
 
@@ -104,17 +102,6 @@ def _has_flash_kernels() -> bool:
     """Returns whether the GPU of this process has torch's flash kernels: Ampere or later."""
     is_built = torch.backends.cuda.is_flash_attention_available()
     return is_built and torch.cuda.get_device_capability() >= (8, 0)
-
-
-def starts_of(batch: Batch) -> dict[str, Tensor]:
-    """Returns {field: starts of documents} for a batch on a GPU. Fields that do not apply, or whose
-    documents are not contiguous, are left out."""
-    sides = {
-        "document_starts": batch.document_ids,
-        "decoder_document_starts": batch.decoder_document_ids,
-    }
-    known = {name: document_starts(ids) for name, ids in sides.items() if ids is not None}
-    return {name: starts for name, starts in known.items() if starts is not None}
 
 
 def document_starts(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, " N"] | None:
@@ -150,8 +137,8 @@ def label_places(labels: Int[Tensor, "B T"]) -> Int[Tensor, "2 K"]:
 @contextmanager
 def in_few_widths(longest: int) -> Iterator[None]:
     """Makes ``pad`` round widths up to multiples of WIDTH, but not above ``longest``, so that
-    batches for a GPU have few shapes. Each new shape allocates memory again, and may compile code
-    again. The model must have positions for ``longest`` tokens."""
+    batches for a GPU have few shapes; 0 changes nothing. Each new shape allocates memory again, and
+    may compile code again. The model must have positions for ``longest`` tokens."""
     token = _longest.set(longest)
     try:
         yield

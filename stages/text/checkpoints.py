@@ -55,10 +55,7 @@ def refuse_unpinned(path: str, revision: str) -> None:
     """Raises ValueError for a path that cannot be a name on the hub, or a revision that is not the
     hash of a commit."""
     if not ON_THE_HUB.fullmatch(path):
-        raise ValueError(
-            "path: no such folder, nor can it be a name on the hub such as "
-            f"google-bert/bert-base-uncased: {path!r}"
-        )
+        raise ValueError(f"path: no such folder, nor can it be a name on the hub: {path!r}")
     if not COMMIT.fullmatch(revision):
         raise ValueError(
             f"revision: must be the hash of a commit of {path} (all 40 digits, since branches and "
@@ -76,8 +73,7 @@ def content_of(folder: Path) -> str:
     """Returns the hash that pins a folder, computed from all files that are read."""
     digest = hashlib.sha256()
     for file in files_in(folder):
-        digest.update(file.name.encode())
-        digest.update(sha256(file).encode())
+        digest.update(file.name.encode() + sha256(file).encode())
     return digest.hexdigest()[:CONTENT_DIGITS]
 
 
@@ -98,30 +94,28 @@ def config_of(folder: Path) -> Any:
 
 def refuse_unusable(folder: Path) -> None:
     """Raises ValueError for a checkpoint whose files are not, or not all, what is loaded."""
-    path = f"path: {folder}"
-    if (folder / "adapter_config.json").is_file():
-        raise ValueError(
-            f"{path} has an adapter (adapter_config.json), which is not loaded; merge it into its "
-            "model with merge_and_unload of peft and save the whole model"
-        )
-    if not files_in(folder, WEIGHTS):
-        if inside := files_in(folder, [f"0_*/{pattern}" for pattern in WEIGHTS]):
-            raise ValueError(f"{path} has its model in a folder inside it: use {inside[0].parent}")
-        raise ValueError(
-            f"{path} needs model.safetensors; weights in other formats may hold code and are not "
-            "loaded"
-        )
-    if dense := files_in(folder, ["[0-9]_Dense"]):
-        raise ValueError(
-            f"{path} has a layer after its model ({dense[0].name}), which is not loaded; remove "
-            "this folder to use the model without the layer"
-        )
+    inside = files_in(folder, [f"0_*/{pattern}" for pattern in WEIGHTS])
+    dense = files_in(folder, ["[0-9]_Dense"])
     settings = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-    if "quantization_config" in settings:
-        raise ValueError(
-            f"{path} has quantised weights (quantization_config in config.json), which cannot be "
-            "trained here; choose the checkpoint that was quantised"
+    reason = None
+    if (folder / "adapter_config.json").is_file():
+        reason = (
+            "has an adapter (adapter_config.json), which is not loaded; merge it into its model "
+            "with merge_and_unload of peft and save the whole model"
         )
+    elif not files_in(folder, WEIGHTS) and inside:
+        reason = f"has its model in a folder inside it: use {inside[0].parent}"
+    elif not files_in(folder, WEIGHTS):
+        reason = "needs model.safetensors; weights in other formats may hold code"
+    elif dense:
+        reason = (
+            f"has a layer after its model ({dense[0].name}), which is not loaded; remove this "
+            "folder to use the model without the layer"
+        )
+    elif "quantization_config" in settings:
+        reason = "has quantised weights (quantization_config), which cannot be trained here"
+    if reason:
+        raise ValueError(f"path: {folder} {reason}")
 
 
 def line_of(error: BaseException) -> str:

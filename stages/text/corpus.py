@@ -93,29 +93,29 @@ def encode(
     dtype = np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32
     tokens, starts = [np.zeros(0, dtype=dtype)], [np.zeros(0, dtype=np.int64)]
     document_starts, length = list[int](), 0
-    for document in _encoded(documents, tokenizer, running):
+    for document in _encoded(documents, tokenizer, tokenizer.blank if running else ""):
         lengths = np.fromiter(map(len, document), dtype=np.int64)
-        num_tokens = int(lengths.sum())
         document_starts.append(length)
         starts.append(length + np.cumsum(lengths) - lengths)
-        tokens.append(np.fromiter(chain.from_iterable(document), dtype=dtype, count=num_tokens))
-        length += num_tokens
+        tokens.append(np.fromiter(chain.from_iterable(document), dtype=dtype))
+        length += int(lengths.sum())
         if max_tokens is not None and length >= max_tokens:
+            length = max_tokens
             break
     sentence_starts = np.concatenate(starts)
     return EncodedCorpus(
-        tokens=np.concatenate(tokens)[:max_tokens],
+        tokens=np.concatenate(tokens)[:length],
         document_starts=np.array(document_starts, dtype=np.int64),
-        sentence_starts=sentence_starts[sentence_starts < min(length, max_tokens or length)],
+        sentence_starts=sentence_starts[sentence_starts < length],
     )
 
 
 def _encoded(
-    documents: Iterable[Sequence[str]], tokenizer: Tokenizer, running: bool
+    documents: Iterable[Sequence[str]], tokenizer: Tokenizer, blank: str
 ) -> Iterator[list[list[int]]]:
     """Yields the ids of each sentence of each document. One call of the tokenizer for several
     documents takes half the time of one call per document."""
-    blank, documents = tokenizer.blank if running else "", iter(documents)
+    documents = iter(documents)
     while some := list(islice(documents, DOCUMENTS_AT_ONCE)):
         texts = [blank * (i > 0) + each for document in some for i, each in enumerate(document)]
         encoded = iter(tokenizer.encode(texts))

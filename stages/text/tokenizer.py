@@ -21,7 +21,7 @@ from stages.text.checkpoints import CONFIG, LOCAL, VOCABULARY, config_of, files_
 PAD_ID, UNK_ID, BOS_ID, EOS_ID, MASK_ID = range(5)
 NUM_SPECIAL = 5
 NUM_SENTINELS = 100  # T5's number: the last ids of the vocabulary, counted down
-SENTINEL = re.compile(r"<extra_id_(\d+)>")  # as T5 and its successors name sentinels
+SENTINEL = re.compile(r"<extra_id_(\d+)>").fullmatch  # as T5 and its successors name them
 DECODER_START = "decoder_start"  # names the token in the settings of what is trained here
 MOST_BYTES = 2**30  # of a sentence; sentencepiece leaves out longer sentences silently
 NORMAL, BPE = 1, 2  # sentencepiece's type of a piece of text, and of a model
@@ -90,13 +90,9 @@ class Vocabulary:
         texts = [text] if pair is None else [text, pair]
         room = max_tokens - len(self.wrap([], None if pair is None else []))
         lengths = longest_first([len(each) for each in texts], room)
-        cut = [each[:length] for each, length in zip(texts, lengths, strict=True)]
-        second = len(self.before) + lengths[0] + len(self.between)
-        return Wrapped(
-            self.wrap(*cut),
-            None if pair is None else second,
-            sum(map(len, texts)) - sum(lengths),
-        )
+        ids = self.wrap(*(each[:length] for each, length in zip(texts, lengths, strict=True)))
+        second = None if pair is None else len(self.before) + lengths[0] + len(self.between)
+        return Wrapped(ids, second, sum(map(len, texts)) - sum(lengths))
 
     def target(self, text: Sequence[int]) -> list[int]:
         """Returns the ids of a target text with its special tokens."""
@@ -146,37 +142,38 @@ class Tokenizer(Vocabulary):
         self._folder = folder
         self.files = [file for file in files_in(folder, VOCABULARY) if file.name != CONFIG]
         try:
-            self._texts: Any = AutoTokenizer.from_pretrained(folder, **LOCAL)
+            texts: Any = AutoTokenizer.from_pretrained(folder, **LOCAL)
         except Exception as error:  # readers of vocabularies raise many kinds
             raise ValueError(f"path: the tokenizer of {folder}: {line_of(error)}") from None
-        if not self._texts.is_fast:
+        if not texts.is_fast:
             raise ValueError(
                 f"path: the tokenizer of {folder} has no fast form (tokenizer.json), which is "
                 "needed to find where words begin"
             )
-        self._fast = self._texts.backend_tokenizer
+        self._texts, self._fast = texts, texts.backend_tokenizer
         self._fast.no_truncation()
         self._fast.no_padding()
         self._fast.encode_special_tokens = True
-        ids = self._texts.get_vocab()
+        ids = texts.get_vocab()
         self.vocab_size = max(ids.values(), default=-1) + 1
-        sentinels = {
-            int(match[1]): i for token, i in ids.items() if (match := SENTINEL.fullmatch(token))
-        }
-        special = {*self._texts.all_special_ids, *sentinels.values()}
+        sentinels = sorted((int(m[1]), i) for token, i in ids.items() if (m := SENTINEL(token)))
+        special = {*texts.all_special_ids, *(i for _, i in sentinels)}
         if not any(i not in special and any(map(str.isalnum, token)) for token, i in ids.items()):
             raise ValueError(
                 f"path: the tokenizer of {folder} knows no word: its vocabulary is missing"
             )
-        self.sentinel_ids = np.array([sentinels[k] for k in sorted(sentinels)], dtype=np.int64)
+        self.sentinel_ids = np.array([i for _, i in sentinels], dtype=np.int64)
         self.regular_ids = np.array(sorted({*ids.values()} - special), dtype=np.int64)
-        self._read_special_tokens(folder)
-        is_trained_here = DECODER_START in self._texts.init_kwargs
-        if not is_trained_here and (folder / CONFIG).is_file():
-            self._read_decoder_start(config_of(folder))
+        self._read_special_tokens()
+        if DECODER_START not in texts.init_kwargs and (folder / CONFIG).is_file():
+            config = config_of(folder)
+            start_id = getattr(config, "decoder_start_token_id", None)
+            self.start_id = self.pad_id if start_id is None else start_id  # T5 begins with padding
+            if config.is_encoder_decoder:
+                self.before_target = self.before  # BART's targets begin with <s>, too
         self.blank = self._blank_before()
 
-    def _read_special_tokens(self, folder: Path) -> None:
+    def _read_special_tokens(self) -> None:
         """Sets the special tokens and those around texts."""
         parts: tuple[list[int], ...] = ([], [], [])  # before, between and after two texts
         pair, num_texts = self._fast.encode("a", "a"), 0
@@ -185,24 +182,16 @@ class Tokenizer(Vocabulary):
                 parts[num_texts].append(token)
             else:
                 num_texts = text + 1
-        eos_id = self._texts.eos_token_id
+        eos_id, pad_id = self._texts.eos_token_id, self._texts.pad_token_id
         self.before = tuple(parts[0])
         self.after = tuple(parts[2]) or (() if eos_id is None else (eos_id,))
         if not self.after:
-            raise ValueError(f"path: the tokenizer of {folder} has no token that ends a text")
+            raise ValueError(f"path: the tokenizer of {self._folder} has no token that ends a text")
         self.between = tuple(parts[1]) or self.after
-        pad_id, unk_id = self._texts.pad_token_id, self._texts.unk_token_id
-        self.pad_id = 0 if pad_id is None else pad_id  # any id: nothing attends to padding
-        self.unk_id = self.after[-1] if unk_id is None else unk_id
-        self.mask_id = self._texts.mask_token_id
         self.eos_id = self.after[-1] if eos_id is None else eos_id
-
-    def _read_decoder_start(self, config: Any) -> None:
-        """Sets how the decoder of a model begins."""
-        start_id = getattr(config, "decoder_start_token_id", None)
-        self.start_id = self.pad_id if start_id is None else start_id  # T5 starts with padding
-        if config.is_encoder_decoder:
-            self.before_target = self.before  # BART's targets begin with <s>, too
+        self.pad_id = 0 if pad_id is None else pad_id  # any id: nothing attends to padding
+        self.mask_id, unk_id = self._texts.mask_token_id, self._texts.unk_token_id
+        self.unk_id = self.after[-1] if unk_id is None else unk_id
 
     def _blank_before(self) -> str:
         """Returns the text to put before a word so that it is encoded as in mid-sentence.
@@ -245,14 +234,19 @@ class Tokenizer(Vocabulary):
         self, texts: Sequence[str]
     ) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Returns the ids of each text with the (begin, end) of each id's characters, without
-        blanks at the ends.
+        blanks at the ends; a span of blanks alone is empty.
 
         Positions refer to the given text, even if the tokenizer normalises it. Ids that are parts
         of one character, or of several unknown ones in a row, all have their span.
         """
+
+        def without_blanks(text: str, begin: int, end: int) -> tuple[int, int]:
+            begin += len(text[begin:end]) - len(text[begin:end].lstrip())
+            return begin, begin + len(text[begin:end].rstrip())
+
         encodings = self._fast.encode_batch(texts, add_special_tokens=False)
         return [
-            (encoding.ids, without_blanks(text, encoding.offsets))
+            (encoding.ids, [without_blanks(text, *span) for span in encoding.offsets])
             for text, encoding in zip(texts, encodings, strict=True)
         ]
 
@@ -263,8 +257,7 @@ class Tokenizer(Vocabulary):
 
     def decode(self, ids: Iterable[int] | np.ndarray) -> str:
         """Returns the text of ids, without special tokens, sentinels, and blanks at the ends."""
-        text = [i for i in map(int, ids) if self._is_text(i)]
-        return self._texts.decode(text).strip()
+        return self._texts.decode([i for i in map(int, ids) if self._is_text(i)]).strip()
 
     def _is_text(self, i: int) -> bool:
         return i < self.vocab_size and bool(self.is_regular[i])  # a model may have more ids
@@ -277,15 +270,6 @@ class Tokenizer(Vocabulary):
         runs = groupby(map(int, ids), lambda i: None if self._is_text(i) else marks.get(i, ""))
         parts = [[self.decode(run)] if mark is None else [mark for _ in run] for mark, run in runs]
         return " ".join(filter(None, chain.from_iterable(parts)))
-
-
-def without_blanks(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Removes blanks from the ends of spans; a span of blanks alone becomes empty."""
-    parts = []
-    for begin, end in offsets:
-        begin += len(text[begin:end]) - len(text[begin:end].lstrip())
-        parts.append((begin, begin + len(text[begin:end].rstrip())))
-    return parts
 
 
 def train(
@@ -359,13 +343,15 @@ def _save_converted(sentencepieces: bytes, folder: Path) -> None:
     fast.decoder = decoders.Sequence(
         [blank, decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
-    pad, unk, bos, eos, mask = [piece.piece for piece in model.pieces[:NUM_SPECIAL]]
+    names = ("pad", "unk", "bos", "eos", "mask")
+    special = {name: each.piece for name, each in zip(names, model.pieces, strict=False)}
+    bos, eos = special["bos"], special["eos"]
     sentinels = [f"<extra_id_{k}>" for k in reversed(range(NUM_SENTINELS))]
     # A blank before a mask is read as part of the mask, since pieces begin with their blank.
     fast.add_special_tokens(
         [
-            AddedToken(name, special=True, normalized=False, lstrip=name == mask)
-            for name in (pad, unk, bos, eos, mask, *sentinels)
+            AddedToken(name, special=True, normalized=False, lstrip=name == special["mask"])
+            for name in (*special.values(), *sentinels)
         ]
     )
     fast.post_processor = processors.TemplateProcessing(
@@ -373,7 +359,6 @@ def _save_converted(sentencepieces: bytes, folder: Path) -> None:
         pair=f"{bos} $A {eos} $B:1 {eos}:1",
         special_tokens=[(bos, BOS_ID), (eos, EOS_ID)],
     )
-    special = {"pad": pad, "unk": unk, "bos": bos, "eos": eos, "mask": mask}
     PreTrainedTokenizerFast(
         tokenizer_object=fast,
         **{f"{name}_token": token for name, token in special.items()},

@@ -1,7 +1,7 @@
 """The accounts of a pretraining: model size, work, history and resource usage."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ def account_of(
     that trains nothing has no ``tries``. The bytes of text that were read are an estimate: the
     tokens times the mean ``bytes_per_token`` of the encoded corpus.
     """
+    step_tokens = _step_tokens(run)
     account: Account = {
         "num_params": sum(p.numel() for p in backbone.parameters()),
         "num_embedding_params": sum(p.numel() for p in backbone.token_embedding.parameters()),
@@ -45,8 +46,8 @@ def account_of(
     if tries:
         chosen = best(tries)
         account |= {
-            "pretrain_tokens": run.training.num_steps * _step_tokens(run),
-            "tokens_of_all_rates": sum(len(each.history) for each in tries) * _step_tokens(run),
+            "pretrain_tokens": run.training.num_steps * step_tokens,
+            "tokens_of_all_rates": sum(len(each.history) for each in tries) * step_tokens,
             "pretrain_flops": sum(step.flops for each in tries for step in each.history),
             "flops_of_kept_rate": sum(step.flops for step in chosen.history),
             "train_loss": chosen.history[-1].loss,
@@ -56,14 +57,11 @@ def account_of(
         }
     tokens = account["pretrain_tokens"]
     account["pretrain_bytes"] = None if tokens is None else round(tokens * bytes_per_token)
-    earlier = parent or {f"lineage_{amount}": 0 for amount in LINEAGE}
-    lineage = {
-        f"lineage_{amount}": None
-        if run.is_public
-        else account[f"pretrain_{amount}"] + earlier[f"lineage_{amount}"]
-        for amount in LINEAGE
-    }
-    return account | lineage
+    for amount in LINEAGE:
+        earlier = parent[f"lineage_{amount}"] if parent else 0
+        own = account[f"pretrain_{amount}"]
+        account[f"lineage_{amount}"] = None if run.is_public else own + earlier
+    return account
 
 
 def _step_tokens(run: Run) -> int:
@@ -73,38 +71,37 @@ def _step_tokens(run: Run) -> int:
 def write_history(path: Path, tries: Sequence[Try], run: Run) -> None:
     """Writes the history of the kept rate as a CSV file of COLUMNS; only the header if nothing was
     trained."""
-    _write(path, COLUMNS, _thinned(best(tries), run) if tries else ())
+    _write(path, COLUMNS, _thinned(best(tries), run) if tries else [])
 
 
 def write_tries(path: Path, tries: Sequence[Try], run: Run) -> None:
     """Writes the histories of all rates as one CSV file; only the header if there are fewer than
     two rates."""
-    several = tries if len(tries) > 1 else ()
-    rows = (
-        {"rate": each.rate, "kept": int(each is best(tries))} | row
-        for each in several
-        for row in _thinned(each, run)
-    )
+    several = tries if len(tries) > 1 else []
+    kept = [{"rate": each.rate, "kept": int(each is best(tries))} for each in several]
+    rows = [of | row for of, each in zip(kept, several, strict=True) for row in _thinned(each, run)]
     _write(path, ("rate", "kept", *COLUMNS), rows)
 
 
-def _write(path: Path, columns: Sequence[str], rows: Iterator[Json] | tuple[()]) -> None:
+def _write(path: Path, columns: Sequence[str], rows: Sequence[Json]) -> None:
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
 
-def _thinned(of_rate: Try, run: Run) -> Iterator[Json]:
-    """Yields the rows of the first and the last step, every n-th step and all steps with a
+def _thinned(of_rate: Try, run: Run) -> list[Json]:
+    """Returns the rows of the first and the last step, every n-th step and all steps with a
     validation loss; tokens and FLOPs are cumulative."""
-    history = of_rate.history
+    history, tokens = of_rate.history, _step_tokens(run)
     every = -(-len(history) // HISTORY_ROWS)
-    done = accumulate(step.flops for step in history)
-    for step, flops in zip(history, done, strict=True):
-        always = step is history[0] or step is history[-1] or step.validation_loss is not None
-        if always or step.step % every == 0:
-            yield vars(step) | {"tokens": step.step * _step_tokens(run), "flops": flops}
+    return [
+        vars(step) | {"tokens": step.step * tokens, "flops": flops}
+        for step, flops in zip(history, accumulate(s.flops for s in history), strict=True)
+        if step in (history[0], history[-1])
+        or step.validation_loss is not None
+        or step.step % every == 0
+    ]
 
 
 def timing(seconds: float, usage: Usage, account: Account, device: Device) -> Json:

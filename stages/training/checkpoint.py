@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from stages.core import paths
 from stages.core.artifacts import remove, replacing, sha256_of_tree
 from stages.core.components import Settings
-from stages.optimizers._optimizer import Optimizer
+from stages.optimizers._optimizer import Optimizer, trained_weights
 from stages.training.ranks import ALONE, Ranks, put, whole
 
 WEIGHTS = "model.safetensors"
@@ -44,7 +44,7 @@ def save_weights(
 ) -> None:
     """Writes all weights, or with ``trained_only`` those that require a gradient; tied weights are
     written once."""
-    weights = _weights(model, trained_only=trained_only)
+    weights = trained_weights(model) if trained_only else dict(model.named_parameters())
     save_file({n: w.detach().contiguous().cpu() for n, w in weights.items()}, path, metadata)
 
 
@@ -53,38 +53,19 @@ def load_weights(model: nn.Module, path: Path, *, trained_only: bool = False) ->
 
     Raises ValueError unless all names and shapes agree.
     """
-    stored, own = load_file(path), _weights(model, trained_only=trained_only)
-    shapes, right = ({n: tuple(w.shape) for n, w in each.items()} for each in (stored, own))
-    for name in sorted(shapes.keys() | right.keys()):
-        if shapes.get(name) != right.get(name):
-            raise ValueError(
-                f"{path} does not fit this model: {name} is {shapes.get(name)}, not "
-                f"{right.get(name)}"
-            )
+    weights = trained_weights(model) if trained_only else dict(model.named_parameters())
+    stored = load_file(path)
+    shapes, expected = ({n: w.shape for n, w in each.items()} for each in (stored, weights))
+    if wrong := dict(shapes.items() ^ expected.items()):
+        raise ValueError(f"{path} does not fit this model: {', '.join(sorted(wrong))}")
     with torch.no_grad():
-        for name, weight in own.items():
+        for name, weight in weights.items():
             weight.copy_(stored[name])
-
-
-def _weights(model: nn.Module, *, trained_only: bool) -> dict[str, nn.Parameter]:
-    named = model.named_parameters()
-    return {name: weight for name, weight in named if weight.requires_grad or not trained_only}
-
-
-class Clock:
-    """Measures the time of a run: of this process, and of earlier ones up to their last save."""
-
-    def __init__(self) -> None:
-        self.began, self.earlier_s = time.monotonic(), 0.0
-
-    def seconds(self) -> float:
-        return self.earlier_s + time.monotonic() - self.began
 
 
 @dataclass
 class Resumable:
-    """The saved state of a run's training (or of each of its ``part``s, on one clock): a file
-    outside DVC's outs.
+    """The saved state of a run's training: a file outside DVC's outs.
 
     With several ``ranks`` the first writes and all read, so all have to call the same methods.
     Tensors are written whole, even if they are sharded, so that a training can resume with a
@@ -95,12 +76,17 @@ class Resumable:
     fingerprint: str
     scratch: Path = paths.SCRATCH
     ranks: Ranks = ALONE
-    part: str = ""
-    clock: Clock = field(default_factory=Clock)
+    part: str = ""  # the part of the run that trains at present; each has a file of its own
+    began: float = field(default_factory=time.monotonic)
 
     @property
     def _path(self) -> Path:
         return self.scratch / self.name / self.part / f"{self.fingerprint}.safetensors"
+
+    def seconds(self) -> float:
+        """Returns the time of the run: of this process, and of earlier ones up to their last
+        save."""
+        return time.monotonic() - self.began
 
     def save(self, record: Record, model: nn.Module, optimizer: Optimizer | None) -> None:
         """Saves a record of JSON values, and the weights and the optimizer's memory of them."""
@@ -110,7 +96,7 @@ class Resumable:
             if self.ranks.is_first:
                 tensors[name] = values.contiguous().cpu()
         if self.ranks.is_first:
-            text = json.dumps(record | {"wall_time_s": self.clock.seconds()})
+            text = json.dumps(record | {"wall_time_s": self.seconds()})
             with replacing(self._path) as temporary:
                 save_file(tensors, temporary, metadata={"record": text})
         self.ranks.total({"written": 1})  # waits until the file can be read
@@ -126,7 +112,7 @@ class Resumable:
             for name in {*file.keys()} & state.keys():
                 put(file.get_tensor(name), state[name])
             record = json.loads(file.metadata()["record"])
-        self.clock.earlier_s = record["wall_time_s"]
+        self.began = min(self.began, time.monotonic() - record["wall_time_s"])
         return record
 
     def clear(self) -> None:
@@ -135,8 +121,7 @@ class Resumable:
 
 def _state(model: nn.Module, optimizer: Optimizer | None) -> dict[str, Tensor]:
     """Returns the tensors that change in training, by their names in the file."""
-    weights = _weights(model, trained_only=True).items()
-    tensors: dict[str, Tensor] = {f"weight:{name}": weight for name, weight in weights}
+    tensors: dict[str, Tensor] = {f"weight:{n}": w for n, w in trained_weights(model).items()}
     for name, memory in optimizer.state.items() if optimizer else ():
         tensors |= {f"{kind}:{name}": value for kind, value in memory.items()}
     return tensors

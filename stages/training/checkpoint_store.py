@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stages.core import paths
-from stages.core.artifacts import Json, replacing, whole_contents, write_contents
+from stages.core.artifacts import Json, read_json, replacing, whole_contents, write_contents
 from stages.core.keys import RunKey
 from stages.core.params import NONE
 from stages.core.plans import PretrainPlan
@@ -24,25 +24,50 @@ ROOT = paths.SCRATCH / "checkpoints"
 PROGRESS = ("history", "rates", "samples")  # tables of a pretraining
 
 
-def settings_of(plan: PretrainPlan, seed: int, device: Device) -> Json:
+def settings_of(
+    plan: PretrainPlan, seed: int, device: Device, *, compute: Json | None = None
+) -> Json:
     """Returns the settings that the weights of a checkpoint depend on, except for the number of
-    processes, so that a run can resume with a different number."""
-    compute = device.describe() | {"threads": plan.compute.threads}
-    return plan.run.model_dump(exclude={"seeds"}) | {"seed": seed, "compute": compute}
+    processes, so that a run can resume with a different number. ``compute`` is the record of
+    another device and its threads."""
+    compute = compute or device.describe() | {"threads": plan.compute.threads}
+    return plan.run.model_dump(exclude={"seeds", "label"}) | {"seed": seed, "compute": compute}
 
 
-def identity_of(plan: PretrainPlan, checkpoint: RunKey, device: Device) -> str:
-    """Returns the fingerprint of the settings, the inputs and the code of a checkpoint."""
-    parent, seed = plan.run.parent, checkpoint.pretrain_seed
-    inputs = [paths.INPUTS / f"{checkpoint.run}.json"]
-    if parent != NONE:
-        inputs.append(paths.pretrained(RunKey(parent, seed)))
-    return fingerprint(settings_of(plan, seed, device) | {"code": plan.code}, inputs)
+def identity_of(
+    plan: PretrainPlan,
+    checkpoint: RunKey,
+    device: Device,
+    parent: Path | None = None,
+    *,
+    compute: Json | None = None,
+) -> str:
+    """Returns the fingerprint of the settings, the inputs and the code of a checkpoint. ``parent``
+    is the folder of its parent's checkpoint, by default the one in data/pretrained."""
+    settings = settings_of(plan, checkpoint.pretrain_seed, device, compute=compute)
+    inputs = [paths.INPUTS / "models" / f"{checkpoint.run}.json"]
+    if plan.run.parent != NONE:
+        inputs.append(parent or paths.pretrained(RunKey(plan.run.parent, checkpoint.pretrain_seed)))
+    return fingerprint(settings | {"code": plan.code}, inputs)
 
 
-def address_of(plan: PretrainPlan, checkpoint: RunKey, device: Device) -> str:
-    """Returns the address of a checkpoint in the store."""
-    identity, distributed = identity_of(plan, checkpoint, device), plan.distributed.model_dump()
+def is_made(plan: PretrainPlan, checkpoint: RunKey, device: Device, parent: Path | None) -> bool:
+    """Returns whether data/pretrained has a checkpoint of these settings, inputs and code, be it of
+    another device."""
+    record = paths.pretrained(checkpoint) / "run.json"
+    if not record.is_file():
+        return False
+    made = read_json(record)
+    compute = made["settings"]["compute"]
+    return made["fingerprint"] == identity_of(plan, checkpoint, device, parent, compute=compute)
+
+
+def address_of(
+    plan: PretrainPlan, checkpoint: RunKey, device: Device, parent: Path | None = None
+) -> str:
+    """Returns the address of a checkpoint in the store; ``parent`` as in ``identity_of``."""
+    identity = identity_of(plan, checkpoint, device, parent)
+    distributed = plan.distributed.model_dump()
     return fingerprint({"run": checkpoint.run, "identity": identity} | distributed, [])
 
 

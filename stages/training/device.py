@@ -50,17 +50,13 @@ def resolve(compute: Compute, *, threads: int) -> Device:
     if device == "cuda":
         # With a mask, cuDNN's attention gives NaN gradients for some shapes (pytorch#196678).
         torch.backends.cuda.enable_cudnn_sdp(False)
-    precision = compute.precision
-    if precision == "auto":
-        precision = "bfloat16" if _computes_in_bfloat16(device) else "float32"
+        has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        cpu = torch.cpu.get_capabilities()
+        has_bfloat16 = bool(cpu.get("avx512_bf16") or cpu.get("amx_bf16"))
+    fastest = "bfloat16" if has_bfloat16 else "float32"
+    precision = fastest if compute.precision == "auto" else compute.precision
     return Device(device, precision, compute.compile, threads)
-
-
-def _computes_in_bfloat16(device: str) -> bool:
-    if device == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def side_by_side(compute: Compute) -> int:

@@ -1,7 +1,6 @@
 """The batches of fine-tuning (labelled examples, reordered in each epoch); epoch counts."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -16,19 +15,20 @@ BUCKET_BATCHES = 8  # the examples of this many batches are sorted by length tog
 
 @runtime_checkable
 class Encoded(Protocol):
-    """An input to predict for: an Example of a task, or a prompt. A row may have several inputs."""
+    """An input to predict for: an Example of a task, or a prompt. A row may have several inputs.
+
+    ``id`` is that of the row of the data set, ``tokens`` has the shape [T], ``window`` is the index
+    of this input among those of its row, and ``num_cut`` counts tokens that were left out.
+    """
 
     @property
-    def id(self) -> str: ...  # of the row of the data set
-
+    def id(self) -> str: ...
     @property
-    def tokens(self) -> np.ndarray: ...  # int64 [T]
-
+    def tokens(self) -> np.ndarray: ...
     @property
-    def window(self) -> int: ...  # the index of this input among the inputs of its row
-
+    def window(self) -> int: ...
     @property
-    def num_cut(self) -> int: ...  # tokens that were left out
+    def num_cut(self) -> int: ...
 
 
 E = TypeVar("E", bound=Encoded)
@@ -61,17 +61,15 @@ class FinetuningData:
             batches = self._epoch_batches(epoch)
             self._ordered = epoch, batches
         chosen = [self._examples[i] for i in batches[place]]
-        with in_few_widths(self._task.max_tokens) if self._few_widths else nullcontext():
+        with in_few_widths(self._task.max_tokens if self._few_widths else 0):
             return [self._task.collate(chosen, rngs=[])]
 
     def _epoch_batches(self, epoch: int) -> list[np.ndarray]:
-        rng = stream(self._seed, "examples", epoch)
+        rng, size = stream(self._seed, "examples", epoch), self._batch_examples
         order = rng.permutation(len(self._examples))
-        bucket = np.arange(len(order)) // (BUCKET_BATCHES * self._batch_examples)
+        bucket = np.arange(len(order)) // (BUCKET_BATCHES * size)
         order = order[np.lexsort((self._lengths[order], bucket))]
-        size = self._batch_examples
-        batches = [order[at : at + size] for at in range(0, len(order), size)]
-        return [batches[i] for i in rng.permutation(len(batches))]
+        return [order[i * size : (i + 1) * size] for i in rng.permutation(self.steps_per_epoch)]
 
 
 def in_order_of_length(examples: Sequence[E], *, batch_examples: int) -> Iterator[list[E]]:
@@ -88,9 +86,8 @@ def steps_per_epoch(settings: Adaptation, num_examples: int) -> int:
 def max_epochs(settings: Adaptation, num_examples: int) -> int:
     """Returns ``num_epochs``, or more if ``min_steps`` need more epochs; ``patience`` may end
     training sooner."""
-    return max(
-        settings.num_epochs, -(-settings.min_steps // steps_per_epoch(settings, num_examples))
-    )
+    needed = -(-settings.min_steps // steps_per_epoch(settings, num_examples))
+    return max(settings.num_epochs, needed)
 
 
 def warmup_epochs(settings: Adaptation, num_examples: int) -> float:

@@ -1,4 +1,4 @@
-"""Floating-point operations (FLOPs), counted by torch's ``FlopCounterMode`` while torch computes.
+"""Floating-point operations (FLOPs), counted by the formulas of torch while torch computes.
 
 A product of matrices [n, a] and [a, b] is 2 n a b operations forward, and as many backward for each
 factor that needs a gradient. Only matrix products are counted, those inside attention and LSTMs
@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import (
+    flop_registry,
+    sdpa_backward_flop_count,
+    sdpa_flop_count,
+    shape_wrapper,
+)
 
 from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
@@ -20,41 +26,52 @@ from stages.text.batch import Batch
 T = TypeVar("T")
 Shape = Sequence[int]
 aten = torch.ops.aten
-_OF_PROCESS = dict[object, int]()
+_OF_PROCESS = dict[Any, int]()
 
 
 def _lstm(inputs: Shape, weights: Sequence[Shape], *others: Any, **named: Any) -> int:
     return 2 * math.prod(inputs[:-1]) * sum(math.prod(each) for each in weights if len(each) == 2)
 
 
-def _lstm_on_cpu(inputs: Shape, *weights: Any, **named: Any) -> int:
-    return _lstm(inputs, weights[:2])
-
-
 # torch has no formulas for LSTMs and for attention on a CPU.
-FORMULAS: dict[Any, Callable[..., int]] = {
-    aten._scaled_dot_product_flash_attention_for_cpu: (
-        lambda *shapes, **named: sdpa_flop_count(*shapes[:3])
-    ),
+OWN: dict[Any, Callable[..., int]] = {
+    aten._scaled_dot_product_flash_attention_for_cpu: lambda *s, **_: sdpa_flop_count(*s[:3]),
     aten._scaled_dot_product_flash_attention_for_cpu_backward: (
-        lambda *shapes, **named: sdpa_backward_flop_count(*shapes[:4])
+        lambda *s, **_: sdpa_backward_flop_count(*s[:4])
     ),
     aten._cudnn_rnn: _lstm,
-    aten._cudnn_rnn_backward: lambda *shapes, **named: 2 * _lstm(*shapes),
-    aten.mkldnn_rnn_layer: _lstm_on_cpu,
-    aten.mkldnn_rnn_layer_backward: lambda *shapes, **named: 2 * _lstm_on_cpu(*shapes),
+    aten._cudnn_rnn_backward: lambda *s, **_: 2 * _lstm(*s),
+    aten.mkldnn_rnn_layer: lambda *s, **_: _lstm(s[0], s[1:3]),
+    aten.mkldnn_rnn_layer_backward: lambda *s, **_: 2 * _lstm(s[0], s[1:3]),
 }
+FORMULAS = flop_registry | {packet: shape_wrapper(formula) for packet, formula in OWN.items()}
 
 
-def counting() -> FlopCounterMode:
-    """Returns a context that counts operations: ``get_total_flops()`` of it is their number."""
-    return FlopCounterMode(display=False, custom_mapping=FORMULAS)
+class counting(TorchDispatchMode):
+    """A context that counts operations: ``get_total_flops()`` of it is their number.
+
+    It is torch's ``FlopCounterMode`` without its table by modules, which makes a counted step a
+    third slower; each length of a batch is counted once, so short trainings count many steps.
+    """
+
+    _total = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if formula := FORMULAS.get(func._overloadpacket):
+            self._total += formula(*args, **(kwargs or {}), out_val=result)
+        return result
+
+    def get_total_flops(self) -> int:
+        return self._total
 
 
 class StepFlops:
     """The operations of training steps, counted in the first step of each shape.
 
-    A training that may resume has counts of its own, by the lengths of the rows alone; they are
+    A training that may resume has ``counts`` of its own, by the lengths of the rows alone; they are
     saved with its state, because a resumed process would count another step. All others of a
     process share their counts, by the shapes of all tensors of a batch.
     """
@@ -62,7 +79,7 @@ class StepFlops:
     def __init__(
         self, model: ModelWithHead, criterion: object, *, shared: bool, compiles: bool = False
     ) -> None:
-        self.counts = dict[str, int]()
+        self.counts: dict[Any, int] = _OF_PROCESS if shared else {}
         self._model, self._shared, self._compiles = model, shared, compiles
         weights = tuple((name, weight.shape) for name, weight in model.named_parameters())
         self._design = type(criterion), weights
@@ -70,24 +87,22 @@ class StepFlops:
     def of(self, step: Callable[[], T], batches: Sequence[Batch]) -> tuple[T, int]:
         """Calls ``step``, which computes gradients on ``batches``. Returns its result and its
         operations."""
-        counts: dict[Any, int] = _OF_PROCESS if self._shared else self.counts
-        key = self._exact_key(batches) if self._shared else str([_lengths(b) for b in batches])
-        if key in counts:
-            return step(), counts[key]
+        key = self._key(batches)
+        if key in self.counts:
+            return step(), self.counts[key]
         # torch does not compile while it counts.
         stance = torch.compiler.set_stance("force_eager") if self._compiles else nullcontext()
         with stance, counting() as counter:
             result = step()
-        counts[key] = counter.get_total_flops()
-        return result, counts[key]
+        self.counts[key] = counter.get_total_flops()
+        return result, self.counts[key]
 
-    def _exact_key(self, batches: Sequence[Batch]) -> object:
-        trains = tuple(weight.requires_grad for weight in self._model.parameters())
+    def _key(self, batches: Sequence[Batch]) -> object:
+        if not self._shared:
+            lengths = [(b.input_ids, b.decoder_input_ids) for b in batches]
+            return str(
+                [[n for ids in pair if ids is not None for n in ids.shape] for pair in lengths]
+            )
         tensors = [(n, v) for batch in batches for n, v in vars(batch).items()]
         shapes = tuple((name, v.shape) for name, v in tensors if isinstance(v, Tensor))
-        return self._design, trains, shapes
-
-
-def _lengths(batch: Batch) -> list[int]:
-    written = () if batch.decoder_input_ids is None else batch.decoder_input_ids.shape
-    return [*batch.input_ids.shape, *written]
+        return self._design, tuple(w.requires_grad for w in self._model.parameters()), shapes

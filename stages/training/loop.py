@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -111,8 +111,7 @@ def train(
     saved, saving_s = time.monotonic(), 0.0
     model.train()  # all its parts, whichever mode they were built in
     with (
-        # torchrun handles the death of the process that started it.
-        held_signals(of_parent=ranks.number == 1) if resumable else nullcontext([]) as signals,
+        held_signals() if resumable else nullcontext([]) as signals,
         # tqdm's None for ``disable``: hidden unless on a terminal.
         tqdm(
             total=num_steps, initial=start, desc=description, disable=description is None or None
@@ -126,13 +125,15 @@ def train(
             # A micro-batch's dropout depends on its place in the whole step, not on the rank.
             first = ranks.rank * len(batches)
             seeds = [derive(seed, "dropout", index, first + i) for i in range(len(batches))]
-            with _without_gradients(frozen):
-                losses, flops = step_flops.of(
-                    lambda b=batches, s=seeds: add_gradients(
-                        called, criterion, b, device, dropout_seeds=s, ranks=ranks
-                    ),
-                    batches,
-                )
+            still = [weight.requires_grad_(False) for weight in frozen]  # the optimizer skips them
+            losses, flops = step_flops.of(
+                lambda b=batches, s=seeds: add_gradients(
+                    called, criterion, b, device, dropout_seeds=s, ranks=ranks
+                ),
+                batches,
+            )
+            for weight in still:
+                weight.requires_grad_(True)
             norm = whole(nn.utils.clip_grad_norm_(weights, schedule.max_grad_norm))
             optimizer.step(lr=lr)
             # Read after the whole step is launched, because the host waits for the device here.
@@ -172,13 +173,9 @@ def lr_factor(schedule: Optimisation, step: int, num_steps: int) -> float:
     if step < warmup:
         return (step + 1) / (warmup + 1)
     remaining = (num_steps - step) / max(num_steps - warmup, 1)
-    match schedule.decay:
-        case "linear":
-            return remaining
-        case "cosine":
-            return 0.5 * (1 - math.cos(math.pi * remaining))
-        case _:
-            return 1.0
+    if schedule.decay == "cosine":
+        return 0.5 * (1 - math.cos(math.pi * remaining))
+    return remaining if schedule.decay == "linear" else 1.0
 
 
 def _refuse_divergence(step: Step, lr: float, num_steps: int) -> None:
@@ -188,33 +185,6 @@ def _refuse_divergence(step: Step, lr: float, num_steps: int) -> None:
                 f"lr: training diverged at {lr:g}, the {what} of step {step.step} of {num_steps} "
                 f"is {value}; lower it, or max_grad_norm"
             )
-
-
-def _seed(seed: int, device: Device) -> None:
-    """Seeds torch's generators of the devices in use; ``torch.manual_seed`` would queue a call for
-    each other kind of device in every step."""
-    torch.default_generator.manual_seed(seed)
-    if device.device == "cuda":
-        torch.cuda.manual_seed(seed)
-
-
-@contextmanager
-def _without_gradients(frozen: Sequence[nn.Parameter]) -> Iterator[None]:
-    """A context in which ``frozen`` weights get no gradient, so the optimizer leaves them exactly
-    as they are."""
-    weights = [weight.requires_grad_(False) for weight in frozen]
-    try:
-        yield
-    finally:
-        for weight in weights:
-            weight.requires_grad_(True)
-
-
-def accumulate(
-    model: ModelWithHead, criterion: Criterion, micro_batches: list[Batch], device: Device
-) -> float:
-    """Adds the gradients of a step's loss to those of the model; returns the loss."""
-    return math.fsum(_values(add_gradients(model, criterion, micro_batches, device)))
 
 
 def add_gradients(
@@ -237,12 +207,15 @@ def add_gradients(
     losses = list[Tensor]()
     for number, batch in enumerate(micro_batches, start=1):
         if dropout_seeds:
-            _seed(dropout_seeds[number - 1], device)
+            # ``torch.manual_seed`` would queue a call for each kind of device in every step.
+            torch.default_generator.manual_seed(dropout_seeds[number - 1])
+            if device.device == "cuda":
+                torch.cuda.manual_seed(dropout_seeds[number - 1])
         # Gradients are summed over the ranks once a step.
         with apart() if number < len(micro_batches) else nullcontext():
             loss = sum(
-                weight * loss_sum / _number(totals, term, criterion)
-                for term, (weight, loss_sum) in _terms(model, criterion, batch, device).items()
+                weight * loss_sum / num_targets
+                for weight, loss_sum, num_targets in _terms(model, criterion, batch, device, totals)
             )
             assert isinstance(loss, Tensor)
             (loss * ranks.number).backward()  # torch takes the mean over the ranks, not the sum
@@ -250,14 +223,11 @@ def add_gradients(
     return losses
 
 
-def _terms(
-    model: nn.Module, criterion: Criterion, batch: Batch, device: Device
-) -> Mapping[str, tuple[float, Tensor]]:
-    moved = batch.to(device.torch)
-    if device.compile:
-        moved.declare_changing_sizes()
-    with device.autocast():
-        return model(criterion.loss, moved)
+def accumulate(
+    model: ModelWithHead, criterion: Criterion, micro_batches: list[Batch], device: Device
+) -> float:
+    """Adds the gradients of a step's loss to those of the model; returns the loss."""
+    return math.fsum(_values(add_gradients(model, criterion, micro_batches, device)))
 
 
 @torch.no_grad()
@@ -267,31 +237,39 @@ def mean_loss(
     """Returns the loss of all batches as if they were one; leaves the model in evaluation mode."""
     model.eval()
     totals = count_targets(batches)
-    weighted = [
-        (weight / _number(totals, term, criterion), loss_sum)
-        for batch in batches
-        for term, (weight, loss_sum) in _terms(model, criterion, batch, device).items()
-    ]
-    values = _values([loss_sum for _, loss_sum in weighted])
-    return math.fsum(weight * value for (weight, _), value in zip(weighted, values, strict=True))
+    terms = [term for batch in batches for term in _terms(model, criterion, batch, device, totals)]
+    values = _values([loss_sum for _, loss_sum, _ in terms])
+    return math.fsum(w / n * value for (w, _, n), value in zip(terms, values, strict=True))
+
+
+def _terms(
+    model: nn.Module,
+    criterion: Criterion,
+    batch: Batch,
+    device: Device,
+    totals: Mapping[str, float],
+) -> Iterator[tuple[float, Tensor, float]]:
+    """Yields the weight of each term of a batch's loss, its sum over targets, and the number of
+    these targets in all batches (at least 1).
+
+    Raises BrokenContract for a term that ``collate`` does not count.
+    """
+    moved = batch.to(device.torch)
+    if device.compile:
+        moved.declare_changing_sizes()
+    with device.autocast():
+        terms: Mapping[str, tuple[float, Tensor]] = model(criterion.loss, moved)
+    for term, (weight, loss_sum) in terms.items():
+        if term not in totals:
+            counted, file = ", ".join(totals) or "nothing", file_of(type(criterion))
+            raise BrokenContract(f"{file}: loss has {term!r}, but num_targets counts {counted}")
+        yield weight, loss_sum, max(totals[term], 1)
 
 
 def _values(losses: Sequence[Tensor]) -> list[float]:
     """Returns the values of scalars in one copy to the host, since every copy waits for the
     device."""
     return torch.stack([loss.double() for loss in losses]).tolist() if losses else []
-
-
-def _number(totals: Mapping[str, float], term: str, criterion: Criterion) -> float:
-    """Returns the divisor of a term's sum: the number of its targets, or 1 if there are none.
-
-    Raises BrokenContract for a term that ``collate`` does not count.
-    """
-    if term not in totals:
-        counted = ", ".join(totals) or "nothing"
-        file = file_of(type(criterion))
-        raise BrokenContract(f"{file}: loss has {term!r}, but num_targets counts {counted}")
-    return max(totals[term], 1)
 
 
 def count_targets(batches: list[Batch]) -> dict[str, int]:

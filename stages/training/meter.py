@@ -32,24 +32,18 @@ class Meter:
 
     def read(self) -> Usage:
         is_gpu = self._device.device == "cuda"
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return Usage(
             wall_time_s=time.monotonic() - self._wall,
             processor_time_s=time.process_time() - self._processor,
-            peak_memory_bytes=torch.cuda.max_memory_allocated() if is_gpu else peak_memory_bytes(),
+            peak_memory_bytes=torch.cuda.max_memory_allocated() if is_gpu else peak,
         )
 
 
-def peak_memory_bytes() -> int:
-    """The peak memory of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def hardware(device: Device) -> str:
-    """The name of the GPU or, without one, of the processor."""
-    return torch.cuda.get_device_name() if device.device == "cuda" else processor()
-
-
-def processor() -> str:
-    """The name of the processor; its architecture if the system gives no name."""
+    """The name of the GPU or, without one, of the processor; its architecture if the system gives
+    no name."""
+    if device.device == "cuda":
+        return torch.cuda.get_device_name()
     named = CPUINFO.exists() and re.search(r"^model name\s*: *(.+)$", CPUINFO.read_text(), re.M)
     return named[1].strip() if named else platform.processor() or platform.machine()

@@ -1,9 +1,7 @@
 """The batches of pretraining: rows of a packed corpus, masked or corrupted by an objective."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
-from copy import copy
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import torch
 
@@ -50,8 +48,8 @@ def tokenizer_of(run: Run) -> Tokenizer:
 
 def objective_for(run: Run, vocabulary: Vocabulary, backbone: Backbone, *, where: str) -> Objective:
     """Returns the objective of a run, set up for the architecture of its model."""
-    length, here = run.training.max_tokens, f"{where}.objective"
-    objective = OBJECTIVES.build(run.objective, vocabulary, length, where=here)
+    settings, length = run.objective, run.training.max_tokens
+    objective = OBJECTIVES.build(settings, vocabulary, length, where=f"{where}.objective")
     objective.architecture = backbone.architecture
     return objective
 
@@ -66,36 +64,32 @@ def incompatibilities(
         yield f"{where}.training.max_tokens: {reason} ({where}.architecture)"
 
 
+@dataclass(frozen=True)
 class PretrainingData:
     """The micro-batches of each step. Step s has the ``batch_rows`` rows of the packing from row
-    s * batch_rows on."""
+    s * batch_rows on, of which each rank has an equal part."""
 
-    def __init__(
-        self,
-        packing: Packing,
-        objective: Objective,
-        *,
-        batch_rows: int,
-        micro_batch_rows: int,
-        seed: int,
-        few_widths: bool = False,  # on a GPU
-    ) -> None:
-        self._packing, self._objective, self._seed = packing, objective, seed
-        self._batch_rows, self._micro_batch_rows = batch_rows, micro_batch_rows
-        self._few_widths, self._ranks = few_widths, ALONE
+    packing: Packing
+    objective: Objective
+    _: KW_ONLY
+    batch_rows: int
+    micro_batch_rows: int
+    seed: int
+    few_widths: bool = False  # on a GPU
+    ranks: Ranks = ALONE
 
     def of(self, ranks: Ranks) -> "PretrainingData":
-        """Returns this rank's part of the data: an equal number of each step's micro-batches."""
-        part = copy(self)
-        part._ranks = ranks
-        return part
+        """Returns this rank's part of the data."""
+        return replace(self, ranks=ranks)
 
     def micro_batches(self, step: int) -> list[Batch]:
-        number = self._batch_rows // self._ranks.number
-        first = step * self._batch_rows + self._ranks.rank * number
-        rows, size = range(first, first + number), self._micro_batch_rows
-        with in_few_widths(self._objective.max_tokens) if self._few_widths else nullcontext():
-            return _collated(self._packing, self._objective, rows, size, self._seed, "corruption")
+        number = self.batch_rows // self.ranks.number
+        first = step * self.batch_rows + self.ranks.rank * number
+        rows = range(first, first + number)
+        with in_few_widths(self.objective.max_tokens if self.few_widths else 0):
+            return _collated(
+                self.packing, self.objective, rows, self.micro_batch_rows, self.seed, "corruption"
+            )
 
 
 def begin_with_frequencies(backbone: Backbone, data: PretrainingData, *, num_steps: int) -> None:

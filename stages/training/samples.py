@@ -34,25 +34,24 @@ def samples(
     if objective.draws_text:
         start = tokenizer.before or (tokenizer.eos_id,)  # as GPT-2 generates without a prompt
         passages = [_passage(np.array(start), np.array([True])), *passages]
+    prompts = [
+        objective.prompt(row, rng=stream(SEED, "prompt", i)) for i, row in enumerate(passages)
+    ]
     read = [
-        (passage, prompt)
-        for i, passage in enumerate(passages)
-        if (prompt := objective.prompt(passage, rng=stream(SEED, "prompt", i))) is not None
+        (row, prompt) for row, prompt in zip(passages, prompts, strict=True) if prompt is not None
     ]
     if not read:
         return []
-    prompts = [prompt for _, prompt in read]
-    documents = pad([np.ones(len(prompt)) for prompt in prompts], PADDING)
+    documents = pad([np.ones(len(prompt)) for _, prompt in read], PADDING)
     batch = Batch(
-        input_ids=pad(prompts, tokenizer.pad_id),
+        input_ids=pad([prompt for _, prompt in read], tokenizer.pad_id),
         document_ids=documents,
         visible=documents != PADDING if objective.has_prefix else None,
         num_targets={},
     )
-    room = objective.max_tokens
-    if backbone.is_causal:  # the generated text continues the row of the prompt
-        room -= batch.input_ids.shape[1] - 1
-    length = min(room, MAX_TOKENS)
+    # The generated text of a decoder continues the row of the prompt.
+    taken = batch.input_ids.shape[1] - 1 if backbone.is_causal else 0
+    length = min(objective.max_tokens - taken, MAX_TOKENS)
     draws = np.stack([stream(SEED, "sample", i).random(length) for i in range(len(read))])
     decoding = Decoding(
         max_new_tokens=length,
@@ -75,11 +74,10 @@ def samples(
 def beginnings(corpus: EncodedCorpus, max_tokens: int) -> list[Row]:
     """Returns the beginnings of a few documents, the same for every run."""
     chosen = stream(SEED, "passages").permutation(len(corpus.document_starts))[:PASSAGES]
+    lengths = np.minimum(corpus.document_lengths[chosen], max_tokens)
     rows = []
-    for start, length in zip(
-        corpus.document_starts[chosen], corpus.document_lengths[chosen], strict=True
-    ):
-        places = np.arange(start, start + min(length, max_tokens))
+    for start, length in zip(corpus.document_starts[chosen], lengths, strict=True):
+        places = np.arange(start, start + length)
         tokens = corpus.tokens[places].astype(np.int64)
         rows.append(_passage(tokens, np.isin(places, corpus.sentence_starts)))
     return rows

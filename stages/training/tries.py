@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import Resumable
@@ -18,7 +18,7 @@ class Try:
     """A training at one learning rate."""
 
     rate: float
-    history: list[Step]
+    history: list[Step] = field(default_factory=list)
 
     @property
     def final_loss(self) -> float:
@@ -45,21 +45,22 @@ def try_each(
 
     Raises ValueError if the training diverges at every rate.
     """
-    tries = [Try(rate, []) for rate in rates]
-    if len(rates) == 1:
+    tries = [Try(rate) for rate in rates]
+    if len(tries) == 1:
         attempt(rates[0], tries[0].history, resumable)
         return tries
     initial = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    states = [replace(resumable, part=str(number)) for number in range(len(rates))]
-    for of_rate, state in zip(tries, states, strict=True):
+    for number, of_rate in enumerate(tries):
+        resumable.part = str(number)
         model.load_state_dict(initial, strict=False)  # buffers do not change
         try:
-            attempt(of_rate.rate, of_rate.history, state)
+            attempt(of_rate.rate, of_rate.history, resumable)
         except Diverged as error:
             print(f"warning: {error}; it is a try that lost", file=sys.stderr)
     chosen = best(tries)
     if chosen.diverged:
         tried = ", ".join(f"{rate:g}" for rate in rates)
         raise ValueError(f"lr: training diverged at each of {tried}; lower them, or max_grad_norm")
-    states[tries.index(chosen)].load(model, None)
+    resumable.part = str(tries.index(chosen))
+    resumable.load(model, None)
     return tries

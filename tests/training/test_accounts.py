@@ -56,11 +56,12 @@ def test_account_of_adds_the_parent_to_the_lineage() -> None:
 def test_account_of_several_rates_has_the_work_of_all() -> None:
     """A rate that diverged counts with its steps until it diverged."""
     diverged = [Step(1, 9.0, 0.4, 10, None), Step(2, math.nan, 0.4, 10, None)]
-    tries = [
-        Try(0.4, diverged),
-        Try(0.1, history_of(3, validated=(2, 3))),
-        Try(0.2, history_of(3, validated=(3,))),
-    ]
+    of_rates = {
+        0.4: diverged,
+        0.1: history_of(3, validated=(2, 3)),
+        0.2: history_of(3, validated=(3,)),
+    }
+    tries = [Try(rate, history) for rate, history in of_rates.items()]
     account = account_of(small_model("encoder"), run_of(3), tries, PARENT, bytes_per_token=1.0)
     assert account["lr"] == 0.1  # the first of two rates with equal losses
     assert account["rates"] == {"0.4": None, "0.1": 4.0, "0.2": 4.0}
@@ -77,20 +78,20 @@ def test_account_of_a_public_checkpoint_is_unknown() -> None:
         account = account_of(model, run_of(3, model=name), [], None, bytes_per_token=0.0)
         assert [account[key] for key in amounts] == [expected] * 6
     tries = [Try(0.1, history_of(3, validated=(3,)))]
-    further = account_of(model, run_of(3, model="hub"), tries, None, bytes_per_token=2.0)
+    continued = account_of(model, run_of(3, model="hub"), tries, None, bytes_per_token=2.0)
     seen = [3 * STEP_TOKENS, 30, 6 * STEP_TOKENS]
-    assert [further[key] for key in amounts] == [*seen, None, None, None]
+    assert [continued[key] for key in amounts] == [*seen, None, None, None]
 
 
 def test_write_history_keeps_some_rows_and_each_validation_loss(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(accounts, "HISTORY_ROWS", 3)
-    tries = [Try(0.1, history_of(9, validated=(4, 9)))]
-    write_history(tmp_path / "history.csv", tries, run_of(9))
-    with Path(tmp_path / "history.csv").open() as file:
+    write_history(tmp_path / "a.csv", [Try(0.1, history_of(9, validated=(4, 9)))], run_of(9))
+    with Path(tmp_path / "a.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["step"]) for row in rows] == [1, 3, 4, 6, 9]
-    assert [int(row["flops"]) for row in rows] == [10, 30, 40, 60, 90]
-    assert [int(row["tokens"]) for row in rows] == [n * STEP_TOKENS for n in (1, 3, 4, 6, 9)]
+    steps = [1, 3, 4, 6, 9]
+    assert [int(row["step"]) for row in rows] == steps
+    assert [int(row["flops"]) for row in rows] == [10 * step for step in steps]
+    assert [int(row["tokens"]) for row in rows] == [step * STEP_TOKENS for step in steps]
     assert [row["validation_loss"] for row in rows] == ["", "", "5.0", "", "10.0"]
 
 

@@ -1,13 +1,15 @@
 """The store of checkpoints: seeds that did not change are not trained again."""
 
-import csv
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from stages import pretrain
@@ -24,6 +26,14 @@ from tests.smoke import with_values
 
 ROOT = Path(__file__).parents[2]
 RUN, CHILD, SCRATCH = "decoder_causal", "child", "encoder_scratch"
+SIZES = {
+    "training.num_steps": 3,
+    "training.max_tokens": 16,
+    "training.batch_rows": 4,
+    "training.micro_batch_rows": 4,
+    "architecture.d_model": 32,
+    "architecture.num_layers": 1,
+}
 SMALL = {
     "compute.threads": 1,
     "compute.device": "cpu",
@@ -32,18 +42,8 @@ SMALL = {
     "pretrain.matched": "none",
     "pretrain.reference": RUN,
     "pretrain.seeds": [1, 2],
-    **{f"pretrain.runs.{run}.seeds": [1, 2] for run in (RUN, SCRATCH)},
-    **{
-        f"pretrain.runs.{RUN}.{key}": value
-        for key, value in {
-            "training.num_steps": 3,
-            "training.max_tokens": 16,
-            "training.batch_rows": 4,
-            "training.micro_batch_rows": 4,
-            "architecture.d_model": 32,
-            "architecture.num_layers": 1,
-        }.items()
-    },
+    **{f"models.{run}.seeds": [1, 2] for run in (RUN, SCRATCH)},
+    **{f"models.{RUN}.{key}": value for key, value in SIZES.items()},
 }
 
 
@@ -72,25 +72,16 @@ def missing(plan: PretrainPlan, run: str = RUN) -> list[int]:
     return store.missing_seeds(plan, run, resolve(plan.compute, threads=1))
 
 
-def with_run(plan: PretrainPlan, **changes: object) -> PretrainPlan:
-    return plan.model_copy(update={"run": plan.run.model_copy(update=changes)})
+def edited(plan: PretrainPlan, part: str = "run", **changes: Any) -> PretrainPlan:
+    return plan.model_copy(update={part: getattr(plan, part).model_copy(update=changes)})
 
 
 def with_rate(plan: PretrainPlan) -> PretrainPlan:
-    return with_run(plan, training=plan.run.training.model_copy(update={"lr": 0.5}))
-
-
-def with_devices(plan: PretrainPlan) -> PretrainPlan:
-    distributed = plan.distributed.model_copy(update={"devices": 2})
-    return plan.model_copy(update={"distributed": distributed})
-
-
-def with_compute(**changes: object) -> Callable[[PretrainPlan], PretrainPlan]:
-    return lambda plan: plan.model_copy(update={"compute": plan.compute.model_copy(update=changes)})
+    return edited(plan, training=plan.run.training.model_copy(update={"lr": 0.5}))
 
 
 def with_other_inputs(plan: PretrainPlan) -> PretrainPlan:
-    path = paths.INPUTS / f"{RUN}.json"
+    path = paths.INPUTS / "models" / f"{RUN}.json"
     path.write_text(path.read_text().replace("a", "b"))
     return plan
 
@@ -99,15 +90,15 @@ def with_other_inputs(plan: PretrainPlan) -> PretrainPlan:
     ("edit", "is_other"),
     [
         pytest.param(with_rate, True, id="a setting"),
-        pytest.param(lambda plan: with_run(plan, objective={"name": "mlm"}), True, id="objective"),
-        pytest.param(lambda plan: plan.model_copy(update={"code": {}}), True, id="code"),
+        pytest.param(lambda p: edited(p, objective={"name": "mlm"}), True, id="objective"),
+        pytest.param(lambda p: p.model_copy(update={"code": {}}), True, id="code"),
         pytest.param(with_other_inputs, True, id="the corpus"),
-        pytest.param(with_devices, True, id="number of processes"),
-        pytest.param(with_compute(precision="bfloat16"), True, id="precision"),
-        pytest.param(with_compute(threads=2), True, id="threads"),
-        pytest.param(with_compute(trial_threads=2), False, id="threads of trials"),
-        pytest.param(lambda plan: with_run(plan, seeds=[1, 5]), False, id="other seeds"),
-        pytest.param(lambda plan: plan.model_copy(update={"study": "other"}), False, id="a study"),
+        pytest.param(lambda p: edited(p, "distributed", devices=2), True, id="processes"),
+        pytest.param(lambda p: edited(p, "compute", precision="bfloat16"), True, id="precision"),
+        pytest.param(lambda p: edited(p, "compute", threads=2), True, id="threads"),
+        pytest.param(lambda p: edited(p, "compute", trial_threads=2), False, id="trials' threads"),
+        pytest.param(lambda p: edited(p, seeds=[1, 5]), False, id="other seeds"),
+        pytest.param(lambda p: p.model_copy(update={"study": "other"}), False, id="a study"),
     ],
 )
 def test_address_covers_all_that_weights_depend_on(
@@ -151,7 +142,7 @@ def test_pretrain_trains_only_the_seeds_that_the_store_lacks(params: Params) -> 
     pretrain.main(plan, RUN)
     assert outputs() == before, "even the times are those of the first training"
 
-    more = with_run(plan, seeds=[2, 3])
+    more = edited(plan, seeds=[2, 3])
     assert missing(more) == [3]
     pretrain.main(more, RUN)
     after = outputs()
@@ -169,11 +160,20 @@ def test_pretrain_trains_only_the_seeds_that_the_store_lacks(params: Params) -> 
 
 
 @pytest.mark.slow
-def test_pretrain_stores_no_run_that_does_not_train(params: Params) -> None:
-    """Random weights are quickly drawn again, and a public checkpoint is large."""
+def test_pretrain_trains_a_parent_whose_stage_has_not_run(params: Params) -> None:
+    """The parent's stage then finds its checkpoint in the store, and the child's result is that of
+    a child that is trained after its parent's stage."""
+    plan = pretrain_plan(params, CHILD)
+    pretrain.main(plan, CHILD)
+    first = outputs(CHILD)
+    assert not (paths.PRETRAINED / RUN).exists() and missing(pretrain_plan(params, RUN)) == []
+    shutil.rmtree(store.ROOT)
     pretrain.main(pretrain_plan(params, SCRATCH), SCRATCH)
-    assert of_seed(outputs(SCRATCH), 1) and of_seed(outputs(SCRATCH), 2)
-    assert not [*store.ROOT.glob("*")]
+    assert not [*store.ROOT.glob("*")], "random weights are quickly drawn again"
+    for run in (RUN, CHILD):
+        pretrain.main(pretrain_plan(params, run), run)
+    times = {paths.pretraining_time(RunKey(CHILD, seed)) for seed in (1, 2)}
+    assert {path for path, content in outputs(CHILD).items() if content != first[path]} <= times
 
 
 class Killed(Exception):
@@ -213,15 +213,12 @@ def test_pretrain_resumes_the_seed_that_was_interrupted(
 def test_pretrain_by_two_processes_has_the_losses_of_one(params: Params) -> None:
     plan = pretrain_plan(params, RUN)
     training = plan.run.training.model_copy(update={"micro_batch_rows": 2})
-    plan = with_run(plan, training=training, seeds=[1])
+    plan = edited(plan, training=training, seeds=[1])
     pretrain.main(plan, RUN)
-    alone = losses()
-    write_plans([(("pretrain", RUN), with_devices(plan))], paths.PLANS)
+    history = paths.PROGRESS / "history" / RUN / "1.csv"
+    alone = pd.read_csv(history).loss
+    write_plans({("pretrain", RUN): edited(plan, "distributed", devices=2)}, paths.PLANS)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "DVC_STAGE": "pretrain"}
     subprocess.run([sys.executable, "-m", "stages.pretrain", RUN], env=environment, check=True)
-    assert losses() == pytest.approx(alone, rel=1e-5) and len(alone) == 3
-
-
-def losses() -> list[float]:
-    with (paths.PROGRESS / "history" / RUN / "1.csv").open() as file:
-        return [float(row["loss"]) for row in csv.DictReader(file)]
+    np.testing.assert_allclose(pd.read_csv(history).loss, alone, rtol=1e-5)
+    assert len(alone) == 3

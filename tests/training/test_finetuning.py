@@ -53,17 +53,6 @@ def test_epochs_differ_in_order() -> None:
     assert other.micro_batches(13)[0].input_ids.tolist() == second[3]
 
 
-def test_epoch_is_ordered_once(monkeypatch) -> None:
-    """Ordering in each step would make an epoch quadratic in the number of examples."""
-    data = FinetuningData(examples_of([5] * 40), Ids(), batch_examples=4, seed=1)
-    ordered = []
-    order = data._epoch_batches
-    monkeypatch.setattr(data, "_epoch_batches", lambda epoch: ordered.append(epoch) or order(epoch))
-    for step in range(25):
-        data.micro_batches(step)
-    assert ordered == [0, 1, 2]
-
-
 def test_batches_have_about_one_length() -> None:
     """Padded batches are at least a fifth smaller than in random order."""
     lengths = np.random.default_rng(0).integers(5, 50, 256).tolist()

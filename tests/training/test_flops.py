@@ -1,4 +1,4 @@
-"""Operations, compared with those by hand, and how often they are counted."""
+"""Operations, compared with those by hand."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from stages.tasks.classification import Classification
 from stages.training import flops
 from stages.training.flops import StepFlops, counting
-from stages.training.loop import accumulate, train
+from stages.training.loop import accumulate
 from tests.small import headless, small_model, small_tokenizer, with_head
-from tests.training.test_loop import CPU, SCHEDULE, data_of, objective_of
+from tests.training.test_loop import CPU, data_of, objective_of
 
 ROWS, LENGTH, WIDTH = 3, 20, 16
 
@@ -23,16 +23,12 @@ def counted(compute: Any) -> int:
     return counter.get_total_flops()
 
 
-def test_counting_of_attention_on_a_cpu_has_its_two_products() -> None:
+def test_counting_has_the_products_of_attention_and_of_an_lstm() -> None:
     query = torch.randn(ROWS, 2, LENGTH, WIDTH)
     product = 2 * ROWS * 2 * LENGTH * LENGTH * WIDTH
     assert counted(lambda: scaled_dot_product_attention(query, query, query)) == 2 * product
-
-
-def test_counting_of_an_lstm_has_the_products_of_its_gates_and_projection() -> None:
-    lstm = nn.LSTM(WIDTH, WIDTH, batch_first=True)
-    states = torch.randn(ROWS, LENGTH, WIDTH)
-    forward = 2 * ROWS * LENGTH * 4 * WIDTH * 2 * WIDTH
+    lstm, states = nn.LSTM(WIDTH, WIDTH, batch_first=True), torch.randn(ROWS, LENGTH, WIDTH)
+    forward = 2 * ROWS * LENGTH * 4 * WIDTH * 2 * WIDTH  # the gates
     assert counted(lambda: lstm(states)) == forward
     # No gradient is needed for the first states.
     step = counted(lambda: lstm(states)[0].sum().backward())
@@ -54,36 +50,17 @@ def test_a_step_takes_about_six_operations_for_each_token_and_weight(
     assert operations / (6 * batches[0].input_ids.numel() * weights) == pytest.approx(1.0, rel=0.35)
 
 
-def test_train_counts_the_steps_of_a_shape_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = list[int]()
-
-    def noting() -> Any:
-        calls.append(1)
-        return counting()
-
-    monkeypatch.setattr(flops, "counting", noting)
-    monkeypatch.setattr(flops, "_OF_PROCESS", {})
-    of_rows = {}
-    for rows in (8, 4, 8):
-        model, data = headless(small_model("decoder")), data_of("causal", micro_batch_rows=rows)
-        steps = train(
-            model, objective_of("causal"), data, SCHEDULE, num_steps=3, seed=1, device=CPU
-        )
-        of_rows[rows] = {step.flops for step in steps}
-    assert len(calls) == 2
-    assert of_rows[8] == of_rows[4] and len(of_rows[8]) == 1
-
-
 def test_step_flops_differ_with_the_weights_that_train(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flops, "_OF_PROCESS", {})
     task = Classification(["0", "1"], small_tokenizer(), 32)
     model = with_head(task, small_model("encoder"))
     batch = task.collate(task.encode([{"id": "1", "text": "a class", "label": "0"}]), rngs=[])
-    step_flops = StepFlops(model, task, shared=True)
+    step_flops, calls = StepFlops(model, task, shared=True), list[float]()
 
-    def of_step() -> int:
-        return step_flops.of(lambda: accumulate(model, task, [batch], CPU), [batch])[1]
+    def step() -> None:
+        calls.append(accumulate(model, task, [batch], CPU))
 
-    whole = of_step()
+    _, whole = step_flops.of(step, [batch])
+    assert step_flops.of(step, [batch])[1] == whole == [*step_flops.counts.values()][0]
     model.backbone.requires_grad_(False)
-    assert 0 < of_step() < 0.7 * whole
+    assert 0 < step_flops.of(step, [batch])[1] < 0.7 * whole and len(calls) == 3

@@ -1,13 +1,15 @@
 """A training at each of several rates: the best is kept, and interrupted equals uninterrupted."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
+from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import Resumable
 from stages.training.loop import Diverged, Step, mean_loss, train
-from stages.training.tries import best, try_each
+from stages.training.tries import Try, best, try_each
 from tests.small import headless, small_model
 from tests.training.test_loop import CPU, SCHEDULE, data_of, objective_of
 
@@ -21,22 +23,20 @@ class Killed(Exception):
     pass
 
 
-class Trained:
-    """A small model that is trained at each rate; training is killed at ``kill`` (rate, step)."""
+def loss_of(model: ModelWithHead) -> float:
+    return mean_loss(model, objective_of("mlm"), data_of("mlm").micro_batches(100), CPU)
 
-    def __init__(
-        self, folder, rates: list[float], *, kill: tuple[float, int] | None = None
-    ) -> None:
-        self.model = headless(small_model("encoder"))
-        self.validation = data_of("mlm").micro_batches(100)
-        self.begun: list[tuple[float, int]] = []  # rate, first step in this process
-        self._kill = kill
-        resumable = Resumable("run", "fingerprint", scratch=folder)
-        self.tries = try_each(self.model, rates, resumable, self._attempt)
 
-    def _attempt(self, rate: float, history: list[Step], resumable: Resumable) -> None:
-        steps = train(
-            self.model,
+def trained(
+    folder: Any, rates: list[float], *, kill: tuple[float, int] | None = None
+) -> tuple[ModelWithHead, list[Try], list[tuple[float, int]]]:
+    """Trains a small model at each rate, until it is killed at (rate, step). Returns it with its
+    tries and the steps (rate, step) of this process."""
+    model, done = headless(small_model("encoder")), list[tuple[float, int]]()
+
+    def attempt(rate: float, history: list[Step], resumable: Resumable) -> None:
+        for step in train(
+            model,
             objective_of("mlm"),
             data_of("mlm"),
             SCHEDULE.model_copy(update={"lr": rate}),
@@ -45,67 +45,50 @@ class Trained:
             device=CPU,
             history=history,
             resumable=resumable,
-        )
-        for number, step in enumerate(steps):
-            if not number:
-                self.begun.append((rate, step.step))
-            if (rate, step.step) == self._kill:
+        ):
+            done.append((rate, step.step))
+            if done[-1] == kill:
                 raise Killed
             if step.step % 4 == 0:
-                step.validation_loss = self.loss()
+                step.validation_loss = loss_of(model)
 
-    def loss(self) -> float:
-        return mean_loss(self.model, objective_of("mlm"), self.validation, CPU)
-
-    @property
-    def weights(self) -> dict[str, torch.Tensor]:
-        return dict(self.model.named_parameters())
+    return model, try_each(model, rates, Resumable("run", "a", scratch=folder), attempt), done
 
 
-def same(one: Trained, other: Trained) -> bool:
-    assert one.weights.keys() == other.weights.keys()
-    return all(torch.equal(one.weights[name], other.weights[name]) for name in one.weights)
+def same(one: ModelWithHead, other: ModelWithHead) -> bool:
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return all(torch.equal(mine, theirs) for mine, theirs in pairs)
 
 
 def test_try_each_begins_anew_and_leaves_the_best_model(tmp_path) -> None:
     """The results equal those of each rate trained alone."""
-    several = Trained(tmp_path / "several", RATES)
-    alone = {rate: Trained(tmp_path / str(rate), [rate]) for rate in RATES}
-    assert [each.rate for each in several.tries] == RATES
-    for attempt in several.tries:
-        assert attempt.history == alone[attempt.rate].tries[0].history
-    chosen = best(several.tries)
+    model, tries, _ = trained(tmp_path / "several", RATES)
+    alone = {rate: trained(tmp_path / str(rate), [rate]) for rate in RATES}
+    assert [each.rate for each in tries] == RATES
+    assert all(each.history == alone[each.rate][1][0].history for each in tries)
+    chosen = best(tries)
     assert chosen.rate == 5e-3 != RATES[-1]
-    assert (
-        several.loss()
-        == chosen.final_loss
-        < min(t.final_loss for t in several.tries if t is not chosen)
-    )
-    assert same(several, alone[chosen.rate]) and not same(several, alone[RATES[-1]])
+    assert loss_of(model) == chosen.final_loss == min(each.final_loss for each in tries)
+    assert same(model, alone[chosen.rate][0]) and not same(model, alone[RATES[-1]][0])
 
 
 @pytest.mark.parametrize("kill", [(5e-3, 3), (5e-3, 1), (1e-3, 6)])
 def test_try_each_resumes_in_a_later_rate(tmp_path, monkeypatch, kill) -> None:
     monkeypatch.setattr("stages.training.loop.CHECKPOINT_SECONDS", 0.0)
-    whole = Trained(tmp_path / "whole", RATES)
+    whole, tries, _ = trained(tmp_path / "whole", RATES)
     with pytest.raises(Killed):
-        Trained(tmp_path / "killed", RATES, kill=kill)
-    resumed = Trained(tmp_path / "killed", RATES)
-    assert resumed.begun[0] == kill, "what was done before is not done again"
-    assert resumed.tries == whole.tries and same(resumed, whole)
-    again = Trained(tmp_path / "killed", RATES)
-    assert again.begun == [] and again.tries == whole.tries and same(again, whole)
+        trained(tmp_path / "killed", RATES, kill=kill)
+    resumed, again, done = trained(tmp_path / "killed", RATES)
+    assert done[0] == kill, "what was done before is not done again"
+    assert again == tries and same(resumed, whole)
 
 
 def test_try_each_refuses_only_if_all_rates_diverge(tmp_path, capsys) -> None:
-    with_one = Trained(tmp_path / "one", [1e30, 5e-3])
+    model, (diverged, other), _ = trained(tmp_path / "one", [1e30, 5e-3])
     assert "1e+30" in capsys.readouterr().err
-    diverged, other = with_one.tries
-    assert diverged.diverged and math.isinf(diverged.final_loss)
-    assert 0 < len(diverged.history) < NUM_STEPS
-    assert best(with_one.tries) is other and same(with_one, Trained(tmp_path / "alone", [5e-3]))
-    with pytest.raises(ValueError, match=r"^lr: .*1e\+30, 1e\+29") as caught:
-        Trained(tmp_path / "all", [1e30, 1e29])
-    assert not isinstance(caught.value, Diverged)
+    assert math.isinf(diverged.final_loss) and 0 < len(diverged.history) < NUM_STEPS
+    assert not other.diverged and same(model, trained(tmp_path / "alone", [5e-3])[0])
+    with pytest.raises(ValueError, match=r"^lr: .*1e\+30, 1e\+29"):
+        trained(tmp_path / "all", [1e30, 1e29])
     with pytest.raises(Diverged):
-        Trained(tmp_path / "single", [1e30])
+        trained(tmp_path / "single", [1e30])

@@ -20,7 +20,6 @@ from stages.core.params import Distributed
 from stages.core.seeding import torch_stream
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.objectives._objective import OBJECTIVES, Objective
-from stages.objectives.distillation import Distillation
 from stages.text.corpus import EncodedCorpus, encode
 from stages.text.packing import Packing
 from stages.training import loop
@@ -29,7 +28,7 @@ from stages.training.device import Device
 from stages.training.loop import Step, mean_loss, train
 from stages.training.pretraining import PretrainingData, begin_with_frequencies
 from stages.training.ranks import ALONE, Ranks, joined
-from tests.small import ARCHITECTURES, documents, small_model, small_schedule, small_tokenizer
+from tests.small import documents, small_model, small_schedule, small_tokenizer
 
 STRATEGIES = ("ddp", "fsdp")
 TRAINED = [
@@ -38,6 +37,12 @@ TRAINED = [
     ("span_corruption", "encoder_decoder"),
     ("bidirectional_lm", "bilstm"),
 ]
+# The settings of dropout of each family.
+DROPOUT = {
+    "encoder": ("mlp_dropout", "attention_dropout"),
+    "decoder": ("hidden_dropout", "attention_dropout"),
+    "encoder_decoder": ("dropout_rate",),
+}
 LENGTH, ROWS, MICRO_ROWS, NUM_STEPS = 48, 8, 2, 3  # four micro-batches: two for each rank
 CPU = Device("cpu", "float32", compile=False, threads=1)
 # The norm of the gradients is cut in every step.
@@ -53,60 +58,23 @@ class Trained:
     flops: list[int]
 
 
-def cases() -> list[tuple[str, str]]:
-    """Each objective that trains, with each architecture that it fits."""
-    fitting = []
-    for name in OBJECTIVES.names():
-        for architecture in ARCHITECTURES:
-            if OBJECTIVES.find(name, where="").trains:
-                of = OBJECTIVES.build({"name": name}, small_tokenizer(), LENGTH, where="objective")
-                of.architecture = small_model(architecture).architecture
-                if of.incompatibility(small_model(architecture)) is None:
-                    fitting.append((name, architecture))
-    return fitting
-
-
 @cache
 def short_texts() -> EncodedCorpus:
-    """Documents of an input and its target, as ``multi_task`` needs. They are short, so that ranks
-    have uneven numbers of targets."""
+    """Short documents, so that ranks have uneven numbers of targets."""
     return encode([lines[1:3] for lines in documents()], small_tokenizer())
 
 
-def with_dropout(architecture: str, rate: float) -> dict[str, Any]:
-    """The settings of a small model with this dropout, by the names of its family."""
-    names = {
-        "encoder": ("mlp_dropout", "attention_dropout"),
-        "decoder": ("hidden_dropout", "attention_dropout"),
-        "encoder_decoder": ("dropout_rate",),
-    }
-    config = {name: rate for name in names.get(architecture, ())}
-    return {"config": config} if config else {}
-
-
-def built(
-    name: str,
-    architecture: str,
-    *,
-    dropout: float = 0.1,
-    max_tokens: int = LENGTH,
-    **settings: Any,
-) -> tuple[Objective, ModelWithHead, PretrainingData]:
-    objective = OBJECTIVES.build({"name": name}, small_tokenizer(), max_tokens, where="objective")
-    backbone = small_model(architecture, **with_dropout(architecture, dropout), **settings)
+def built(name: str, architecture: str) -> tuple[Objective, ModelWithHead, PretrainingData]:
+    """The objective, a model with dropout, and data."""
+    objective = OBJECTIVES.build({"name": name}, small_tokenizer(), LENGTH, where="objective")
+    config = dict.fromkeys(DROPOUT.get(architecture, ()), 0.1)
+    settings: dict[str, Any] = {"config": config} if config else {}
+    backbone = small_model(architecture, **settings)
     objective.architecture = backbone.architecture
-    if objective.has_teacher:
-        teacher = small_model(architecture, seed=2, num_layers=2 * backbone.num_layers)
-        objective.learn_from(teacher.requires_grad_(False).eval(), backbone)
     model = ModelWithHead(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(1, "head"))
-    data = PretrainingData(
-        Packing(short_texts(), max_tokens, seed=1),
-        objective,
-        batch_rows=ROWS,
-        micro_batch_rows=MICRO_ROWS,
-        seed=1,
-    )
+    packing = Packing(short_texts(), LENGTH, seed=1)
+    data = PretrainingData(packing, objective, batch_rows=ROWS, micro_batch_rows=MICRO_ROWS, seed=1)
     begin_with_frequencies(backbone, data, num_steps=1)
     return objective, model, data
 
@@ -118,32 +86,27 @@ def trained(
     *,
     scratch: Path | None = None,
     stop_after: int = NUM_STEPS,
-    device: Device = CPU,
-    dropout: float = 0.1,
 ) -> Trained:
     """Trains a model; with ``scratch`` from the state that is saved there after each step."""
-    objective, model, data = built(name, architecture, dropout=dropout)
-    if isinstance(objective, Distillation):
-        objective.teacher.to(device.torch)
+    objective, model, data = built(name, architecture)
     resumable = Resumable("run", "fingerprint", scratch=scratch, ranks=ranks) if scratch else None
     history = list[Step]()
-    with ranks.spread(model, device) as spread:
-        steps = train(
+    with ranks.spread(model, CPU) as spread:
+        for step in train(
             spread,
             objective,
             data.of(ranks),
             SCHEDULE,
             num_steps=NUM_STEPS,
             seed=1,
-            device=device,
+            device=CPU,
             history=history,
             resumable=resumable,
             ranks=ranks,
-        )
-        for step in steps:
+        ):
             if step.step > stop_after:
                 break
-        validated = mean_loss(spread, objective, data.micro_batches(100), device)
+        validated = mean_loss(spread, objective, data.micro_batches(100), CPU)
     return Trained(
         [*(step.loss for step in history), ranks.from_first(validated)],
         {name: weight.detach() for name, weight in model.named_parameters()},
