@@ -1,10 +1,11 @@
 """Fine-tune every checkpoint on a task with each method, label budget and seed, and predict the
 test inputs. Trials in the store are not computed again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 from stages.core import paths
 from stages.core.artifacts import replacing
@@ -15,11 +16,11 @@ from stages.evaluation import records
 from stages.evaluation.transferability import EstimateRecord
 from stages.training.device import side_by_side
 from stages.trials import workers
-from stages.trials.estimates import estimated
-from stages.trials.groups import incompatibility_of, run_trials, trial_groups
-from stages.trials.inputs import input_records
-from stages.trials.outcome import Outcome
+from stages.trials.estimates import estimated, input_records
+from stages.trials.groups import Group, incompatibility_of, run_trials, trial_groups
 from stages.trials.setup import TrialSetup
+
+Texts = tuple[list[records.InputRecord], list[EstimateRecord]]
 
 
 def main(plan: FinetunePlan, task: str) -> str:
@@ -27,16 +28,14 @@ def main(plan: FinetunePlan, task: str) -> str:
 
     Raises ValueError if trials failed. The other trials are then in the store.
     """
-    checkpoints = [RunKey(run, seed) for run in plan.runs for seed in plan.runs[run].seeds]
     skipped = {run: skipped_methods(plan, run, task) for run in plan.runs}
-    left_out = {run: {row.method for row in skipped[run]} for run in plan.runs}
-    methods = {run: [m for m in plan.finetune.methods if m not in left_out[run]] for run in skipped}
-    groups = {
-        key: trial_groups(
-            plan.finetune, key, task, methods[key.run], from_scratch=plan.runs[key.run].from_scratch
-        )
-        for key in checkpoints
-    }
+    methods, groups = dict[str, list[str]](), list[Group]()
+    for run, settings in plan.runs.items():
+        left_out = {row.method for row in skipped[run]}
+        methods[run] = [method for method in plan.finetune.methods if method not in left_out]
+        scratch = settings.from_scratch
+        for key in (RunKey(run, seed) for seed in settings.seeds):
+            groups += trial_groups(plan.finetune, key, task, methods[run], from_scratch=scratch)
     with ExitStack() as stack:
         folders = {
             run: stack.enter_context(replacing(paths.FINETUNED / task / run)) for run in plan.runs
@@ -44,22 +43,30 @@ def main(plan: FinetunePlan, task: str) -> str:
         weights = {run: folder / "weights" for run, folder in folders.items()}
         for folder in weights.values():
             folder.mkdir(parents=True)
-        outcomes = run_trials(plan, task, groups, weights)
-        readings = [
-            _Reading(plan, some, task, methods[some[0].run])
-            for some in _of_equal_weights(plan, checkpoints)
-        ]
+        trials = run_trials(plan, task, groups, weights)
         # Read after the trials: what this process holds counts towards the memory of trials.
-        texts = _texts_read(plan, readings)
+        texts = _texts(plan, task, methods)
         for run, folder in folders.items():
-            of_run = [key for key in checkpoints if key.run == run]
-            trials = [outcome for key in of_run for outcome in outcomes[key]]
-            _write(folder, skipped[run], trials, [texts[key] for key in of_run])
-            _print_trained_weights(run, task, trials)
+            of_run = [trial for trial in trials if trial.key.run == run]
+            inputs, estimates = zip(*(t for key, t in texts.items() if key.run == run), strict=True)
+            predictions = chain(*(trial.predictions for trial in of_run))
+            validation = chain(*(trial.validation for trial in of_run))
+            for name, kind, rows in (
+                ("skipped.csv", records.SkippedMethod, skipped[run]),
+                ("trials.csv", records.TrialRecord, [trial.record for trial in of_run]),
+                ("history.csv", records.EpochRecord, chain(*(trial.epochs for trial in of_run))),
+                ("inputs.csv", records.InputRecord, chain(*inputs)),
+                ("estimates.csv", EstimateRecord, chain(*estimates)),
+                ("predictions.csv.gz", records.PredictionRecord, predictions),
+                ("validation.csv.gz", records.ValidationRecord, validation),
+            ):
+                records.write(folder / name, kind, rows)
             costs = paths.TIMINGS / "finetune" / task / f"{run}.csv"
-            records.write(costs, records.CostRecord, [outcome.cost for outcome in trials])
-    num_trials = {key: len(trials) for key, trials in outcomes.items() if trials}
-    return f"{sum(num_trials.values()):,} trials of {len({key.run for key in num_trials})} runs"
+            records.write(costs, records.CostRecord, [trial.cost for trial in of_run])
+            for method in methods[run]:
+                first = next(t.record for t in of_run if t.key.method == method)
+                print(f"{run} on {task}: {method} trained {first.num_trained_params:,} weights")
+    return f"{len(trials):,} trials of {len({trial.key.run for trial in trials})} runs"
 
 
 def skipped_methods(plan: FinetunePlan, run: str, task: str) -> list[records.SkippedMethod]:
@@ -77,86 +84,43 @@ def skipped_methods(plan: FinetunePlan, run: str, task: str) -> list[records.Ski
     return skipped
 
 
-def _of_equal_weights(plan: FinetunePlan, checkpoints: Iterable[RunKey]) -> list[list[RunKey]]:
-    """Groups checkpoints with equal weights: all seeds of a public checkpoint that is used as
-    published form one group. Every other checkpoint is a group of its own."""
-    groups = dict[object, list[RunKey]]()
-    for key in checkpoints:
-        groups.setdefault(key.run if plan.runs[key.run].as_published else key, []).append(key)
-    return [*groups.values()]
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """Checkpoints with equal weights, and the task whose texts they read."""
-
-    plan: FinetunePlan
-    checkpoints: list[RunKey]
-    task: str
-    methods: list[str]  # compatible with the checkpoints and the task
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """How much of a task's texts a checkpoint reads, and how well its states predict labels."""
-
-    inputs: list[records.InputRecord]
-    estimates: list[EstimateRecord]
-
-
-def _texts(reading: _Reading) -> list[_Texts]:
-    """Returns the ``_Texts`` of each checkpoint. Estimates are computed once, since the weights are
-    equal."""
-    finetune, task = reading.plan.finetune, reading.task
-    estimates = list[EstimateRecord]()
-    if reading.methods:
-        estimates = estimated(finetune, reading.plan.compute, reading.checkpoints[0], task)
-    return [
-        _Texts(
-            input_records(finetune, key, task, reading.methods),
-            [replace(record, **key._asdict()) for record in estimates],
-        )
-        for key in reading.checkpoints
-    ]
-
-
-def _texts_read(plan: FinetunePlan, readings: Sequence[_Reading]) -> dict[RunKey, _Texts]:
-    """Returns the ``_Texts`` of the checkpoints of all ``readings``."""
-    texts = dict[RunKey, _Texts]()
-    at_once, late_imports = side_by_side(plan.compute), ("sklearn.covariance",)  # for estimates
-    done = workers.each(_texts, readings, at_once=at_once, late_imports=late_imports)
-    for reading, result in done:
+def _texts(
+    plan: FinetunePlan, task: str, methods: Mapping[str, Sequence[str]]
+) -> dict[RunKey, Texts]:
+    """Returns, for each checkpoint, how much of the task's texts it reads, and how well its states
+    predict labels. All seeds of a public checkpoint that is used as published have the same
+    weights, so its estimates are computed once."""
+    jobs = list[list[RunKey]]()
+    for run, settings in plan.runs.items():
+        keys = [RunKey(run, seed) for seed in settings.seeds]
+        jobs += [keys] if settings.as_published else [[key] for key in keys]
+    done = workers.each(
+        partial(_read_texts, plan, task, methods),
+        jobs,
+        at_once=side_by_side(plan.compute),
+        late_imports=("sklearn.covariance",),  # for estimates
+    )
+    texts = dict[RunKey, Texts]()
+    for _, result in done:
         if isinstance(result, ValueError):
             raise result
-        texts |= zip(reading.checkpoints, result, strict=True)
-    return texts
+        texts |= result
+    return {key: texts[key] for keys in jobs for key in keys}
 
 
-def _write(
-    folder: Path,
-    skipped: Sequence[records.SkippedMethod],
-    outcomes: Sequence[Outcome],
-    texts: Sequence[_Texts],
-) -> None:
-    """Writes the tables of a run, with the rows of all its seeds."""
-    records.write(folder / "skipped.csv", records.SkippedMethod, skipped)
-    records.write(folder / "trials.csv", records.TrialRecord, [o.trial for o in outcomes])
-    epochs = [epoch for outcome in outcomes for epoch in outcome.epochs]
-    records.write(folder / "history.csv", records.EpochRecord, epochs)
-    inputs = [row for read in texts for row in read.inputs]
-    records.write(folder / "inputs.csv", records.InputRecord, inputs)
-    estimates = [row for read in texts for row in read.estimates]
-    records.write(folder / "estimates.csv", EstimateRecord, estimates)
-    predictions = [row for outcome in outcomes for row in outcome.predictions]
-    records.write(folder / "predictions.csv.gz", records.PredictionRecord, predictions)
-    validation = [row for outcome in outcomes for row in outcome.validation]
-    records.write(folder / "validation.csv.gz", records.ValidationRecord, validation)
-
-
-def _print_trained_weights(run: str, task: str, outcomes: Sequence[Outcome]) -> None:
-    first = {outcome.trial.method: outcome.trial for outcome in reversed(outcomes)}
-    for method, trial in first.items():
-        print(f"{run} on {task}: {method} trained {trial.num_trained_params:,} weights")
+def _read_texts(
+    plan: FinetunePlan, task: str, methods: Mapping[str, Sequence[str]], keys: Sequence[RunKey]
+) -> dict[RunKey, Texts]:
+    """Returns the ``Texts`` of checkpoints with equal weights."""
+    finetune, compatible = plan.finetune, methods[keys[0].run]
+    estimates = estimated(finetune, plan.compute, keys[0], task) if compatible else []
+    return {
+        key: (
+            input_records(finetune, key, task, compatible),
+            [replace(record, **key._asdict()) for record in estimates],
+        )
+        for key in keys
+    }
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from stages.baselines._baseline import BASELINES, Baseline, kind_of_source
 from stages.baselines._kept import Examples, fit, path_of, save
 from stages.core import paths
-from stages.core.artifacts import Json, read_json, read_jsonl, replacing
+from stages.core.artifacts import read_json, read_jsonl, replacing
 from stages.core.components import below
 from stages.core.keys import TrialKey
 from stages.core.plans import BaselinePlan
@@ -36,33 +36,37 @@ def main(plan: BaselinePlan, task: str) -> str:
     """
     examples = Examples.read(paths.examples(task))
     examples = replace(examples, kind=kind_of_source(examples.kind, plan.reading))
-    about = read_json(paths.examples(task) / "task.json")
     test = read_jsonl(paths.examples(task) / "test.jsonl")
-    trials: list[TrialRecord] = []
-    predictions: list[PredictionRecord] = []
-    keys = [*_trials(plan, about, task)]
-    external: dict[tuple[str, int], tuple[Baseline, list[str]]] = {}  # by run and draw
+    trials, predictions = list[TrialRecord](), list[PredictionRecord]()
+    external = dict[tuple[str, int], tuple[Baseline, list[str]]]()  # by run and draw
     with replacing(paths.BASELINES / task) as folder:
         folder.mkdir()
-        for key in tqdm(keys, desc=f"baselines on {task}", disable=None):
-            component = plan.baselines[key.run]
+        for key in tqdm([*_keys(plan, task)], desc=f"baselines on {task}", disable=None):
+            component, draw = plan.baselines[key.run], (key.run, key.finetune_seed)
             rows = of_draw(test, key.finetune_seed)
-            if again := external.get((key.run, key.finetune_seed)):
-                baseline, answers = again
+            if draw in external:
+                baseline, answers = external[draw]
             else:
                 baseline = fit(component, key, examples)
                 with below(f"baselines.{key.run}"):
                     answers = baseline.predict(rows)
+            validation = None
             if baseline.num_tries:
                 kept = path_of(key).relative_to(paths.BASELINES / task)
                 save(baseline, component, key, examples, folder / kept)
+                if held_out := of_draw(examples.validation, key.finetune_seed):
+                    validation = examples.score(held_out, baseline.predict(held_out))
             else:
-                external[key.run, key.finetune_seed] = baseline, answers
-            held_out = of_draw(examples.validation, key.finetune_seed)
-            known = baseline.num_tries > 0 and bool(held_out)  # an external system knows test alone
-            validation = examples.score(held_out, baseline.predict(held_out)) if known else None
-            name, tries = str(component["name"]), baseline.num_tries
-            trials.append(_record(key, name, num_tries=tries, validation_score=validation))
+                external[draw] = baseline, answers
+            trials.append(
+                TrialRecord(
+                    **key._asdict(),
+                    architecture=component["name"],
+                    used_architecture=component["name"],
+                    num_tries=baseline.num_tries,
+                    validation_score=validation,
+                )
+            )
             predictions += [
                 PredictionRecord(
                     **key._asdict(),
@@ -79,9 +83,10 @@ def main(plan: BaselinePlan, task: str) -> str:
     return f"{len(trials):,} trials of {len({trial.run for trial in trials})} baselines"
 
 
-def _trials(plan: BaselinePlan, about: Json, task: str) -> Iterator[TrialKey]:
+def _keys(plan: BaselinePlan, task: str) -> Iterator[TrialKey]:
     """Yields the keys of all trials of a task, in the order of params.yaml. The seeds of a trial
     only choose its rows."""
+    about = read_json(paths.examples(task) / "task.json")
     for name, budget in product(plan.baselines, plan.label_budgets):
         baseline = BASELINES.build(plan.baselines[name], where=f"baselines.{name}")
         draws = distinct_draws(
@@ -94,44 +99,6 @@ def _trials(plan: BaselinePlan, about: Json, task: str) -> Iterator[TrialKey]:
         )
         for pretrain_seed, finetune_seed in draws:
             yield TrialKey(name, pretrain_seed, task, CLASSICAL, str(budget), finetune_seed)
-
-
-def _record(
-    key: TrialKey, architecture: str, *, num_tries: int, validation_score: float | None
-) -> TrialRecord:
-    return TrialRecord(
-        **key._asdict(),
-        architecture=architecture,
-        objective="none",
-        corpus="none",
-        num_params=0,
-        num_trained_params=0,
-        pretrain_tokens=0,
-        pretrain_flops=0,
-        lineage_tokens=0,
-        lineage_flops=0,
-        finetune_flops=0,
-        lr=0.0,
-        d_model=0,
-        num_layers=0,
-        best_epoch=0,
-        weights_bytes=None,
-        num_pretrained_params=0,
-        used_architecture=architecture,
-        design=None,
-        lineage_bytes=0,
-        num_epochs=0,
-        num_steps=0,
-        last_train_loss=None,
-        best_is_last=0,
-        chosen_in_warmup=0,
-        still_improving=0,
-        converged=None,
-        C=None,
-        num_tries=num_tries,
-        at_edge=None,
-        validation_score=validation_score,
-    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Read a task: its examples for training, validation and test, and the test labels separately."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from stages.core import paths
@@ -14,12 +14,23 @@ from stages.core.process import run_stage
 from stages.core.seeding import stream
 from stages.sources._columns import SPLIT_SEED
 from stages.sources._source import SOURCES, Labelled, Source, check_split
-from stages.tasks._kind import SPLITS, Kind, Split, settings_of
+from stages.tasks._cells import Row
 from stages.tasks._labelled_rows import stratified_order
 from stages.tasks._labels import NO_LABEL_SIGNS, check_unclear
-from stages.tasks._task import TASKS
+from stages.tasks._task import SPLITS, TASKS, Split, settings_of
+from stages.tasks._task import Task as Kind
 
 MOST_SHOWN = 20  # labels that a message lists
+BySplit = dict[Split, list[Labelled]]
+
+
+class Draw(NamedTuple):
+    """The examples of one draw of the splits."""
+
+    examples: BySplit
+    removed: dict[str, int]  # by split, the number of rows whose input is in a later split
+    repeated: int  # number of train rows that repeat the input of another
+    versions: Json
 
 
 def main(plan: TaskPlan, key: str) -> str:
@@ -39,28 +50,24 @@ def main(plan: TaskPlan, key: str) -> str:
     all of them (``labelled_rows``). Raises ValueError if examples do not fit the task, are fewer
     than requested, or have a label in validation or test that train lacks.
     """
-    task = plan.task
-    where = f"tasks.{key}"
-    name, settings = str(task.task.get("name", "")), task.task
+    task, where = plan.task, f"tasks.{key}"
+    name = str(task.task.get("name", ""))
     kind = TASKS.find(name, where=f"{where}.task").for_rows()
     draws = draws_of(task, kind, where=where)
-    first, examples, seeds_of = draws[0], *_united([each.examples for each in draws], task)
+    first, examples = draws[0], draws[0].examples
+    if task.split_seeds:
+        examples = _united([draw.examples for draw in draws], task.split_seeds)
     labels = sorted(count_labels(examples["train"], kind))
     with below(f"{where}.task"):
-        kind.check_labels(labels, settings)
-    in_all = [
-        example.row
-        for example, column in zip(examples["train"], seeds_of["train"], strict=True)
-        if len(column.get("draws", draws)) == len(draws)
-    ]
+        kind.check_labels(labels, task.task)
+    metric, other_metric = kind.compared_by(task.task)
+    train = (example.row for example in examples["train"])
     with below(f"{where}.source"):
-        facts = kind.facts(in_all)
+        facts = kind.facts([row for row in train if len(row.get("draws", draws)) == len(draws)])
     numbers = {split: min(len(each.examples[split]) for each in draws) for split in SPLITS}
-    metric, other_metric = kind.compared_by(settings)
-
-    target = kind.target
+    shared = _repeated_later(first.examples, kind.group_key)
     about = {
-        "task": settings,
+        "task": task.task,
         "kind": kind.name,
         "labels": labels,
         "metric": metric,
@@ -75,69 +82,66 @@ def main(plan: TaskPlan, key: str) -> str:
         },
         "duplicates_removed": first.removed,
         "duplicates_within_train": first.repeated,
-        "share_a_text": sharing(first.examples, kind),
+        # Rows whose text is in a later split, though the inputs differ. They are not removed, since
+        # the source gave the splits.
+        "share_a_text": {split: sum(shared[split]) for split in SPLITS if split != "test"},
         "versions": first.versions,
         **facts,
     }
     if times := times_of(examples):
         about["times"] = times
-    with (
-        replacing(paths.examples(key)) as folder,
-        replacing(paths.test_labels(key)) as test_labels,
-        replacing(paths.test_originals(key)) as originals,
-    ):
-        folder.mkdir()
-        for split in SPLITS:
-            hidden = target if split == "test" and not kind.is_own_answer else ""
-            group = _group if split == "test" else lambda _: {}
-            rows = (
-                {"id": e.id, **{k: v for k, v in e.row.items() if k != hidden}, **drawn, **group(e)}
-                for e, drawn in zip(examples[split], seeds_of[split], strict=True)
-            )
-            write_jsonl(folder / f"{split}.jsonl", rows)
-        write_json(folder / "task.json", about)
-        write_jsonl(test_labels, ({"id": e.id, target: e.row[target]} for e in examples["test"]))
-        originals_of = ((e.id, e.row, e.original or {}) for e in examples["test"])
-        changed = ({"id": id, **was} for id, row, was in originals_of if {**row, **was} != row)
-        write_jsonl(originals, changed)
+    _write(key, kind, examples, about)
     parts = ", ".join(f"{numbers[split]:,} rows of {split}" for split in SPLITS)
     if task.split_seeds:
         parts += f" in the smallest of {len(draws)} draws"
     return f"{parts}; {len(labels)} labels" if labels else parts
 
 
-def _group(example: Labelled) -> Json:
-    """Returns the column ``group`` of a row that resembles others, for the intervals of scores."""
-    group = example.group if example.cluster is None else example.cluster
-    return {} if group is None else {"group": group}
+def _write(key: str, kind: Kind, examples: BySplit, about: Json) -> None:
+    target, test = kind.target, examples["test"]
+    with (
+        replacing(paths.examples(key)) as folder,
+        replacing(paths.test_labels(key)) as test_labels,
+        replacing(paths.test_originals(key)) as originals,
+    ):
+        folder.mkdir()
+        write_json(folder / "task.json", about)
+        for split in ("train", "validation"):
+            write_jsonl(folder / f"{split}.jsonl", ({"id": e.id, **e.row} for e in examples[split]))
+        hidden = "" if kind.is_own_answer else target
+        rows = list[Json]()
+        for e in test:
+            row = {"id": e.id, **{k: v for k, v in e.row.items() if k != hidden}}
+            # Rows of a group resemble each other, which widens the intervals of scores.
+            group = e.group if e.cluster is None else e.cluster
+            rows.append(row if group is None else row | {"group": group})
+        write_jsonl(folder / "test.jsonl", rows)
+        write_jsonl(test_labels, ({"id": e.id, target: e.row[target]} for e in test))
+        changed = (e for e in test if {**e.row, **(e.original or {})} != e.row)
+        write_jsonl(originals, ({"id": e.id, **(e.original or {})} for e in changed))
 
 
-class Draw(NamedTuple):
-    """The examples of one draw of the splits."""
-
-    examples: dict[Split, list[Labelled]]
-    removed: dict[str, int]  # by split, the number of rows whose input is in a later split
-    repeated: int  # number of train rows that repeat the input of another
-    versions: Json
+# A draw of the splits ----------------------------------------------------------------------------
 
 
 def draws_of(task: Task, kind: Kind, *, where: str) -> list[Draw]:
     """Returns the one draw of the splits, or a draw for each seed of ``task.split_seeds``. Raises
     the errors of ``main``, with the seed in the message."""
-    draws = []
+    draws = list[Draw]()
     for seed in task.split_seeds or [None]:
-        seeded = {} if seed is None else {SPLIT_SEED: seed}
-        source: Source = SOURCES.build({**task.source, **seeded}, where=f"{where}.source")
         try:
-            draws.append(_draw(task, source, kind, where=where))
+            draws.append(_draw(task, kind, seed, where=where))
         except ValueError as error:
             more = "" if seed is None else f" (split_per_seed: in the splits of seed {seed})"
             raise ValueError(f"{error}{more}") from None
     return draws
 
 
-def _draw(task: Task, source: Source, kind: Kind, *, where: str) -> Draw:
-    """Reads, checks and samples the examples of one draw of the splits."""
+def _draw(task: Task, kind: Kind, seed: int | None, *, where: str) -> Draw:
+    """Reads, checks and samples the examples of one draw of the splits, by ``seed`` if each seed
+    draws its own."""
+    seeded = {} if seed is None else {SPLIT_SEED: seed}
+    source: Source = SOURCES.build({**task.source, **seeded}, where=f"{where}.source")
     try:
         labelled = list(source.examples(kind))
         for example in labelled:
@@ -160,44 +164,43 @@ def _draw(task: Task, source: Source, kind: Kind, *, where: str) -> Draw:
     return Draw(examples, removed, repeated, source.versions())
 
 
-def _united(
-    draws: Sequence[dict[Split, list[Labelled]]], task: Task
-) -> tuple[dict[Split, list[Labelled]], dict[Split, list[Json]]]:
-    """Returns the rows of each split over all draws, and for each row its column ``draws``: the
-    seeds that drew the row into the split, in order. If all seeds share one draw, rows have no such
-    column."""
-    if not task.split_seeds:
-        return draws[0], {split: [{} for _ in draws[0][split]] for split in SPLITS}
-    examples: dict[Split, list[Labelled]] = {}
-    columns: dict[Split, list[Json]] = {}
+def _united(draws: Sequence[BySplit], seeds: Sequence[int]) -> BySplit:
+    """Returns the rows of each split over all draws, with a column ``draws``: the seeds that drew
+    the row into the split, in order."""
+    united: BySplit = {}
     for split in SPLITS:
-        seeds_of: dict[str, list[int]] = defaultdict(list)
-        for seed, draw in zip(task.split_seeds, draws, strict=True):
+        by_id, seeds_of = dict[str, Labelled](), defaultdict[str, list[int]](list)
+        for seed, draw in zip(seeds, draws, strict=True):
             for example in draw[split]:
+                by_id[example.id] = example
                 seeds_of[example.id].append(seed)
-        by_id = {e.id: e for draw in draws for e in draw[split]}
         # Sorted by id, so that a seed's rows have the same order whatever the other seeds are:
         # trials draw rows by position.
-        ids = sorted(by_id)
-        examples[split] = [by_id[id] for id in ids]
-        columns[split] = [{"draws": seeds_of[id]} for id in ids]
-    return examples, columns
+        rows = ((by_id[id], {"draws": seeds_of[id]}) for id in sorted(by_id))
+        united[split] = [e._replace(row={**e.row, **column}) for e, column in rows]
+    return united
+
+
+def times_of(examples: BySplit) -> dict[Split, tuple[str, str]]:
+    """Returns the first and the last time of each split, as written in the data; empty if splits
+    are not drawn by time."""
+    times = {s: [e.time for e in examples[s] if e.time is not None] for s in SPLITS}
+    return {s: (min(some).shown, max(some).shown) for s, some in times.items() if some}
 
 
 def count_labels(examples: Iterable[Labelled], kind: Kind) -> Counter[str]:
     return Counter(sorted(label for example in examples for label in kind.labels_of(example.row)))
 
 
-def check_kind(examples: list[Labelled], kind: Kind, *, where: str) -> None:
+def check_kind(examples: Sequence[Labelled], kind: Kind, *, where: str) -> None:
     """Raises ValueError unless the source's examples have unique ids and the columns of the task's
     kind."""
     if not examples:
         raise ValueError(f"{where}.source: no labelled example was found")
-    seen: set[str] = set()
+    id, number = Counter(example.id for example in examples).most_common(1)[0]
+    if number > 1:
+        raise ValueError(f"{where}.source: two examples have the id {id}")
     for example in examples:
-        if example.id in seen:
-            raise ValueError(f"{where}.source: two examples have the id {example.id}")
-        seen.add(example.id)
         if not set(kind.columns) <= example.row.keys():
             given, needed = ", ".join(example.row), " and ".join(kind.columns)
             raise ValueError(
@@ -208,7 +211,7 @@ def check_kind(examples: list[Labelled], kind: Kind, *, where: str) -> None:
 def check_groups(examples: Iterable[Labelled]) -> None:
     """Raises ValueError if a group is in several splits (possible only if the data gives the
     splits) or if there are too few groups for every split to have one."""
-    splits_of: dict[str, set[Split]] = defaultdict(set)
+    splits_of = defaultdict[str, set[Split]](set)
     for example in examples:
         if example.group is not None:
             splits_of[example.group].add(example.split)
@@ -240,56 +243,38 @@ def with_enough_rows(
     return [e._replace(row=row) for e, row in rows if row is not None]
 
 
-def without_duplicates(
-    examples: Iterable[Labelled], kind: Kind
-) -> tuple[dict[Split, list[Labelled]], dict[str, int]]:
-    """Returns the examples by split, and the number of rows that were removed.
-
-    Rows of train whose input is in validation or test are removed, and rows of validation whose
-    input is in test. Inputs with equal ``Kind.split_key`` count as the same.
-    """
-    by_split: dict[Split, list[Labelled]] = {split: [] for split in SPLITS}
+def without_duplicates(examples: Iterable[Labelled], kind: Kind) -> tuple[BySplit, dict[str, int]]:
+    """Returns the examples by split, and the number of rows that were removed from train and
+    validation: those whose input is in a later split. Inputs with equal ``Kind.split_key`` count as
+    the same."""
+    by_split: BySplit = {split: [] for split in SPLITS}
     for example in examples:
         by_split[example.split].append(example)
-    held_out: set[str] = set()
-    removed = {}
-    for split in reversed(SPLITS):  # test, validation, train
-        remaining = [e for e in by_split[split] if kind.split_key(e.row) not in held_out]
-        held_out.update(kind.split_key(e.row) for e in remaining)
-        removed[split] = len(by_split[split]) - len(remaining)
-        by_split[split] = remaining
-    return by_split, {split: removed[split] for split in SPLITS if split != "test"}
+    is_removed = _repeated_later(by_split, kind.split_key)
+    remaining = {
+        split: [e for e, gone in zip(by_split[split], is_removed[split], strict=True) if not gone]
+        for split in SPLITS
+    }
+    return remaining, {split: sum(is_removed[split]) for split in SPLITS if split != "test"}
 
 
-def sharing(examples: dict[Split, list[Labelled]], kind: Kind) -> dict[str, int]:
-    """Returns how many rows of train and of validation share a text (``Kind.group_key``) with a row
-    of a later split, though the inputs differ. They are not removed, since the source gave the
-    splits."""
-    later: set[str] = set()
-    num_sharing = {}
+def _repeated_later(examples: BySplit, key: Callable[[Row], str]) -> dict[Split, list[bool]]:
+    """Returns, for each row of a split, whether a row of a later split has the same ``key``."""
+    later, repeated = set[str](), dict[Split, list[bool]]()
     for split in reversed(SPLITS):  # test, validation, train
-        keys = [kind.group_key(e.row) for e in examples[split]]
-        num_sharing[split] = sum(key in later for key in keys)
+        keys = [key(example.row) for example in examples[split]]
+        repeated[split] = [each in later for each in keys]
         later.update(keys)
-    return {split: num_sharing[split] for split in SPLITS if split != "test"}
+    return repeated
 
 
-def times_of(examples: dict[Split, list[Labelled]]) -> dict[Split, tuple[str, str]]:
-    """Returns the first and the last time of each split, as written in the data; empty if splits
-    are not drawn by time."""
-    times = {s: [e.time for e in examples[s] if e.time is not None] for s in SPLITS}
-    return {s: (min(some).shown, max(some).shown) for s, some in times.items() if some}
-
-
-def sampled(
-    examples: dict[Split, list[Labelled]], task: Task, kind: Kind, *, where: str
-) -> dict[Split, list[Labelled]]:
+def sampled(examples: BySplit, task: Task, kind: Kind, *, where: str) -> BySplit:
     """Returns a random sample of each split, in random order, of the size that the task requests.
 
     Raises ValueError if a split has too few examples.
     """
     numbers = {"train": task.num_train, "validation": task.num_validation, "test": task.num_test}
-    chosen: dict[Split, list[Labelled]] = {}
+    chosen: BySplit = {}
     for split in SPLITS:
         available, number = examples[split], numbers[split]
         if not available or (number != "all" and int(number) > len(available)):
@@ -302,13 +287,12 @@ def sampled(
             order = stratified_order([kind.labels_of(e.row)[0] for e in available], rng)
         else:
             order = rng.permutation(len(available)).tolist()
-        chosen[split] = [
-            available[i] for i in order[: len(available) if number == "all" else int(number)]
-        ]
+        size = len(available) if number == "all" else int(number)
+        chosen[split] = [available[i] for i in order[:size]]
     return chosen
 
 
-def check_labels(examples: dict[Split, list[Labelled]], kind: Kind, *, where: str) -> None:
+def check_labels(examples: BySplit, kind: Kind, *, where: str) -> None:
     """Raises ValueError if train lacks a label of validation or test, or if all of train has one
     label."""
     known = count_labels(examples["train"], kind).keys()

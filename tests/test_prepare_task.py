@@ -2,8 +2,6 @@
 
 import json
 import statistics
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,16 +13,12 @@ from hypothesis import strategies as st
 
 from stages import prepare_task
 from stages.core.artifacts import Json, read_json, read_jsonl
-from stages.core.code import code_hash
 from stages.core.params import Task
 from stages.core.plans import TaskPlan
-from stages.core.study_file import load
-from stages.prepare_task import sharing, without_duplicates
+from stages.prepare_task import without_duplicates
 from stages.sources._source import SOURCES, Labelled
-from stages.tasks._kind import SPLITS
 from stages.tasks._labelled_rows import of_draw
-from stages.tasks._task import TASKS
-from tests.smoke import with_values, write_plans
+from stages.tasks._task import SPLITS, TASKS
 
 FOLDER = Path("data/tasks/own")
 EXAMPLES = FOLDER / "examples"
@@ -87,9 +81,17 @@ def contents() -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in FOLDER.rglob("*") if p.is_file()}
 
 
-def test_prepare_task_keeps_test_labels_apart() -> None:
+def test_prepare_task_describes_the_task_and_keeps_test_labels_apart() -> None:
     write_reviews()
-    _, train, _, test, labels = prepare()
+    about, train, validation, test, labels = prepare(num_validation="all")
+    assert about["kind"] == "classification" and about["metric"] == "macro_f1"
+    assert about["labels"] == sorted(LABELS)
+    sizes = {"train": len(train), "validation": len(validation), "test": len(test)}
+    assert about["num_examples"] == sizes and len(validation) > 10
+    assert about["num_labels"] == {
+        split: Counter(row["label"] for row in rows)
+        for split, rows in (("train", train), ("validation", validation))
+    }
     assert {frozenset(row) for row in train} == {frozenset({"id", "text", "label"})}
     assert {frozenset(row) for row in test} == {frozenset({"id", "text"})}
     assert {frozenset(row) for row in labels} == {frozenset({"id", "label"})}
@@ -97,20 +99,6 @@ def test_prepare_task_keeps_test_labels_apart() -> None:
     lines = Path("reviews.csv").read_text().splitlines()
     for row, label in zip(test, labels, strict=True):
         assert lines[int(row["id"].split(":")[1]) - 1] == f"{row['text']},{label['label']}"
-
-
-def test_prepare_task_describes_the_task() -> None:
-    write_reviews()
-    about, train, validation, test, _ = prepare(num_validation="all")
-    assert about["kind"] == "classification" and about["metric"] == "macro_f1"
-    assert about["labels"] == sorted(LABELS)
-    assert about["code"] == code_hash("tasks/classification")
-    sizes = {"train": len(train), "validation": len(validation), "test": len(test)}
-    assert about["num_examples"] == sizes and len(validation) > 10
-    assert about["num_labels"] == {
-        split: Counter(row["label"] for row in rows)
-        for split, rows in (("train", train), ("validation", validation))
-    }
 
 
 def test_prepare_task_draws_the_same_from_the_same_seed_alone() -> None:
@@ -177,21 +165,6 @@ def test_prepare_task_refuses_a_group_that_is_also_in_a_given_split() -> None:
         prepare(source=source)
 
 
-def test_prepare_task_makes_another_draw_with_another_split_seed() -> None:
-    write_reviews(600)
-    draws = [prepare(source={"split_seed": seed}, num_validation="all") for seed in (0, 1)]
-    rows = [
-        {row["text"].lower() for part in (d.train, d.validation, d.test) for row in part}
-        for d in draws
-    ]
-    assert rows[0] == rows[1]
-    first, second = ({row["id"] for row in draw.test} for draw in draws)
-    assert 0 < len(first & second) < len(first) / 2
-    assert first == {row["id"] for row in prepare(num_validation="all").test}
-    with pytest.raises(ValueError, match=r"tasks\.own\.source: split_seed: .* are given"):
-        prepare(source={**write_splits(["A.,1"], ["B.,1"], ["C.,0"]), "split_seed": 2})
-
-
 def test_prepare_task_writes_the_draw_of_each_seed() -> None:
     """Each seed has the rows of a task whose only draw is that seed's."""
     write_reviews(400)
@@ -205,6 +178,8 @@ def test_prepare_task_writes_the_draw_of_each_seed() -> None:
             assert {row["id"] for row in rows if seed in row["draws"]} == {r["id"] for r in alone}
         assert one.about["split_seeds"] == [] and "draws" not in one.train[0]
     assert made.about["split_seeds"] == [1, 2, 3]
+    tests = [{r["id"] for r in made.test if seed in r["draws"]} for seed in (1, 2)]
+    assert 0 < len(tests[0] & tests[1]) < len(tests[0]) / 2
     assert made.about["num_examples"] == {s: min(size[s] for size in sizes) for s in SPLITS}
     assert {row["id"] for row in made.labels} == {row["id"] for row in made.test}
     assert not any("label" in row for row in made.test)
@@ -240,23 +215,20 @@ def test_prepare_task_removes_questions_about_a_held_out_context() -> None:
     assert made.labels[0].keys() == {"id", "answers"}
 
 
-def test_sharing_counts_premises_that_given_splits_share() -> None:
+def test_prepare_task_counts_premises_that_given_splits_share() -> None:
     """A row with both texts of a test row is removed; a row with the premise alone is counted."""
-    texts = [
-        ("train", "A", "one"),
-        ("train", "A", "two"),
-        ("train", "B", "one"),
-        ("validation", "C", "one"),
-        ("validation", "a", "three"),
-        ("test", "A", "one"),
-    ]
-    examples = [
-        Labelled(f"{split} {a} {b}", split, {"text": a, "text_pair": b, "label": "good"})  # type: ignore[arg-type]
-        for split, a, b in texts
-    ]
-    kept, removed = without_duplicates(examples, CLASSIFICATION)
-    assert removed == {"train": 1, "validation": 0}
-    assert sharing(kept, CLASSIFICATION) == {"train": 1, "validation": 1}
+    splits = {
+        "train": ["A,one,good", "A,two,bad", "B,one,bad", "D,one,good"],
+        "dev": ["C,one,good", "a,three,bad"],
+        "test": ["A,one,good"],
+    }
+    for name, rows in splits.items():
+        write_table(f"{name}.csv", "text,text_pair,label", rows)
+    files = {"path": ".", "train": "train.csv", "validation": "dev.csv", "test": "test.csv"}
+    files |= {"text": "text", "text_pair": "text_pair"}
+    about = prepare(source=files, num_validation="all").about
+    assert about["duplicates_removed"] == {"train": 1, "validation": 0}
+    assert about["share_a_text"] == {"train": 1, "validation": 1}
 
 
 def test_test_originals_are_apart_from_what_the_source_changed(monkeypatch) -> None:
@@ -286,7 +258,6 @@ def test_test_originals_are_apart_from_what_the_source_changed(monkeypatch) -> N
     ("task", "settings", "message"),
     [
         ("classification", {"num_validation": 999}, "tasks.own.num_validation: 999 requested, but"),
-        ("classification", {"num_train": 9999}, "tasks.own.num_train: 9999 requested, but train"),
         ("clasification", {}, "tasks.own.task.name: unknown 'clasification'; did you mean 'classi"),
         ("tagging", {}, "tasks.own.source: reviews.csv line 2: no column 'words'; there are: text"),
         ("classification", {"source": {"path": "none.csv"}}, "tasks.own.source: path: no such"),
@@ -335,16 +306,3 @@ def test_prepare_task_refuses_labels_of_two_readings_until_a_setting_decides(
         prepare(num_validation="all")
     prepared = prepare(source=settings, num_validation="all")
     assert prepared.about["labels"] == sorted([*labels, "bad"])
-
-
-@pytest.mark.slow
-def test_prepare_task_ends_with_2_and_one_line_after_a_mistake(tmp_path: Path) -> None:
-    changes = {"tasks.section.source": {"name": "files", "path": "reviews.csv"}}
-    write_plans(load(with_values(tmp_path, changes)))
-    write_table("reviews.csv", "text,label", ["Good.,1", "Bad."])
-    command = [sys.executable, "-m", "stages.prepare_task", "section"]
-    run = subprocess.run(command, capture_output=True, text=True)
-    assert run.returncode == 2 and run.stderr == (
-        "error: tasks.section.source: reviews.csv line 3: 1 cells, but 2 columns: text, label\n"
-    )
-    assert not Path("data/tasks").exists()

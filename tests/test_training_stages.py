@@ -18,15 +18,14 @@ from stages.checking.faults import find_faults
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl, write_json, write_jsonl
 from stages.core.keys import RunKey
-from stages.core.params import Budget, Method, Params, PublishedTokenizer, Run
+from stages.core.params import Method, Params, Pretraining, PublishedTokenizer, Run
 from stages.core.seeding import torch_stream
 from stages.core.study_file import load
 from stages.evaluation import records
 from stages.evaluation.calibration import CoverageRecord, at_temperature
 from stages.models._backbone import MODELS, Backbone
 from stages.objectives._objective import OBJECTIVES, Objective
-from stages.tasks._kind import SPLITS
-from stages.tasks._task import TASKS
+from stages.tasks._task import SPLITS, TASKS, Predicted
 from stages.text.batch import Batch
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
@@ -54,7 +53,7 @@ SMALLER = {
     "finetune.methods.linear_probe.method": {"name": "linear_probe", "C": [0.1, 1.0]},
     "pretrain.matched": "none",
     **{
-        f"pretrain.runs.{run}.training.num_steps": 6
+        f"models.{run}.training.num_steps": 6
         for run in ("encoder_mlm", "encoder_scratch", "decoder_causal")
     },
 }
@@ -137,7 +136,10 @@ def study_of(params: Params, runs: Mapping[str, Run], *tasks: str, **changes: An
     """Returns the study with these runs and tasks. ``changes`` are settings of ``finetune``."""
     entry = params.tasks["tag"]
     named = {t: entry.model_copy(update={"task": about(t)["task"]}) for t in tasks}
-    update = {"runs": dict(runs), "budget": Budget(matched="none", reference=next(iter(runs)))}
+    update = {
+        "runs": dict(runs),
+        "pretrain": Pretraining(matched="none", reference=next(iter(runs))),
+    }
     update |= {"finetune": params.finetune.model_copy(update=changes)}
     return params.model_copy(update=update | ({"tasks": named} if tasks else {}))
 
@@ -241,40 +243,32 @@ def test_rare_class_with_weights_and_a_threshold(params: Params) -> None:
     on_validation = records.read(folder / "validation.csv.gz", records.ValidationRecord)
     covered = records.read(paths.EVALUATED / "rare/coverage.csv", CoverageRecord)
     device = resolve(params.compute, threads=1)
-    test = read_jsonl(paths.test_labels("rare"))
-    is_rare = {row["id"]: row["label"] == "rare" for row in test}
+    is_rare = [row["label"] == "rare" for row in read_jsonl(paths.test_labels("rare"))]
     for trial in scores("rare"):
         path = folder / f"weights/{trial.method}-all-1-1.safetensors"
         about = kept.read(path)
         setup = kept.setup_of(about, path)
-        model, answers_of = kept.rebuilt(about, setup, path), {}
-        gold = [row["label"] for row in read_jsonl(paths.examples("rare") / "validation.jsonl")]
+        model, answers = kept.rebuilt(about, setup, path), dict[str, list[Predicted]]()
         for split in ("validation", "test"):
             some = read_jsonl(paths.examples("rare") / f"{split}.jsonl")
-            answers_of[split] = predict(setup.task, model, some, setup.task.encode(some), device)
-            if split == "validation":
-                best = best_threshold("macro_f1", gold, answers_of[split])
-                assert about.threshold == pytest.approx(best, abs=1e-4)
+            answers[split] = predict(setup.task, model, some, setup.task.encode(some), device)
+        gold = [row["label"] for row in read_jsonl(paths.examples("rare") / "validation.jsonl")]
+        best = best_threshold("macro_f1", gold, answers["validation"])
+        assert about.threshold == pytest.approx(best, abs=1e-4)
+        right = sum(row.right for row in on_validation if row.method == trial.method)
+        chosen = [answer.at(about.threshold) for answer in answers["validation"]]
+        assert right == sum(a == b for a, b in zip(gold, chosen, strict=True))
         of_trial = [p for p in predictions if p.method == trial.method]
-        for written, answer in zip(of_trial, answers_of["test"], strict=True):
+        for written, answer in zip(of_trial, answers["test"], strict=True):
             assert answer.scores is not None and trial.temperature is not None
             assert written.prediction == answer.at(about.threshold)
             assert written.probability == pytest.approx(answer.scores[written.prediction], abs=1e-4)
             scaled = at_temperature(answer.scores, trial.temperature)
             assert written.calibrated == pytest.approx(scaled[written.prediction], abs=1e-3)
-        by_id = {
-            row["id"]: answer.scores["rare"]
-            for row, answer in zip(some, answers_of["test"], strict=True)
-            if answer.scores is not None
-        }
-        expected = average_precision_score([*is_rare.values()], [by_id[id] for id in is_rare])
-        assert (trial.rare_class, trial.average_precision) == (
-            "rare",
-            pytest.approx(expected, abs=1e-3),
-        )
-        right = sum(row.right for row in on_validation if row.method == trial.method)
-        chosen = [answer.at(about.threshold) for answer in answers_of["validation"]]
-        assert right == sum(a == b for a, b in zip(gold, chosen, strict=True))
+        of_rare = [answer.scores["rare"] for answer in answers["test"] if answer.scores]
+        expected = average_precision_score(is_rare, of_rare)
+        assert trial.rare_class == "rare"
+        assert trial.average_precision == pytest.approx(expected, abs=1e-3)
         for row in (row for row in covered if row.method == trial.method):
             least = math.inf if row.min_confidence is None else row.min_confidence
             answered = [p for p in of_trial if p.probability is not None and p.probability >= least]
@@ -290,17 +284,11 @@ def objective_of(run: Run) -> Objective:
     return OBJECTIVES.build(run.objective, small_tokenizer(), MAX_TOKENS, where="objective")
 
 
-def packed(split: str, *, seed: int) -> Packing:
-    return Packing(
-        EncodedCorpus.load(Path("data/encoded/prose/unigram", split)), MAX_TOKENS, seed=seed
-    )
-
-
 def first_step(objective: Objective, *, seed: int) -> list[Batch]:
-    data = PretrainingData(
-        packed("train", seed=seed), objective, batch_rows=16, micro_batch_rows=16, seed=seed
-    )
-    return data.micro_batches(0)
+    corpus = EncodedCorpus.load(Path("data/encoded/prose/unigram/train"))
+    packing = Packing(corpus, MAX_TOKENS, seed=seed)
+    rows: dict[str, Any] = {"batch_rows": 16, "micro_batch_rows": 16}
+    return PretrainingData(packing, objective, **rows, seed=seed).micro_batches(0)
 
 
 @pytest.mark.parametrize(
@@ -345,9 +333,7 @@ def test_pretraining_continues_from_the_parent_of_the_same_seed(
 
 def test_pretraining_that_diverges_is_refused_and_leaves_nothing(params: Params) -> None:
     runs = {"encoder_mlm": changed(params.runs["encoder_mlm"], lr=1e30)}
-    with pytest.raises(
-        ValueError, match=r"^pretrain\.runs\.encoder_mlm\.training\.lr: training diverged"
-    ):
+    with pytest.raises(ValueError, match=r"^models\.encoder_mlm\.training\.lr: training diverged"):
         pretrained(study_of(params, runs))
     assert not paths.PRETRAINED.exists() and not Path(".scratch/checkpoints").exists()
 
@@ -442,7 +428,7 @@ def test_published_checkpoint_and_its_random_twin_are_fine_tuned_from_their_copi
 ) -> None:
     """The twin has the published configuration, and other weights in each trial."""
     origin = Path(shutil.copytree(checkpoint(family), tmp_path / "origin"))
-    fault = r"^pretrain\.runs\.public\.architecture\.revision: the folder's content is"
+    fault = r"^models\.public\.architecture\.revision: the folder's content is"
     with pytest.raises(ValueError, match=fault):
         pretrained(public(params, origin, "0" * 12))
     assert not paths.PRETRAINED.exists()
@@ -536,7 +522,7 @@ def test_public_checkpoint_is_pretrained_further_and_fine_tuned(
     """Further pretraining learns the corpus and keeps the names of all weights, and another run can
     begin with the result."""
     study = further(params, family)
-    assert not [fault for fault in find_faults(study) if "pretrain.continued" in fault]
+    assert not [fault for fault in find_faults(study) if fault.startswith("models.")]
     write_texts("all")
     run_stage(study, train_tokenizer, family)
     assert Path("data/tokenizers", family, "config.json").is_file()
@@ -559,7 +545,8 @@ def test_public_checkpoint_is_pretrained_further_and_fine_tuned(
     again = load_file(folder_of("again") / WEIGHTS)
     assert all(torch.allclose(again[key], other[key], atol=1e-8) for key in other)
 
-    run_stage(study_of(study, {"further": run}), finetune, "tag")
+    alone = study_of(study, {"further": run.model_copy(update={"parent": "none"})})
+    run_stage(alone, finetune, "tag")
     trials = records.read(Path("data/finetuned/tag/further/trials.csv"), records.TrialRecord)
     assert {(row.objective, row.corpus) for row in trials} == {(FURTHER[family], "prose")}
 

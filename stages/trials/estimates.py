@@ -1,35 +1,77 @@
-"""Estimates of how well a checkpoint would do on a task, from the frozen states that a probe
-reads."""
+"""What is known of a checkpoint and a task before any training: how much of the task's texts the
+checkpoint reads, and estimates of how well it would do, from the frozen states that a probe reads.
+"""
 
-import json
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from stages.core.artifacts import read_json, write_json
-from stages.core.keys import RunKey
+from stages.core.keys import RunKey, TrialKey
 from stages.core.params import Compute, Finetune
 from stages.core.seeding import stream
+from stages.evaluation.records import InputRecord
 from stages.evaluation.transferability import ESTIMATES, EstimateRecord, h_score, logme, one_hot
+from stages.methods._method import PromptMethod
 from stages.tasks._cells import Row
 from stages.tasks._labelled_rows import labelled_rows, most_rows
-from stages.tasks._task import Example
+from stages.tasks._task import SPLITS, Example
 from stages.text.batch import IGNORE_INDEX
 from stages.training.device import Device, resolve
 from stages.training.flops import counting
 from stages.trials import store
-from stages.trials.frozen import FrozenStates
+from stages.trials.prediction import FrozenStates
+from stages.trials.runner import method_of
 from stages.trials.setup import TrialSetup
 
 TASKS = ("classification", "tagging", "regression")  # whose labels are each of one state
 MAX_ROWS = 1000  # more rows would take more than seconds and hardly change the estimates
 MAX_STATES = 5000  # for tasks whose rows have many states (one for each word)
-OTHER_KIND = "a label is no class or number of one state"
-FOR_CLASSES = "defined for classes, not for numbers"
-ONE_CLASS = "the labelled rows have fewer than two classes"
+RECORDS = "estimates.json"  # in an entry of the store
+
+
+def input_records(
+    finetune: Finetune, checkpoint: RunKey, task: str, methods: Iterable[str]
+) -> list[InputRecord]:
+    """Returns a record for each split and each form (text-to-text or not) in which ``methods`` read
+    texts, and a record of the test split for each prompt method: of the prompts of the first
+    fine-tuning seed and the largest label budget. In a prompt, shots are cut first, and then the
+    text."""
+    seed, records, forms = finetune.seeds[0], list[InputRecord](), set[bool]()
+    for name in methods:
+        method, text_to_text = method_of(finetune, name), finetune.methods[name].text_to_text
+        if text_to_text in forms and not isinstance(method, PromptMethod):
+            continue
+        setup = TrialSetup(
+            checkpoint, task, max_tokens=finetune.max_tokens, text_to_text=text_to_text
+        )
+        rows = {split: setup.rows(split, seed=seed) for split in SPLITS}
+        most = most_rows(finetune.label_budgets, len(rows["train"]), task=task)
+        if isinstance(method, PromptMethod):
+            key = TrialKey(*checkpoint, task, name, str(most), seed)
+            prompts = setup.prompts(method, key, rows["train"])
+            read_at, encoded = f"prompt of {name}", {"test": prompts.encode(rows["test"])}
+        else:
+            forms.add(text_to_text)
+            rows["train"] = rows["train"][:most]
+            read_at = setup.task.read_at
+            encoded = {split: setup.task.encode(rows[split]) for split in SPLITS}
+        for split, examples in encoded.items():
+            tokens_cut = sum(example.num_cut for example in examples)
+            records.append(
+                InputRecord(
+                    **checkpoint._asdict(),
+                    split=split,
+                    read_at=read_at,
+                    rows=len({example.id for example in examples}),
+                    rows_cut=len({example.id for example in examples if example.num_cut}),
+                    tokens=sum(len(example.tokens) for example in examples) + tokens_cut,
+                    tokens_cut=tokens_cut,
+                )
+            )
+    return records
 
 
 def estimated(
@@ -50,24 +92,22 @@ def estimated(
     seeds = {"pretrain_seed": seed, "finetune_seed": seed}
     rows = labelled_rows(train, most, setup.task.kind, **seeds, task=task)
     settings = {"rows": [row["id"] for row in rows], "seed": seed}
-    address = store.Addresses(finetune, setup, device).of_other(settings, "trials/estimates")
-    file = store.root() / "estimates" / f"{address}.json"
-    with suppress(OSError, json.JSONDecodeError, TypeError, KeyError):  # missing or damaged
-        return [EstimateRecord(**record) for record in read_json(file)["records"]]
-    with threadpool_limits(1):  # numpy's sums depend on the number of threads
-        records = _records(setup, rows, seed, device)
-    with store.unfinished() as folder:  # any number of processes may write at once
-        write_json(folder / file.name, {"records": [asdict(record) for record in records]})
-        file.parent.mkdir(exist_ok=True)
-        (folder / file.name).replace(file)
+    address = store.address_of(store.inputs_of(setup, device), settings, "trials/estimates")
+    if entry := store.find(address):
+        return [EstimateRecord(**record) for record in read_json(entry / RECORDS)["records"]]
+    with store.new_entry(address) as folder:
+        with threadpool_limits(1):  # numpy's sums depend on the number of threads
+            records = _records(setup, rows, seed, device)
+        write_json(folder / RECORDS, {"records": [asdict(record) for record in records]})
     return records
 
 
 def _records(
     setup: TrialSetup, rows: Sequence[Row], seed: int, device: Device
 ) -> list[EstimateRecord]:
-    values, reasons = dict[str, float](), dict.fromkeys(ESTIMATES, OTHER_KIND)
+    values = dict[str, float]()
     num_rows = num_states = flops = 0
+    reason = "a label is no class or number of one state"
     if setup.task.kind.name in TASKS and not setup.task.scores_text:
         examples = _few(setup.task.encode(rows), seed)
         frozen = FrozenStates(setup.task, device)
@@ -78,9 +118,10 @@ def _records(
         num_rows, num_states = len({each.id for each in examples}), len(labels)
         flops = counter.get_total_flops()
         if labels.dtype.kind == "f":
-            values, reasons = {"logme": logme(states, labels[:, None])}, {"h_score": FOR_CLASSES}
+            values = {"logme": logme(states, labels[:, None])}
+            reason = "defined for classes, not for numbers"
         elif len(np.unique(labels)) < 2:
-            reasons = dict.fromkeys(ESTIMATES, ONE_CLASS)
+            reason = "the labelled rows have fewer than two classes"
         else:
             values = {"h_score": h_score(states, labels), "logme": logme(states, one_hot(labels))}
     return [
@@ -91,7 +132,7 @@ def _records(
             num_rows=num_rows,
             num_states=num_states,
             flops=flops,
-            reason="" if estimate in values else reasons[estimate],
+            reason="" if estimate in values else reason,
         )
         for estimate in ESTIMATES
     ]

@@ -1,13 +1,16 @@
 """The trials of a task. Trials that the store lacks run in parallel processes."""
 
+import gzip
+import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import asdict
+from functools import partial
+from itertools import groupby, product
 from pathlib import Path
 
 import torch
+from pydantic import TypeAdapter
 from tqdm import tqdm
 
 from stages.core import paths
@@ -20,11 +23,13 @@ from stages.models._backbone import Backbone
 from stages.training.device import resolve, side_by_side
 from stages.trials import store, workers
 from stages.trials.compatibility import incompatibility
-from stages.trials.outcome import Outcome
-from stages.trials.runner import TrialRunner, is_first_seed, keeps_weights, method_of
+from stages.trials.kept import file_name
+from stages.trials.runner import Trial, TrialRunner, is_first_seed, keeps_weights, method_of
 from stages.trials.setup import TrialSetup
 
 Group = list[TrialKey]  # of one checkpoint, task and method
+RECORDS = "trial.json.gz"  # in an entry of the store
+TRIAL_TYPE = TypeAdapter(Trial)  # to read trials from JSON
 
 
 def trial_groups(
@@ -56,95 +61,70 @@ def trial_groups(
     return groups
 
 
-@dataclass(frozen=True)
-class _Job:
-    """The trials of a group that the store lacks, with their addresses."""
-
-    plan: FinetunePlan
-    addresses: dict[TrialKey, str]
-    weights: Path | None  # the folder for kept weights; None: they stay in the store
-
-    @property
-    def method(self) -> str:
-        return next(iter(self.addresses)).method
-
-    @property
-    def name(self) -> str:
-        """The checkpoint, task and method of the trials, for messages."""
-        first = next(iter(self.addresses))
-        return f"{first.checkpoint} on {first.task}, {first.method}"
-
-
 def run_trials(
-    plan: FinetunePlan,
-    task: str,
-    groups: Mapping[RunKey, Sequence[Group]],
-    weights: Mapping[str, Path],
-) -> dict[RunKey, list[Outcome]]:
-    """Returns the outcomes of each checkpoint's groups, in the order of the groups. Kept weights go
-    to the folder ``weights[run]``.
+    plan: FinetunePlan, task: str, groups: Sequence[Group], weights: Mapping[str, Path]
+) -> list[Trial]:
+    """Returns the trials of all groups, in their order. Kept weights are copied to the folder
+    ``weights[run]``.
 
     Runs the trials that the store lacks, ``threads // trial_threads`` groups in parallel. Neither
     this number nor the contents of the store change a result: each trial has its own seed, threads
     and order of data.
 
-    Raises ValueError if the store cannot be written or if groups failed. The trials of the other
-    groups are in the store even then.
+    Raises ValueError if groups failed. The trials of the other groups are in the store even then.
     """
-    store.check_writable()
-    finetune = plan.finetune
-    addresses = dict[RunKey, dict[TrialKey, str]]()
-    outcomes = dict[TrialKey, Outcome]()
-    jobs = list[_Job]()
-    for checkpoint, of_checkpoint in groups.items():
+    finetune, addresses = plan.finetune, dict[TrialKey, str]()
+    for checkpoint, some in groupby(groups, key=lambda group: group[0].checkpoint):
         setup = TrialSetup(checkpoint, task, max_tokens=finetune.max_tokens)
-        address = addresses_of(finetune, plan.compute, setup, of_checkpoint)
-        folder = weights[checkpoint.run]
-        outcomes |= _stored_outcomes(finetune, address, folder)
-        for group in of_checkpoint:
-            missing = {key: address[key] for key in group if key not in outcomes}
-            if missing:
-                jobs.append(_Job(plan, missing, folder))
-        addresses[checkpoint] = address
-    if outcomes:
-        number = sum(map(len, addresses.values()))
-        print(f"{task}: {len(outcomes)} of {number} trials were in the store")
+        addresses |= addresses_of(finetune, plan.compute, setup, some)
+    trials = {
+        key: trial
+        for key, address in addresses.items()
+        if (trial := stored(finetune, key, address))
+    }
+    if trials:
+        print(f"{task}: {len(trials)} of {len(addresses)} trials were in the store")
+    missing = [[key for key in group if key not in trials] for group in groups]
     # The longest first, so that all processes end at about the same time.
-    jobs.sort(key=lambda job: work([*job.addresses]), reverse=True)
-    failed = list[str]()
-    at_once = side_by_side(plan.compute)
-    methods = {job.method for job in jobs}
+    jobs = sorted(filter(None, missing), key=work, reverse=True)
+    methods = {group[0].method for group in jobs}
     late = {name for method in methods for name in method_of(finetune, method).late_imports}
-    done = workers.each(_run_group, jobs, at_once=at_once, late_imports=sorted(late))
-    for job, result in tqdm(done, total=len(jobs), desc=task, unit="group", disable=None):
+    done = workers.each(
+        partial(_run_group, plan, addresses),
+        jobs,
+        at_once=side_by_side(plan.compute),
+        late_imports=sorted(late),
+    )
+    failed = list[str]()
+    for group, result in tqdm(done, total=len(jobs), desc=task, unit="group", disable=None):
         if isinstance(result, ValueError):
-            failed.append(f"{job.name}: {result}")
+            first = group[0]
+            failed.append(f"{first.checkpoint} on {task}, {first.method}: {result}")
         else:
-            outcomes |= {outcome.key: outcome for outcome in result}
+            trials |= {trial.key: trial for trial in result}
     if failed:
         raise ValueError("\n".join(failed))
-    return {
-        checkpoint: [outcomes[key] for key in of_checkpoint]
-        for checkpoint, of_checkpoint in addresses.items()
-    }
+    for key, trial in trials.items():
+        # A file without trained weights, which only records the trial, is always copied.
+        if keeps_weights(finetune, key) or not trial.record.num_trained_params:
+            file = store.root() / addresses[key] / file_name(key)
+            shutil.copyfile(file, weights[key.run] / file.name)
+    return [trials[key] for key in addresses]
 
 
-def fill_store(plan: FinetunePlan, group: Group) -> list[Outcome]:
+def fill_store(plan: FinetunePlan, group: Group) -> list[Trial]:
     """Runs the trials of a group that the store lacks, none if the method is incompatible, and
-    returns their outcomes.
+    returns them.
 
-    Raises ValueError if a trial fails or the store cannot be written.
+    Raises ValueError if a trial fails.
     """
-    store.check_writable()
     first, finetune = group[0], plan.finetune
     setup = TrialSetup(first.checkpoint, first.task, max_tokens=finetune.max_tokens)
     if incompatibility_of(finetune, setup, setup.outline(), first.method):
         return []
     addresses = addresses_of(finetune, plan.compute, setup, [group])
-    missing = {
-        key: address for key, address in addresses.items() if stored(finetune, key, address) is None
-    }
-    return _run_group(_Job(plan, missing, weights=None)) if missing else []
+    missing = [key for key in group if stored(finetune, key, addresses[key]) is None]
+    return _run_group(plan, addresses, missing) if missing else []
 
 
 def incompatibility_of(
@@ -152,11 +132,13 @@ def incompatibility_of(
 ) -> str | None:
     """Returns why the method has no trials of this run and task, or None if it has some."""
     entry = finetune.methods[method]
-    if reason := entry.leaves_out(setup.checkpoint.run):
-        return reason
-    name = setup.task_record["task"]["name"]
-    component = method_of(finetune, method)
-    return incompatibility(component, setup.task, name, backbone, text_to_text=entry.text_to_text)
+    return entry.leaves_out(setup.checkpoint.run) or incompatibility(
+        method_of(finetune, method),
+        setup.task,
+        setup.task_record["task"]["name"],
+        backbone,
+        text_to_text=entry.text_to_text,
+    )
 
 
 def work(group: Group) -> tuple[int, float]:
@@ -165,69 +147,48 @@ def work(group: Group) -> tuple[int, float]:
     return len(group), max(budget_order(key.label_budget) for key in group)
 
 
-def _stored_outcomes(
-    finetune: Finetune, addresses: Mapping[TrialKey, str], weights: Path
-) -> dict[TrialKey, Outcome]:
-    """Returns the outcomes of the trials that the store has, and copies their kept weights to the
-    folder ``weights``. Trials that are deleted meanwhile are left out."""
-    outcomes = dict[TrialKey, Outcome]()
-    for key, address in addresses.items():
-        trial = stored(finetune, key, address)
-        if trial is None:
-            continue
-        with suppress(FileNotFoundError):
-            _keep(finetune, key, trial.outcome, trial.weights, weights)
-            outcomes[key] = trial.outcome
-    return outcomes
-
-
-def _keep(
-    finetune: Finetune, key: TrialKey, outcome: Outcome, file: Path | None, weights: Path | None
-) -> None:
-    """Copies the ``file`` of a trial to the folder ``weights`` if the study keeps its weights. A
-    file without trained weights, which only records the trial, is always copied."""
-    if file and weights and (keeps_weights(finetune, key) or not outcome.trial.num_trained_params):
-        shutil.copyfile(file, weights / file.name)
-
-
 def addresses_of(
     finetune: Finetune, compute: Compute, setup: TrialSetup, groups: Iterable[Group]
 ) -> dict[TrialKey, str]:
     """Returns the address of each trial in the store, in the order of the groups."""
-    device = resolve(compute, threads=compute.trial_threads)
-    addresses = store.Addresses(finetune, setup, device)
-    return {key: addresses.of(key) for group in groups for key in group}
+    inputs = store.inputs_of(setup, resolve(compute, threads=compute.trial_threads))
+    addresses = dict[TrialKey, str]()
+    for key in (key for group in groups for key in group):
+        entry = finetune.methods[key.method].of(key.run)
+        modules = ["trials/runner", f"methods/{entry.method['name']}"]
+        if entry.training:
+            modules.append(f"optimizers/{entry.training.optimizer['name']}")
+        settings = {"trial": key._asdict(), "method": entry.model_dump(exclude={"only"})}
+        addresses[key] = store.address_of(inputs, settings, *modules)
+    return addresses
 
 
-def stored(finetune: Finetune, key: TrialKey, address: str) -> store.Stored | None:
+def stored(finetune: Finetune, key: TrialKey, address: str) -> Trial | None:
     """Returns the trial from the store, or None if the store lacks the trial, or its weights or
     speed if the study needs them."""
-    first = is_first_seed(finetune, key)
-    return store.load(address, with_weights=keeps_weights(finetune, key), with_speed=first)
+    entry = store.find(address)
+    if entry is None or (keeps_weights(finetune, key) and not (entry / file_name(key)).is_file()):
+        return None
+    trial = TRIAL_TYPE.validate_json(gzip.decompress((entry / RECORDS).read_bytes()))
+    lacks_speed = is_first_seed(finetune, key) and trial.cost.latency_s is None
+    return None if lacks_speed else trial
 
 
-def _run_group(job: _Job) -> list[Outcome]:
-    """Trains and predicts one trial after the other, in this process."""
-    plan = job.plan
+def _run_group(plan: FinetunePlan, addresses: Mapping[TrialKey, str], group: Group) -> list[Trial]:
+    """Runs one trial after the other in this process, and puts each into the store."""
     device = resolve(plan.compute, threads=plan.compute.trial_threads)
     if device.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    outcomes = list[Outcome]()
-    for keys in _by_draw([*job.addresses]):
+    draws = [group]
+    if read_json(paths.examples(group[0].task) / "task.json")["split_seeds"]:  # with rows of each
+        seeds = dict.fromkeys(key.finetune_seed for key in group)
+        draws = [[key for key in group if key.finetune_seed == seed] for seed in seeds]
+    trials = list[Trial]()
+    for keys in draws:
         runner = TrialRunner(plan, device, keys=keys)
         for key in keys:
-            address = job.addresses[key]
-            with store.unfinished() as folder:
-                outcome = runner.run(key, folder)
-                _keep(plan.finetune, key, outcome, next(folder.iterdir(), None), job.weights)
-                store.save(address, outcome, folder)
-            outcomes.append(outcome)
-    return outcomes
-
-
-def _by_draw(keys: list[TrialKey]) -> list[list[TrialKey]]:
-    """Returns the trials of a task in lists, one for each draw of the splits."""
-    if not read_json(paths.examples(keys[0].task) / "task.json")["split_seeds"]:
-        return [keys]
-    seeds = dict.fromkeys(key.finetune_seed for key in keys)
-    return [[key for key in keys if key.finetune_seed == seed] for seed in seeds]
+            with store.new_entry(addresses[key]) as folder:
+                trials.append(runner.run(key, folder))
+                with gzip.GzipFile(folder / RECORDS, "wb", mtime=0) as file:
+                    file.write(json.dumps(asdict(trials[-1])).encode())
+    return trials

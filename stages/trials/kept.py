@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -10,18 +9,16 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from stages.core import paths
-from stages.core.artifacts import Json, sha256
+from stages.core.artifacts import sha256
 from stages.core.components import Settings
 from stages.core.keys import TrialKey
 from stages.evaluation.records import TrialRow
-from stages.methods._method import METHODS, Method, Predictor
+from stages.methods._method import METHODS, Method, Predictor, PromptMethod
 from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
 from stages.trials.setup import TrialSetup
 
 KEY = "trial"  # in the metadata of safetensors, whose values are text
-# The names of files: method, label budget, pretraining seed and fine-tuning seed.
-FILE = re.compile(r"(\w+)-(\w+)-(-?\d+)-(-?\d+)\.safetensors")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,60 +30,34 @@ class KeptTrial(TrialRow):
     max_tokens: int
     precision: str
     threshold: float  # the margin below which the answer becomes none, or the other label
-    # Fingerprints of the checkpoint and the task that the weights belong to.
-    pretraining: str  # settings, inputs and code of the checkpoint
-    checkpoint_weights: str
-    examples: str  # the task, its labels, its code and the rows of train
-    read_at: str  # which states the labels are predicted from
-    drawn_weights: str  # from scratch: weights that the seed draws and no file has; else ""
+    belongs_to: str  # fingerprint of the checkpoint and the task
+
+    @property
+    def method_component(self) -> Method:
+        return METHODS.build(self.component, where=f"finetune.methods.{self.method}.method")
 
 
 def path_of(key: TrialKey) -> Path:
     """Returns the path of the file that keeps the weights of a trial, if they are kept."""
-    return weights_folder(key.run, key.task) / file_name(key)
-
-
-def weights_folder(run: str, task: str) -> Path:
-    """Returns the folder of the kept weights of all trials of a run and a task."""
-    return paths.FINETUNED / task / run / "weights"
+    return paths.FINETUNED / key.task / key.run / "weights" / file_name(key)
 
 
 def file_name(key: TrialKey) -> str:
-    parts = key.method, key.label_budget, str(key.pretrain_seed), str(key.finetune_seed)
-    return f"{'-'.join(parts)}.safetensors"
+    parts = key.method, key.label_budget, key.pretrain_seed, key.finetune_seed
+    return f"{'-'.join(map(str, parts))}.safetensors"
 
 
-def kept_trials(run: str, task: str) -> list[TrialKey]:
-    """Returns the kept trials of a run and a task, in the order of the names of their files."""
-    names = (FILE.fullmatch(file.name) for file in sorted(weights_folder(run, task).glob("*")))
-    return [
-        TrialKey(run, int(name[3]), task, name[1], name[2], int(name[4])) for name in names if name
-    ]
-
-
-def fingerprints(setup: TrialSetup) -> Json:
-    """Returns the fingerprints of the checkpoint and of the task, by their names in KeptTrial."""
-    return {
-        "pretraining": setup.run_record["fingerprint"],
-        "checkpoint_weights": sha256(setup.pretrained / WEIGHTS),
-        "examples": sha256(*(setup.examples / name for name in ("task.json", "train.jsonl"))),
-        "read_at": setup.task.read_at,
-    }
-
-
-def drawn_weights(setup: TrialSetup, model: ModelWithHead, *, seed: int) -> str:
-    """Returns the fingerprint of the initial weights that a trial draws from its seed, or "" if all
-    weights of ``model`` are stored. Whoever uses the trial draws them again, and another version of
-    torch may draw other weights."""
-    if not setup.from_scratch or all(weight.requires_grad for weight in model.parameters()):
-        return ""
-    return _hash(setup.backbone(seed=seed))
-
-
-def _hash(backbone: nn.Module) -> str:
-    digest = hashlib.sha256()
-    for name, weight in backbone.named_parameters():
-        digest.update(name.encode() + weight.detach().numpy().tobytes())
+def fingerprint(setup: TrialSetup, *, seed: int) -> str:
+    """Returns a hash of all that the weights of a trial with this fine-tuning seed belong to: the
+    checkpoint, the task with its rows of train, and the states that labels are read from. From
+    scratch, it covers the weights that the seed draws, since another version of torch may draw
+    other weights."""
+    task = sha256(*(setup.examples / name for name in ("task.json", "train.jsonl")))
+    of_run, weights = setup.run_record["fingerprint"], sha256(setup.pretrained / WEIGHTS)
+    digest = hashlib.sha256(json.dumps([of_run, weights, task, setup.task.read_at]).encode())
+    if setup.from_scratch:
+        for name, weight in setup.backbone(seed=seed).named_parameters():
+            digest.update(name.encode() + weight.detach().numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -96,38 +67,22 @@ def save(model: nn.Module, trial: KeptTrial, folder: Path) -> None:
     save_weights(model, folder / file_name(trial.key), trained_only=True, metadata=metadata)
 
 
-def weights_bytes(model: ModelWithHead, checkpoint: Path) -> int:
-    """Returns the size of the files that are needed to use a trial: the weights that its method
-    trained and, unless these are all, the checkpoint. In a run from scratch, the initial weights
-    count as a checkpoint."""
-    weights = [*model.parameters()]
-    trained = sum(w.numel() * w.element_size() for w in weights if w.requires_grad)
-    return trained if all(w.requires_grad for w in weights) else trained + checkpoint.stat().st_size
-
-
 def read(path: Path) -> KeptTrial:
-    """Returns the record of a kept trial.
-
-    Raises ValueError if the file cannot be read or has no record.
-    """
+    """Returns the record of a kept trial; raises ValueError if the file does not have it."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
+            record = json.loads((file.metadata() or {}).get(KEY, "{}"))
     except SafetensorError as error:
         raise ValueError(f"{path}: cannot be read: {error}") from None
-    if KEY not in metadata:
-        raise ValueError(f"{path}: has no record of its trial; run `dvc repro`")
-    about = json.loads(metadata[KEY])
-    if about.keys() != {field.name for field in fields(KeptTrial)}:
+    if record.keys() != {field.name for field in fields(KeptTrial)}:
         raise ValueError(f"{path}: was written by another version of this code; run `dvc repro`")
-    return KeptTrial(**about)
+    return KeptTrial(**record)
 
 
 def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
     """Returns the set-up of the weights in ``path``: their checkpoint and their task.
 
-    Raises ValueError if the checkpoint or the task has changed since, or if the trial's seed now
-    draws other weights.
+    Raises ValueError if one of them has changed since, or if the seed now draws other weights.
     """
     setup = TrialSetup(
         trial.checkpoint,
@@ -135,30 +90,10 @@ def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
         max_tokens=trial.max_tokens,
         text_to_text=trial.text_to_text,
     )
-    places = {
-        "pretraining": setup.pretrained / "run.json",
-        "checkpoint_weights": setup.pretrained / WEIGHTS,
-        "examples": setup.examples,
-    }
-    now = fingerprints(setup)
-    for name in places:
-        here, then = now[name], getattr(trial, name)
-        if here != then:
-            raise ValueError(
-                f"{path}: belongs to {places[name]} as of {then[:12]}, which is {here[:12]} now; "
-                "run `dvc repro`"
-            )
-    if trial.read_at != now["read_at"]:
+    if trial.belongs_to != fingerprint(setup, seed=trial.finetune_seed):
         raise ValueError(
-            f"{path}: predicts from the {trial.read_at}, but labels are read at the "
-            f"{now['read_at']} now; run `dvc repro`"
-        )
-    if trial.drawn_weights and trial.drawn_weights != _hash(
-        setup.backbone(seed=trial.finetune_seed)
-    ):
-        raise ValueError(
-            f"{path}: belongs to initial weights that this version of torch does not draw from the "
-            f"seed; run `dvc repro --force finetune@{trial.task}`"
+            f"{path}: {setup.pretrained}, {setup.examples} or the version of torch has changed "
+            f"since; run `dvc repro`, after an update of torch `dvc repro -f finetune@{trial.task}`"
         )
     return setup
 
@@ -168,7 +103,7 @@ def rebuilt(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
 
     Raises ValueError unless the weights in ``path`` are exactly those that its method trains.
     """
-    model = setup.adapted(_method(trial), seed=trial.finetune_seed)
+    model = setup.adapted(trial.method_component, seed=trial.finetune_seed)
     load_weights(model, path, trained_only=True)
     return model
 
@@ -183,7 +118,7 @@ def merged(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
     if not any(weight.requires_grad for weight in model.parameters()):
         raise ValueError(f"finetune.methods.{trial.method}: trains nothing; leave out --task")
     try:
-        _method(trial).merge(model)
+        trial.method_component.merge(model)
     except ValueError as error:
         raise ValueError(f"finetune.methods.{trial.method}: {error}") from None
     return model
@@ -191,17 +126,7 @@ def merged(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
 
 def predictor(trial: KeptTrial, setup: TrialSetup) -> Predictor:
     """Returns the predictor of a trial: its task, or prompts with the shots of the trial."""
-    method = _method(trial)
-    if not method.prompts:
+    method = trial.method_component
+    if not isinstance(method, PromptMethod):
         return setup.task
-    rows = setup.rows("train", seed=trial.finetune_seed)
-    labelled = setup.labelled(rows, trial.label_budget, seed=trial.finetune_seed)
-    return setup.predictor(method, labelled, seed=trial.finetune_seed, where=_where(trial))
-
-
-def _method(trial: KeptTrial) -> Method:
-    return METHODS.build(trial.component, where=_where(trial))
-
-
-def _where(trial: KeptTrial) -> str:
-    return f"finetune.methods.{trial.method}.method"
+    return setup.prompts(method, trial.key, setup.rows("train", seed=trial.finetune_seed))

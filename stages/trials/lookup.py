@@ -6,8 +6,9 @@ from stages.core import paths
 from stages.core.components import unknown
 from stages.core.keys import TrialKey
 from stages.core.study_file import load
-from stages.evaluation import records
-from stages.trials.kept import KeptTrial, kept_trials, path_of, read, setup_of, weights_folder
+from stages.evaluation.records import TrialRecord, read
+from stages.trials.kept import KeptTrial, path_of, setup_of
+from stages.trials.kept import read as read_kept
 from stages.trials.setup import TrialSetup
 
 
@@ -25,9 +26,18 @@ def find_trial(
 
     Raises ValueError if no trial matches, or if several with the first pretraining seed do.
     """
-    baselines = _baselines(run, task)
-    kept = baselines or _kept_of_run(run, task)
-    if baselines and finetune_seed is None:
+    files = paths.BASELINES / task / "trials.csv", paths.FINETUNED / task / run / "trials.csv"
+    rows = [row for file in files if file.is_file() for row in read(file, TrialRecord)]
+    rows = [row for row in rows if row.run == run]
+    if not rows:
+        raise ValueError(_why_missing(run, task))
+    if rows[0].num_tries == 0:
+        raise ValueError(f"{run} is an external system: the study has its predictions, not it")
+    is_baseline = not files[1].is_file()
+    kept = [row.key for row in rows if is_baseline or path_of(row.key).is_file()]
+    if not kept:
+        raise ValueError(f"{files[1]}: no trial is kept; set finetune.keep_weights and rerun")
+    if is_baseline and finetune_seed is None:
         finetune_seed = kept[0].finetune_seed
     matching = [
         key
@@ -48,52 +58,20 @@ def find_trial(
     if of_first:
         raise ValueError(f"several kept trials match: {listed}")
     why = "; finetune.keep_weights sets which seeds are kept: none, first_seed or all"
-    raise ValueError(f"no kept trial matches; kept are: {listed}{'' if baselines else why}")
-
-
-def _kept_of_run(run: str, task: str) -> list[TrialKey]:
-    """Returns the kept trials of a run on a task; raises ValueError if there are none."""
-    folder = weights_folder(run, task)
-    if not folder.is_dir():
-        raise ValueError(_why_missing(run, task))
-    trials = folder.with_name("trials.csv")
-    if kept := kept_trials(run, task):
-        # In the order of the run's seeds in params.yaml, as trials.csv has them.
-        rows = [row.key for row in records.read(trials, records.TrialRecord)]
-        seeds = [*dict.fromkeys(key.pretrain_seed for key in [*rows, *kept])]
-        return sorted(kept, key=lambda key: seeds.index(key.pretrain_seed))
-    if trials.is_file() and not records.read(trials, records.TrialRecord):
-        raise ValueError(
-            f"{trials}: {run} was not fine-tuned on {task}: no method of the study fits"
-        )
-    raise ValueError(f"{folder}: no trial is kept; set finetune.keep_weights and rerun")
-
-
-def _baselines(run: str, task: str) -> list[TrialKey]:
-    """Returns the trials of a baseline on a task, all of which are kept; empty if ``run`` is no
-    baseline. Raises ValueError for an external system."""
-    trials = paths.BASELINES / task / "trials.csv"
-    rows = records.read(trials, records.TrialRecord) if trials.is_file() else []
-    own = [row for row in rows if row.run == run]
-    if any(row.num_tries == 0 for row in own):
-        raise ValueError(f"{run} is an external system: the study has its predictions, not it")
-    return [row.key for row in own]
+    raise ValueError(f"no kept trial matches; kept are: {listed}{'' if is_baseline else why}")
 
 
 def _why_missing(run: str, task: str) -> str:
-    with suppress(ValueError):  # a kept trial can be used even if params.yaml cannot be read
+    """Returns why there is no trial of a run or baseline on a task."""
+    stage = f"finetune@{task}"
+    with suppress(ValueError):  # params.yaml may be one that cannot be read
         params = load()
         if task not in params.tasks:
             return f"tasks: {unknown(task, params.tasks)}"
-        if run in params.baselines:
-            trials = paths.BASELINES / task / "trials.csv"
-            if trials.is_file():
-                return f"{trials}: {run} does not fit the rows of {task}"
-            return f"{trials}: no such file; `dvc repro fit_baseline@{task}` writes it"
-        if run not in params.runs:
-            return f"pretrain.runs, baselines: {unknown(run, [*params.runs, *params.baselines])}"
-    folder = weights_folder(run, task).parent
-    return f"{folder}: no such folder; `dvc repro finetune@{task}` writes it"
+        if run not in {**params.runs, **params.baselines}:
+            return f"models, baselines: {unknown(run, [*params.runs, *params.baselines])}"
+        stage = f"fit_baseline@{task}" if run in params.baselines else stage
+    return f"no trial of {run} on {task}: `dvc repro {stage}` has not run, or {run} does not fit it"
 
 
 def opened(key: TrialKey) -> tuple[KeptTrial, TrialSetup]:
@@ -102,5 +80,5 @@ def opened(key: TrialKey) -> tuple[KeptTrial, TrialSetup]:
     Raises ValueError if the checkpoint or the task has changed since.
     """
     path = path_of(key)
-    kept = read(path)
+    kept = read_kept(path)
     return kept, setup_of(kept, path)

@@ -11,12 +11,13 @@ from stages.baselines._baseline import Baseline
 from stages.core.artifacts import Json
 from stages.core.params import Compute
 from stages.models._heads import ModelWithHead
-from stages.tasks._kind import Kind
+from stages.tasks._task import Task as Kind
 from stages.training.device import Device, resolve
 from stages.trials.kept import KeptTrial, predictor
-from stages.trials.outcome import DECIMALS
 from stages.trials.prediction import predict
+from stages.trials.runner import DECIMALS
 from stages.trials.setup import TrialSetup
+from stages.trials.validation import decided
 
 ROWS_AT_ONCE = 512  # rows in memory
 
@@ -75,17 +76,15 @@ def predictions(
     """Yields each row's ``shown`` columns with its prediction and the probability of each label, if
     the task has probabilities. No two rows may have the same ``id``."""
     by, waiting = predictor(kept, setup), iter(rows)
-    while some := list(islice(waiting, ROWS_AT_ONCE)):
+    while some := [*islice(waiting, ROWS_AT_ONCE)]:
         given = [row.row for row in some]
-        answers = predict(by, model, given, by.encode(given), device)
+        answers = decided(predict(by, model, given, by.encode(given), device), kept.threshold)
         for (shown, row), answer in zip(some, answers, strict=True):
-            answer = answer._replace(prediction=answer.at(kept.threshold))
             predicted = setup.task.kind.predicted_columns(row, answer.prediction)
             columns = shown | abstention.columns(predicted, answer.probability)
             if answer.scores is not None:
-                columns["scores"] = {
-                    label: round(score, DECIMALS) for label, score in answer.scores.items()
-                }
+                scores = answer.scores.items()
+                columns["scores"] = {label: round(score, DECIMALS) for label, score in scores}
             yield columns
 
 
@@ -95,7 +94,7 @@ def baseline_predictions(
     """Yields each row's ``shown`` columns with its prediction, and the probability of the
     prediction if the baseline gives one."""
     waiting = iter(rows)
-    while some := list(islice(waiting, ROWS_AT_ONCE)):
+    while some := [*islice(waiting, ROWS_AT_ONCE)]:
         given = [row.row for row in some]
         answers = zip(baseline.predict(given), baseline.probabilities(given), strict=True)
         for (shown, row), (answer, probability) in zip(some, answers, strict=True):

@@ -1,25 +1,34 @@
 """Trials of a checkpoint on a task: each trains with a method, or solves a probe, and predicts the
 test inputs."""
 
+import math
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from stages.core.artifacts import Json, read_json
 from stages.core.keys import TrialKey
 from stages.core.params import Finetune
 from stages.core.plans import FinetunePlan
 from stages.evaluation import metrics
-from stages.evaluation.calibration import fitted_temperature
-from stages.evaluation.records import EpochRecord
+from stages.evaluation.calibration import at_temperature, fitted_temperature
+from stages.evaluation.records import (
+    CostRecord,
+    EpochRecord,
+    PredictionRecord,
+    TrialRecord,
+    ValidationRecord,
+)
 from stages.methods._method import (
     METHODS,
     Method,
-    Predictor,
     PromptMethod,
     Solution,
     SolvedMethod,
@@ -27,26 +36,59 @@ from stages.methods._method import (
 )
 from stages.models._heads import ModelWithHead
 from stages.tasks._cells import Row
-from stages.tasks._kind import SPLITS
-from stages.tasks._task import Example, Predicted
-from stages.tasks._writing import Writing
-from stages.training.device import Device
+from stages.tasks._task import SPLITS, Example, Predicted, Split
+from stages.text.batch import Batch
+from stages.training.checkpoint import WEIGHTS
+from stages.training.device import Device, side_by_side
+from stages.training.finetuning import FinetuningData, max_epochs, warmup_epochs
 from stages.training.flops import counting
-from stages.training.meter import Meter
+from stages.training.loop import Diverged, Step, train
+from stages.training.meter import Meter, hardware
 from stages.trials import kept
-from stages.trials.frozen import FrozenStates
-from stages.trials.inference_speed import measure_speed
-from stages.trials.outcome import (
-    Outcome,
-    cost_record,
-    prediction_records,
-    trial_record,
-    validation_records,
-)
-from stages.trials.prediction import predict
-from stages.trials.search import at_edge, search
+from stages.trials.prediction import FrozenStates, measured_speed, predict
 from stages.trials.setup import TrialSetup
-from stages.trials.validation import Validated, validate
+from stages.trials.validation import (
+    Validated,
+    at_edge,
+    best_epoch,
+    best_threshold,
+    decided,
+    is_over,
+    merit,
+    still_improving,
+)
+
+DECIMALS = 6  # of a probability
+OF_RUN = ("architecture", "objective", "corpus", "d_model", "num_layers")
+OF_PRETRAINING = (
+    *("pretrain_tokens", "pretrain_flops"),
+    *("lineage_tokens", "lineage_flops", "lineage_bytes"),
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial: its rows in the tables of the study."""
+
+    record: TrialRecord
+    epochs: list[EpochRecord]
+    predictions: list[PredictionRecord]
+    validation: list[ValidationRecord]  # empty without probabilities
+    cost: CostRecord
+
+    @property
+    def key(self) -> TrialKey:
+        return self.record.key
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model that a method has adapted, and how."""
+
+    model: ModelWithHead
+    validated: Validated | None = None  # of the weights that are kept; None if nothing is fitted
+    record: Json = field(default_factory=dict)  # fields of ``TrialRecord`` that are not the default
+    epochs: list[EpochRecord] = field(default_factory=list)  # of all learning rates
 
 
 def method_of(finetune: Finetune, name: str) -> Method:
@@ -66,21 +108,9 @@ def keeps_weights(finetune: Finetune, key: TrialKey) -> bool:
     return keep == "all" or (keep == "first_seed" and is_first_seed(finetune, key))
 
 
-@dataclass(frozen=True)
-class _Adapted:
-    """A model that a method adapted, with its predictor."""
-
-    model: ModelWithHead
-    predictor: Predictor
-    examples: Sequence[Any]  # of the test rows, as the predictor encodes them
-    validated: Validated | None = None  # None if nothing is fitted
-    fit: Json = field(default_factory=dict)  # fields of ``TrialRecord``
-    epochs: list[EpochRecord] = field(default_factory=list)
-    predicted: list[Predicted] | None = None  # of the test rows, if they are known
-
-
 class TrialRunner:
-    """Runs the trials ``keys``, all of one checkpoint, task, method and draw of the splits."""
+    """Runs the trials ``keys``, all of one checkpoint, task, method and draw of the splits; from
+    scratch, also of one draw of weights."""
 
     def __init__(self, plan: FinetunePlan, device: Device, *, keys: Sequence[TrialKey]) -> None:
         self.finetune, self.compute = plan.finetune, plan.compute
@@ -99,169 +129,259 @@ class TrialRunner:
             # States of new texts then equal those that the head was fitted to.
             self.device = replace(device, precision="float32")
             self.frozen = FrozenStates(self.task, self.device)
-        self.account = read_json(self.setup.pretrained / "metrics.json")
         self.rows = {s: self.setup.rows(s, seed=first.finetune_seed) for s in SPLITS}
         needed = {row["id"] for key in keys for row in self._labelled(key)}
         used = self.rows | {"train": [row for row in self.rows["train"] if row["id"] in needed]}
         self.encoded = {split: self.task.encode(rows) for split, rows in used.items()}
-        self._as_pretrained = dict[int, tuple[ModelWithHead, list[Predicted]]]()
+        self.gold = [self.task.kind.answer(row) for row in self.rows["validation"]]
+        self._unchanged: tuple[Fitted, list[Predicted]] | None = None
 
-    def run(self, key: TrialKey, weights: Path) -> Outcome:
-        """Runs one trial; its trained weights go to the folder ``weights`` if they are kept.
+    def run(self, key: TrialKey, folder: Path) -> Trial:
+        """Runs one trial; its trained weights go to the ``folder`` if they are kept.
 
         Raises ValueError if training diverges at every learning rate.
         """
         meter = Meter(self.device)
+        predictor, examples, predicted = self.task, self.encoded["test"], None
         match self.method:
             case TrainedMethod():
-                adapted = self._trained(key, self.method)
+                fitted = self._trained(key, self.method)
             case SolvedMethod():
-                adapted = self._solved(key, self.method)
+                fitted = self._solved(key, self.method)
             case PromptMethod():
-                adapted = self._prompted(key)
-            case _:
-                adapted = self._unchanged(key)
-        threshold = adapted.validated.threshold if adapted.validated else 0.0
-        validation, temperature = self._validation(adapted, threshold)
-        predicted = adapted.predicted or predict(
-            adapted.predictor,
-            adapted.model,
-            self.rows["test"],
-            adapted.examples,
-            self.device,
-            frozen=self.frozen,
-        )
-        predicted = [each._replace(prediction=each.at(threshold)) for each in predicted]
-        fit = adapted.fit | {"temperature": temperature}
-        if adapted.validated:
-            fit["validation_score"] = adapted.validated.value
-        trial = trial_record(key, self.setup, adapted.model, self.account, fit)
+                fitted = Fitted(self._start(key))
+                predictor = self.setup.prompts(self.method, key, self.rows["train"])
+                examples = predictor.encode(self.rows["test"])
+            case _:  # the pretrained model predicts the same in all trials
+                if self._unchanged is None:
+                    fitted = Fitted(self._start(key))
+                    self._unchanged = fitted, self._predict(fitted.model, "test")
+                fitted, predicted = self._unchanged
+        model, fit = fitted.model, {**fitted.record}
+        threshold, validation, temperature = 0.0, list[Predicted](), None
+        if fitted.validated:
+            fit["validation_score"], _, threshold, validation, _ = fitted.validated
+            temperature = _temperature(validation, self.gold)
+        if predicted is None:
+            rows, frozen = self.rows["test"], self.frozen
+            predicted = predict(predictor, model, rows, examples, self.device, frozen=frozen)
+        predicted = decided(predicted, threshold)
+        record = self._record(key, model, fit | {"temperature": temperature})
         # Without trained weights, the file only records the trial.
-        if keeps_weights(self.finetune, key) or not trial.num_trained_params:
-            kept.save(adapted.model, self._kept_trial(key, adapted, threshold), weights)
-        usage, speed = meter.read(), None
-        if is_first_seed(self.finetune, key):
-            speed = measure_speed(
-                adapted.predictor, adapted.model, self.rows["test"], adapted.examples, self.device
+        if keeps_weights(self.finetune, key) or not record.num_trained_params:
+            seed = key.finetune_seed
+            trial = kept.KeptTrial(
+                **key._asdict(),
+                component=self.entry.method,
+                text_to_text=self.entry.text_to_text,
+                max_tokens=self.setup.max_tokens,
+                precision=self.device.precision,
+                threshold=threshold,
+                belongs_to=kept.fingerprint(self.setup, seed=seed),
             )
-        return Outcome(
-            trial=trial,
-            epochs=adapted.epochs,
-            predictions=prediction_records(key, self.rows["test"], predicted, temperature),
-            validation=validation_records(key, self._gold, validation),
-            cost=cost_record(key, usage, speed, self.device, self.compute),
+            kept.save(model, trial, folder)
+        usage = meter.read()
+        speed: Json = dict.fromkeys(("latency_s", "texts_per_s", "tokens_per_s"))
+        if is_first_seed(self.finetune, key):
+            if isinstance(self.method, PromptMethod):  # one that remembers no scores
+                method: Any = method_of(self.finetune, key.method)
+                predictor = self.setup.prompts(method, key, self.rows["train"])
+            speed = measured_speed(predictor, model, self.rows["test"], examples, self.device)
+        return Trial(
+            record=record,
+            epochs=fitted.epochs,
+            predictions=[
+                PredictionRecord(
+                    **key._asdict(),
+                    id=row["id"],
+                    prediction=each.prediction,
+                    probability=_rounded(each.probability),
+                    calibrated=_calibrated(each, temperature),
+                )
+                for row, each in zip(self.rows["test"], predicted, strict=True)
+            ],
+            validation=[
+                ValidationRecord(
+                    **key._asdict(),
+                    probability=round(each.probability, DECIMALS),
+                    right=int(each.prediction == answer),
+                )
+                for answer, each in zip(self.gold, validation, strict=False)
+                if each.probability is not None
+            ],
+            cost=CostRecord(
+                **key._asdict(),
+                **speed,
+                wall_time_s=round(usage.wall_time_s, 3),
+                peak_memory_bytes=usage.peak_memory_bytes,
+                processor_time_s=round(usage.processor_time_s, 3),
+                hardware=hardware(self.device),
+                threads=self.device.threads,
+                side_by_side=side_by_side(self.compute),
+            ),
         )
 
-    def _trained(self, key: TrialKey, method: TrainedMethod) -> _Adapted:
-        """Trains the model and restores the weights that are best on validation."""
-        settings = self.entry.of(key.run).training
+    def _trained(self, key: TrialKey, method: TrainedMethod) -> Fitted:
+        """Trains a model at each learning rate, and keeps the epoch that is best on validation;
+        without ``patience``, only the last epoch of each rate can be kept. The loss decides only
+        between equal metrics: with few labels it rises, because the model becomes overconfident,
+        long before the metric is at its best. Of equal epochs, the first is kept.
+
+        Raises ValueError with the setting's path if training diverges at every rate.
+        """
+        settings, examples = self.entry.of(key.run).training, self._examples_in_budget(key)
         assert settings is not None, "the root stage refuses a method that trains without it"
-        searched = search(
-            lambda: self._start(key),
-            self._validate,
-            method,
+        seed = self.setup.seed_of(key.finetune_seed)  # for the order of examples and for dropout
+        data = FinetuningData(
+            examples,
             self.task,
-            self._examples_in_budget(key),
-            settings=settings,
-            metric=self.metric,
-            key=key,
-            seed=self.setup.seed_of(key.finetune_seed),
-            device=self.device,
+            batch_examples=settings.batch_examples,
+            seed=seed,
+            few_widths=self.device.device == "cuda",
         )
-        return _Adapted(
-            searched.model,
-            self.task,
-            self.encoded["test"],
-            searched.kept,
-            searched.fit,
-            searched.epochs,
-        )
+        per_epoch, num_epochs = data.steps_per_epoch, max_epochs(settings, len(examples))
+        warmup = warmup_epochs(settings, len(examples))
+        epochs, flops, model = list[EpochRecord](), 0, None
+        kept_epoch, best, weights = None, None, dict[str, Tensor]()
+        reason = "lr: the validation loss is not finite"
+        for lr in settings.rates:
+            model, curve, history = self._start(key), list[EpochRecord](), list[Step]()
+            frozen = [*method.frozen(model, 0)]
+            steps = train(
+                model,
+                self.task,
+                data,
+                settings.at(lr),
+                num_steps=num_epochs * per_epoch,
+                seed=seed,
+                device=self.device,
+                history=history,
+                frozen=frozen,
+            )
+            try:
+                for step in steps:
+                    if step.step % per_epoch:
+                        continue
+                    validated = self._validate(model)
+                    step.validation_loss = validated.loss
+                    if not math.isfinite(validated.loss):
+                        continue  # ``train`` raises Diverged next
+                    epoch = EpochRecord(
+                        **key._asdict(),
+                        lr=lr,
+                        epoch=step.step // per_epoch,
+                        train_loss=fmean(step.loss for step in history[-per_epoch:]),
+                        validation_metric=validated.value,
+                        validation_loss=validated.loss,
+                    )
+                    curve.append(epoch)
+                    is_candidate = settings.patience != "none" or epoch.epoch == num_epochs
+                    if is_candidate and (best is None or validated.merit > best.merit):
+                        kept_epoch, best = epoch, validated
+                        weights = {
+                            name: weight.detach().clone()
+                            for name, weight in model.named_parameters()
+                            if weight.requires_grad
+                        }
+                    if is_over(curve, settings.patience, self.metric, warmup=warmup):
+                        break
+                    frozen[:] = method.frozen(model, epoch.epoch)
+            except Diverged as error:
+                reason = str(error)
+            finally:
+                steps.close()
+            epochs += curve
+            flops += sum(step.flops for step in history)
+        if model is None or kept_epoch is None:
+            raise ValueError(f"finetune.methods.{key.method}.training.{reason}")
+        model.load_state_dict(weights, strict=False)  # models of the rates differ in these alone
+        curve = [epoch for epoch in epochs if epoch.lr == kept_epoch.lr]
+        # Some weights are still frozen in the last epoch if there are fewer epochs than layers.
+        trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+        trained -= sum(weight.numel() for weight in method.frozen(model, len(curve) - 1))
+        record = {
+            "num_trained_params": trained,
+            "finetune_flops": flops,
+            "lr": kept_epoch.lr,
+            "best_epoch": kept_epoch.epoch,
+            "num_epochs": len(curve),
+            "num_steps": len(curve) * per_epoch,
+            "last_train_loss": curve[-1].train_loss,
+            "best_is_last": int(best_epoch(curve, self.metric) == curve[-1].epoch),
+            "chosen_in_warmup": int(kept_epoch.epoch <= warmup),
+            "still_improving": int(still_improving(curve, self.metric)),
+            "num_tries": len(settings.rates),
+            "at_edge": at_edge(kept_epoch.lr, settings.rates),
+        }
+        return Fitted(model, best, record, epochs)
 
-    def _solved(self, key: TrialKey, method: SolvedMethod) -> _Adapted:
+    def _solved(self, key: TrialKey, method: SolvedMethod) -> Fitted:
         """Solves the probe at each C and keeps the C that is best on validation."""
         assert self.frozen is not None
         examples, model = self._examples_in_budget(key), self._start(key)
         with counting() as counter:
             self.frozen.compute(model, examples, anew=True)
-        candidates = list[tuple[tuple[float, float], Solution, Validated]]()
-        solutions = method.solutions(
+        candidates = list[tuple[Solution, Validated]]()
+        for solution in method.solutions(
             *self.frozen.labelled(examples), num_outputs=model.head.linear.out_features
-        )
-        for solution in solutions:
+        ):
             _put(solution, model)
-            validated = self._validate(model)
-            merit = metrics.merit(self.metric, validated.value), -validated.loss
-            candidates.append((merit, solution, validated))
-        _, best, validated = max(candidates, key=lambda each: each[0])
+            candidates.append((solution, self._validate(model)))
+        best, validated = max(candidates, key=lambda each: each[1].merit)
         _put(best, model)
-        fit = {
+        record = {
             "num_trained_params": sum(weight.numel() for weight in model.head.parameters()),
             "finetune_flops": counter.get_total_flops(),
-            "num_steps": sum(solution.num_iterations for _, solution, _ in candidates),
-            "converged": int(all(solution.converged for _, solution, _ in candidates)),
+            "num_steps": sum(solution.num_iterations for solution, _ in candidates),
+            "converged": int(all(solution.converged for solution, _ in candidates)),
             "C": best.C,
             "num_tries": len(candidates),
             "at_edge": at_edge(best.C, method.C),
         }
-        return _Adapted(model, self.task, self.encoded["test"], validated, fit)
+        return Fitted(model, validated, record)
 
-    def _prompted(self, key: TrialKey) -> _Adapted:
-        """Predicts with prompts. Speed is then measured with a new predictor, which does not
-        remember scores of these rows."""
-        model, predictor = self._start(key), self._prompts(key, self.method)
-        rows, examples = self.rows["test"], predictor.encode(self.rows["test"])
-        predicted = predict(predictor, model, rows, examples, self.device)
-        unused = self._prompts(key, method_of(self.finetune, key.method))
-        return _Adapted(model, unused, examples, predicted=predicted)
-
-    def _prompts(self, key: TrialKey, method: Method) -> Predictor:
-        where, seed = f"finetune.methods.{key.method}.method", key.finetune_seed
-        return self.setup.predictor(method, self._labelled(key), seed=seed, where=where)
-
-    def _unchanged(self, key: TrialKey) -> _Adapted:
-        """Predicts with the pretrained model, for a task without a head; once or, in a run from
-        scratch, once for each draw of weights."""
-        seed = key.finetune_seed if self.setup.from_scratch else 0  # no weights are drawn
-        if seed not in self._as_pretrained:
-            model = self.setup.headed(seed=seed)
-            model.requires_grad_(False).to(self.device.torch)
-            rows, examples = self.rows["test"], self.encoded["test"]
-            predicted = predict(self.task, model, rows, examples, self.device)
-            self._as_pretrained[seed] = model, predicted
-        model, predicted = self._as_pretrained[seed]
-        return _Adapted(model, self.task, self.encoded["test"], predicted=predicted)
-
-    def _validate(self, model: ModelWithHead) -> Validated:
-        return validate(
-            self.task,
-            model,
-            self.rows["validation"],
-            self.encoded["validation"],
-            metric=self.metric,
-            device=self.device,
-            frozen=self.frozen,
+    def _record(self, key: TrialKey, model: ModelWithHead, fit: Json) -> TrialRecord:
+        """Returns the row of ``trials.csv`` of a trial. ``fit`` are the fields about fitting."""
+        account = read_json(self.setup.pretrained / "metrics.json")
+        weights = [*model.parameters()]
+        # The files that are needed for predictions: the trained weights and, unless these are all,
+        # the checkpoint, as which the initial weights of a run from scratch count.
+        num_bytes = sum(w.numel() * w.element_size() for w in weights if w.requires_grad)
+        if not all(weight.requires_grad for weight in weights):
+            num_bytes += (self.setup.pretrained / WEIGHTS).stat().st_size
+        return TrialRecord(
+            **key._asdict(),
+            **{name: self.setup.run_record[name] for name in OF_RUN},
+            **{name: account[name] for name in OF_PRETRAINING},
+            num_params=sum(weight.numel() for weight in weights),
+            num_pretrained_params=account["num_params"],
+            weights_bytes=num_bytes,
+            used_architecture=model.backbone.architecture,
+            design=sha256(model.backbone.design.encode()).hexdigest()[:12],
+            **fit,
         )
 
-    def _validation(
-        self, adapted: _Adapted, threshold: float
-    ) -> tuple[list[Predicted], float | None]:
-        """Returns the predictions of a fitted model for the validation rows, and the temperature
-        that fits them, if every row has one label with a probability. A writing task has none: its
-        predictions have no probability and take long."""
-        if adapted.validated is None or isinstance(self.task, Writing):
-            return [], None
-        rows, examples = self.rows["validation"], self.encoded["validation"]
-        model = adapted.model
-        predicted = predict(self.task, model, rows, examples, self.device, frozen=self.frozen)
-        predicted = [each._replace(prediction=each.at(threshold)) for each in predicted]
-        scores = [p.scores for p in predicted if p.probability is not None and p.scores]
-        has_scores = scores and len(scores) == len(predicted)
-        return predicted, fitted_temperature(scores, self._gold) if has_scores else None
+    def _validate(self, model: ModelWithHead) -> Validated:
+        """Returns the metric on the validation rows at the threshold that is best for it, and the
+        loss as if their examples were one batch."""
+        losses, targets = defaultdict[str, float](float), Counter[str]()
 
-    @cached_property
-    def _gold(self) -> list[str]:
-        """The correct answers of the validation rows."""
-        return [self.task.kind.answer(row) for row in self.rows["validation"]]
+        def add(model: ModelWithHead, batch: Batch) -> None:
+            for term, (weight, loss_sum) in self.task.loss(model, batch).items():
+                losses[term] += weight * float(loss_sum)
+            targets.update(batch.num_targets)
+
+        predicted = self._predict(model, "validation", also=add)
+        threshold = best_threshold(self.metric, self.gold, predicted)
+        predicted = decided(predicted, threshold)
+        value = metrics.score(self.metric, self.gold, [each.prediction for each in predicted])
+        loss = sum(losses[term] / max(targets[term], 1) for term in losses)
+        return Validated(value, loss, threshold, predicted, merit(self.metric, value, loss))
+
+    def _predict(self, model: ModelWithHead, split: Split, **also: Any) -> list[Predicted]:
+        """Returns the task's predictions for a split."""
+        rows, examples, frozen = self.rows[split], self.encoded[split], self.frozen
+        return predict(self.task, model, rows, examples, self.device, frozen=frozen, **also)
 
     def _start(self, key: TrialKey) -> ModelWithHead:
         """Returns the model before training."""
@@ -269,24 +389,11 @@ class TrialRunner:
 
     def _labelled(self, key: TrialKey) -> list[Row]:
         """Returns the rows that a trial learns from."""
-        return self.setup.labelled(self.rows["train"], key.label_budget, seed=key.finetune_seed)
+        return self.setup.labelled(key, self.rows["train"])
 
     def _examples_in_budget(self, key: TrialKey) -> list[Example]:
         ids = {row["id"] for row in self._labelled(key)}
         return self.task.weighted([each for each in self.encoded["train"] if each.id in ids])
-
-    def _kept_trial(self, key: TrialKey, adapted: _Adapted, threshold: float) -> kept.KeptTrial:
-        seed = key.finetune_seed
-        return kept.KeptTrial(
-            **key._asdict(),
-            component=self.entry.method,
-            text_to_text=self.entry.text_to_text,
-            max_tokens=self.setup.max_tokens,
-            precision=self.device.precision,
-            threshold=threshold,
-            drawn_weights=kept.drawn_weights(self.setup, adapted.model, seed=seed),
-            **kept.fingerprints(self.setup),
-        )
 
 
 @torch.no_grad()
@@ -295,3 +402,21 @@ def _put(solution: Solution, model: ModelWithHead) -> None:
     linear = model.head.linear
     linear.weight.copy_(torch.from_numpy(solution.weight))
     linear.bias.copy_(torch.from_numpy(solution.bias))
+
+
+def _temperature(predicted: Sequence[Predicted], gold: Sequence[str]) -> float | None:
+    """Returns the temperature that fits the predictions of validation rows, if every row has one
+    label with a probability."""
+    scores = [each.scores for each in predicted if each.probability is not None and each.scores]
+    has_scores = scores and len(scores) == len(predicted)
+    return fitted_temperature(scores, gold) if has_scores else None
+
+
+def _rounded(probability: float | None) -> float | None:
+    return None if probability is None else round(probability, DECIMALS)
+
+
+def _calibrated(predicted: Predicted, temperature: float | None) -> float | None:
+    if temperature is None or predicted.scores is None:
+        return None
+    return _rounded(at_temperature(predicted.scores, temperature)[predicted.prediction])

@@ -1,60 +1,38 @@
-"""The metric and the loss on the validation rows of a task, computed in one pass, and the threshold
-on the margins of predictions. If the margin is below the threshold, a question gets no answer
-(SQuAD 2.0; Rajpurkar et al. 2018), and a text gets the other of two labels."""
+"""What a trial chooses on its validation rows: the epoch that is kept, the end of the training, and
+a threshold on the margins of predictions. If the margin is below the threshold, a question gets no
+answer (SQuAD 2.0; Rajpurkar et al. 2018), and a text gets the other of two labels."""
 
-from collections import Counter, defaultdict
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
 from stages.evaluation import metrics
-from stages.models._heads import ModelWithHead
-from stages.tasks._cells import Row
-from stages.tasks._task import Example, Predicted, Task
-from stages.text.batch import Batch
-from stages.training.device import Device
-from stages.trials.frozen import FrozenStates
-from stages.trials.prediction import predict
+from stages.evaluation.records import EpochRecord
+from stages.tasks._task import Predicted
 
+LATE = 0.25  # share of the epochs at the end that count as late
+LOWER = 0.01  # share of the first epoch's validation loss; a smaller fall may be noise
+UNFITTED = 0.05  # share of the training loss's fall; if more of it is late, the model is not fitted
 ROUNDING = 1e-9  # means of a metric that differ by less count as equal
 MOST_COMPARED = 200  # thresholds between two labels; each costs a pass over the rows
 
 
 class Validated(NamedTuple):
-    """The metric and the loss on the validation rows, and the threshold that gives this metric."""
+    """The metric and the loss on the validation rows, with the threshold that gives this metric and
+    the predictions at this threshold."""
 
     value: float
     loss: float
     threshold: float
+    predicted: list[Predicted]
+    merit: tuple[float, float]  # higher for a better metric or, if it is equal, a lower loss
 
 
-def validate(
-    task: Task,
-    model: ModelWithHead,
-    rows: Sequence[Row],
-    examples: Sequence[Example],
-    *,
-    metric: str,
-    device: Device,
-    frozen: FrozenStates | None = None,
-) -> Validated:
-    """Returns the metric on all ``rows`` at the threshold that is best for it, and the loss as if
-    their ``examples`` were one batch."""
-    losses, targets = defaultdict[str, float](float), Counter[str]()
-
-    def add(model: ModelWithHead, batch: Batch) -> None:
-        for term, (weight, loss_sum) in task.loss(model, batch).items():
-            losses[term] += weight * float(loss_sum)
-        targets.update(batch.num_targets)
-
-    predicted = predict(task, model, rows, examples, device, frozen=frozen, also=add)
-    gold = [task.kind.answer(row) for row in rows]
-    threshold = best_threshold(metric, gold, predicted)
-    value = metrics.score(metric, gold, [each.at(threshold) for each in predicted])
-    loss = sum(losses[term] / max(targets[term], 1) for term in losses)
-    return Validated(value, loss, threshold)
+def decided(predicted: Sequence[Predicted], threshold: float) -> list[Predicted]:
+    """Returns the predictions at a threshold on their margins."""
+    return [each._replace(prediction=each.at(threshold)) for each in predicted]
 
 
 def best_threshold(metric: str, gold: Sequence[str], predicted: Sequence[Predicted]) -> float:
@@ -79,7 +57,8 @@ def best_threshold(metric: str, gold: Sequence[str], predicted: Sequence[Predict
         thresholds = np.array([0.0, *between, -np.inf, np.inf])
         answers = ([each.at(threshold) for each in predicted] for threshold in thresholds)
         merits = np.array([metrics.score(metric, gold, some) for some in answers])
-        return _nearest_to_0(thresholds[merits >= merits.max() - ROUNDING])
+        best = thresholds[merits >= merits.max() - ROUNDING]
+        return float(best[np.abs(best).argmin()])
     gains = np.array(
         [
             metrics.score(metric, [right], [each.prediction]) - metrics.score(metric, [right], [""])
@@ -90,8 +69,57 @@ def best_threshold(metric: str, gold: Sequence[str], predicted: Sequence[Predict
     thresholds = np.array([0.0, *between, -np.inf, np.inf])
     first = np.searchsorted(margins[order], thresholds)  # the first row with an answer
     totals = np.append(np.cumsum(gains[order][::-1])[::-1], 0.0)[first]
-    return _nearest_to_0(thresholds[totals >= totals.max() - ROUNDING * len(gains)])
+    best = thresholds[totals >= totals.max() - ROUNDING * len(gains)]
+    return float(best[np.abs(best).argmin()])
 
 
-def _nearest_to_0(thresholds: Float[np.ndarray, " n"]) -> float:
-    return float(thresholds[np.abs(thresholds).argmin()])
+def at_edge(chosen: float, tried: Sequence[float]) -> int | None:
+    """Returns 1 if the chosen value is the smallest or largest of several values tried, so that a
+    better one may lie beyond them, else 0; None if only one value was tried."""
+    return int(chosen in (min(tried), max(tried))) if len(tried) > 1 else None
+
+
+def merit(metric: str, value: float, loss: float) -> tuple[float, float]:
+    """Returns the ``Validated.merit`` of a metric and a loss."""
+    return metrics.merit(metric, value), -loss
+
+
+def best_epoch(curve: Sequence[EpochRecord], metric: str) -> int:
+    """Returns the number of the first epoch with the best metric and then loss on validation."""
+    merits = (merit(metric, epoch.validation_metric, epoch.validation_loss) for epoch in curve)
+    return max(zip(merits, curve, strict=True), key=lambda each: each[0])[1].epoch
+
+
+def is_over(
+    curve: Sequence[EpochRecord], patience: int | str, metric: str, *, warmup: float
+) -> bool:
+    """Returns whether neither the metric nor the loss has improved in the last ``patience`` epochs,
+    all after the ``warmup`` (in epochs). A patience of ``none`` never ends."""
+    merit, loss, improved = -math.inf, math.inf, 0
+    for epoch in curve:
+        of_epoch = metrics.merit(metric, epoch.validation_metric)
+        if of_epoch > merit or epoch.validation_loss < loss or epoch.epoch <= warmup:
+            improved = epoch.epoch
+        merit, loss = max(of_epoch, merit), min(epoch.validation_loss, loss)
+    return isinstance(patience, int) and curve[-1].epoch - improved >= patience
+
+
+def still_improving(curve: Sequence[EpochRecord], metric: str) -> bool:
+    """Returns whether training ended too early.
+
+    It did if the validation loss, in the last quarter of the epochs, fell clearly (``LOWER``) below
+    its earlier minimum. It also did if the epoch with the best ``metric`` on validation is in the
+    last quarter and more than ``UNFITTED`` of the training loss's whole fall is in that quarter. A
+    best last epoch alone is no sign: on a plateau, any epoch may be the best.
+    """
+    late = math.ceil(LATE * len(curve))
+    before, after = curve[:-late], curve[-late:]
+    if not before:
+        return True  # a single epoch
+    lowest = min(epoch.validation_loss for epoch in before)
+    new = min(epoch.validation_loss for epoch in after)
+    if lowest - new > LOWER * abs(curve[0].validation_loss):
+        return True
+    fall = curve[0].train_loss - curve[-1].train_loss
+    late_fall = before[-1].train_loss - curve[-1].train_loss
+    return best_epoch(curve, metric) >= after[0].epoch and late_fall > UNFITTED * abs(fall)

@@ -21,11 +21,11 @@ def each(
     work: Callable[[J], R], jobs: Sequence[J], *, at_once: int, late_imports: Sequence[str] = ()
 ) -> Generator[tuple[J, R | ValueError], None, None]:
     """Yields each job with its result as soon as it has ended, while the other jobs go on. The
-    result is a ValueError if the job raised one (a user's mistake) or lacked memory, or if its
-    process was killed.
+    result is a ValueError if the job raised one (a user's mistake), or if its process was killed
+    or ended by another error.
 
-    Each job has a process of its own. In a shared process, the memory that one job held would count
-    in the peak of the next. A killed process costs only its own job. (ProcessPoolExecutor and
+    Each job has a process of its own, so that the memory that one job held does not count in the
+    peak of the next, and a killed process costs only its own job. (ProcessPoolExecutor and
     multiprocessing.Pool keep their processes, and a killed one breaks or blocks them.) If
     ``at_once`` is 1, the jobs run in this process.
 
@@ -37,12 +37,12 @@ def each(
             yield job, _result(work, job)
         return
     # A forked child starts fast. Forking is safe here: this process has started no threads before.
-    context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
+    context = get_context("fork" if sys.platform == "linux" else "spawn")
     if jobs and sys.platform == "linux":
         for name in late_imports:
             import_module(name)
     waiting = list(reversed(jobs))
-    running: dict[Any, tuple[J, BaseProcess]] = {}  # by the pipe's end that gets the result
+    running = dict[Any, tuple[J, BaseProcess]]()  # by the pipe's end that gets the result
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
@@ -52,9 +52,17 @@ def each(
                 process.start()
                 sender.close()  # else a dead child would go unnoticed
                 running[receiver] = job, process
-            for receiver in wait([*running]):
+            ended: list[Any] = wait([*running])
+            for receiver in ended:
                 job, process = running.pop(receiver)
-                yield job, _received(receiver, process)
+                try:
+                    result = receiver.recv()
+                except EOFError:
+                    process.join()
+                    result = ValueError(f"its process ended with exit code {process.exitcode}")
+                receiver.close()
+                process.join()
+                yield job, result
     finally:
         for _, process in running.values():
             process.kill()
@@ -71,17 +79,3 @@ def _result(work: Callable[[J], R], job: J) -> R | ValueError:
         return work(job)
     except ValueError as error:
         return error
-
-
-def _received(receiver: Any, process: BaseProcess) -> Any:
-    try:
-        return receiver.recv()
-    except EOFError:
-        process.join()
-        code = process.exitcode or 0
-        if code >= 0:
-            return ValueError(f"its process ended by exit status {code}; see its error above")
-        return ValueError(f"its process ended by signal {-code}; run `dvc repro` again")
-    finally:
-        receiver.close()
-        process.join()

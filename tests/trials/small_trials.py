@@ -9,7 +9,7 @@ from stages.core.keys import RunKey
 from stages.core.params import Compute, Finetune
 from stages.core.plans import FinetunePlan
 from stages.trials.groups import run_trials, trial_groups
-from stages.trials.outcome import Outcome
+from stages.trials.runner import Trial
 from tests.small import small_entry, small_model, small_tokenizer
 
 CHECKPOINT = RunKey("model", 1)
@@ -107,11 +107,10 @@ def plan_of(methods: dict[str, Any], **settings: Any) -> FinetunePlan:
     )
 
 
-def trials(plan: FinetunePlan, task: str) -> list[Outcome]:
+def trials(plan: FinetunePlan, task: str) -> list[Trial]:
     """Runs all trials, or takes them from the store; weights go to their place in the study."""
     finetune = plan.finetune
     groups = trial_groups(finetune, CHECKPOINT, task, finetune.methods, from_scratch=False)
     folder = Path(paths.FINETUNED, task, CHECKPOINT.run, "weights")
     folder.mkdir(parents=True, exist_ok=True)
-    done = run_trials(plan, task, {CHECKPOINT: groups}, {CHECKPOINT.run: folder})
-    return done[CHECKPOINT]
+    return run_trials(plan, task, groups, {CHECKPOINT.run: folder})

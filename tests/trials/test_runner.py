@@ -1,18 +1,25 @@
-"""A trial adapts a model and predicts, and its kept weights predict the same."""
+"""A trial adapts a model and predicts, its kept weights predict the same, and its speed is measured
+on texts that the model has not seen."""
 
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from stages.core.artifacts import read_jsonl
+from stages.models._heads import ModelWithHead
+from stages.text.batch import Batch
 from stages.training.device import Device
-from stages.trials import kept
-from stages.trials.frozen import FrozenStates
-from stages.trials.outcome import Outcome
-from stages.trials.prediction import predict
+from stages.trials import kept, prediction
+from stages.trials.prediction import IN_BATCHES, TIMED, WARM_UP, FrozenStates, predict
+from stages.trials.runner import Trial
 from stages.trials.setup import TrialSetup
+from tests.small import with_stub
 from tests.trials.small_trials import (
     CHECKPOINT,
     TASKS,
@@ -22,8 +29,6 @@ from tests.trials.small_trials import (
     write_checkpoint,
     write_task,
 )
-
-pytestmark = pytest.mark.slow
 
 CPU = Device("cpu", "float32", compile=False, threads=1)
 PROBE: dict[str, Any] = {"linear_probe": {"method": {"name": "linear_probe", "C": [0.01, 1.0]}}}
@@ -46,21 +51,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def predicted_again(outcome: Outcome) -> list[str]:
+def predicted_again(trial: Trial) -> list[str]:
     """Returns the predictions of a kept trial, as ``predict`` makes them."""
-    path = kept.path_of(outcome.key)
-    trial = kept.read(path)
-    setup = kept.setup_of(trial, path)
-    model = kept.rebuilt(trial, setup, path)
-    rows = setup.rows("test", seed=trial.finetune_seed)
+    path = kept.path_of(trial.key)
+    about = kept.read(path)
+    setup = kept.setup_of(about, path)
+    model = kept.rebuilt(about, setup, path)
+    rows = setup.rows("test", seed=about.finetune_seed)
     answers = predict(setup.task, model, rows, setup.task.encode(rows), CPU)
-    return [each.at(trial.threshold) for each in answers]
+    return [each.at(about.threshold) for each in answers]
 
 
-def predictions(outcome: Outcome) -> list[str]:
-    return [row.prediction for row in outcome.predictions]
+def predictions(trial: Trial) -> list[str]:
+    return [row.prediction for row in trial.predictions]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "gpt2", "t5"])
 def test_kept_weights_predict_what_the_trial_predicted(family: str) -> None:
     write_checkpoint(family)
@@ -68,39 +74,46 @@ def test_kept_weights_predict_what_the_trial_predicted(family: str) -> None:
     methods = TRAINED | PROBE
     if family == "t5":
         methods = {name: methods[name] for name in ("full", "lora", "linear_probe")}
-    outcomes = trials(plan_of(methods), "classification")
-    assert [outcome.key.method for outcome in outcomes] == [*methods]
-    for outcome in outcomes:
-        assert predicted_again(outcome) == predictions(outcome), outcome.key.method
-        trained = outcome.trial.num_trained_params
-        assert (trained == outcome.trial.num_params) == (outcome.key.method == "full")
+    done = trials(plan_of(methods), "classification")
+    assert [trial.key.method for trial in done] == [*methods]
+    for trial in done:
+        assert predicted_again(trial) == predictions(trial), trial.key.method
+        trained = trial.record.num_trained_params
+        assert (trained == trial.record.num_params) == (trial.key.method == "full")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_probe_of_every_kind_learns_and_is_kept(task: str) -> None:
     write_checkpoint("bert")
     write_task(task)
-    (outcome,) = trials(plan_of(PROBE), task)
-    trial = outcome.trial
-    assert trial.C in (0.01, 1.0) and (trial.num_tries, trial.converged) == (2, 1)
-    assert trial.validation_score is not None and trial.validation_score > 0.5
-    assert trial.finetune_flops > 0
-    assert predicted_again(outcome) == predictions(outcome)
-    probabilities = [row.probability for row in outcome.predictions]
+    (trial,) = trials(plan_of(PROBE), task)
+    record = trial.record
+    assert record.C in (0.01, 1.0) and (record.num_tries, record.converged) == (2, 1)
+    assert record.validation_score is not None and record.validation_score > 0.5
+    assert record.finetune_flops > 0
+    assert predicted_again(trial) == predictions(trial)
+    probabilities = [row.probability for row in trial.predictions]
     assert (None in probabilities) == (task != "classification")
 
 
+@pytest.mark.slow
 def test_probes_of_one_process_and_of_several_are_equal() -> None:
-    """Budgets and seeds share states of validation and test rows, and nothing else."""
+    """Budgets and seeds share states of validation and test rows, and nothing else. What is taken
+    from the store equals what was computed."""
     write_checkpoint("bert")
     write_task("classification")
     several = plan_of(PROBE, label_budgets=[16, 32], seeds=[1, 2])
-    together = {outcome.key: outcome for outcome in trials(several, "classification")}
+    done = trials(several, "classification")
+    assert trials(several, "classification") == done
+    together = {trial.key: trial for trial in done}
     for budget, seed in ((16, 2), (32, 1)):
         plan = plan_of(PROBE, label_budgets=[budget], seeds=[seed])
         (alone,) = trials(plan, "classification")
-        assert alone.trial == together[alone.key].trial
+        assert alone.record == together[alone.key].record
         assert alone.predictions == together[alone.key].predictions
+    test = read_jsonl(Path("data/tasks/classification/examples/test.jsonl"))
+    assert not any("label" in row for row in test)
 
 
 def test_frozen_states_are_what_the_head_reads_and_are_computed_once() -> None:
@@ -127,11 +140,72 @@ def test_frozen_states_are_what_the_head_reads_and_are_computed_once() -> None:
         frozen.compute(model, examples[:1], anew=True)
 
 
-def test_a_trial_is_taken_from_the_store_and_has_no_labels_of_test() -> None:
-    write_checkpoint("bert")
-    write_task("classification")
-    first = trials(plan_of(PROBE), "classification")
-    assert trials(plan_of(PROBE), "classification") == first
-    assert not any(
-        "label" in row for row in read_jsonl(Path("data/tasks/classification/examples/test.jsonl"))
-    )
+# Speed -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Given:
+    """An example."""
+
+    id: str
+    tokens: np.ndarray
+    window: int = 0
+
+
+class Sleeper:
+    """A predictor that takes ``seconds`` for a batch and records the ids of its texts."""
+
+    has_prefix = False
+
+    def __init__(self, seconds: float, *, windows: int = 1) -> None:
+        self.seconds, self.windows = seconds, windows
+        self.batches: list[list[str]] = []
+
+    def encode(self, rows: Any) -> list[Given]:
+        return [Given(row["id"], np.ones(7), i) for row in rows for i in range(self.windows)]
+
+    def collate(self, examples: list[Any], *, rngs: list[Any]) -> Batch:
+        ids = torch.zeros(len(examples), 7, dtype=torch.long)
+        return Batch(input_ids=ids, document_ids=torch.ones_like(ids), num_targets={})
+
+    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Any]) -> list[Any]:
+        self.batches.append([example.id for example in examples])
+        time.sleep(self.seconds)
+        return [0 for _ in examples]
+
+    def combine(self, row: Any, predictions: list[Any]) -> str:
+        assert len(predictions) == self.windows
+        return "a"
+
+
+def speed(sleeper: Sleeper, num_rows: int) -> dict[str, float]:
+    rows = [{"id": f"row {i}", "text": "a text"} for i in range(num_rows)]
+    model = with_stub(nn.Identity(), nn.Identity())
+    return prediction.measured_speed(sleeper, model, rows, sleeper.encode(rows), CPU)
+
+
+def test_measured_speed_is_of_texts_alone_and_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prediction takes 5 ms, or longer on a busy machine."""
+    monkeypatch.setattr(prediction, "LONGEST_S", 1000.0)
+    sleeper = Sleeper(0.005)
+    measured = speed(sleeper, 600)
+    assert 0.005 <= measured["latency_s"] < 0.5
+    assert [len(ids) for ids in sleeper.batches] == [1] * (WARM_UP + TIMED) + [64, 64]
+    assert measured["texts_per_s"] <= IN_BATCHES / (2 * 0.005)
+    assert measured["tokens_per_s"] == pytest.approx(7 * measured["texts_per_s"], rel=1e-2)
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 50])
+def test_measured_speed_predicts_no_text_twice(num_rows: int) -> None:
+    """Only a single text is predicted again."""
+    sleeper = Sleeper(0.0, windows=2)
+    assert all(value > 0 for value in speed(sleeper, num_rows).values())
+    predicted = [id for ids in sleeper.batches for id in ids]
+    assert set(map(predicted.count, predicted)) == {2 * 2 if num_rows == 1 else 2}
+
+
+@pytest.mark.slow
+def test_measured_speed_of_a_slow_model_is_of_fewer_texts() -> None:
+    sleeper = Sleeper(0.4)
+    assert speed(sleeper, 60)["latency_s"] >= 0.4
+    assert WARM_UP < sum(len(ids) == 1 for ids in sleeper.batches) < TIMED

@@ -1,13 +1,9 @@
 """The store of trials: stored trials are not computed again, but damaged entries are."""
 
 import csv
-import errno
-import gzip
-import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +11,14 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from stages.core import paths
-from stages.core.artifacts import CONTENTS, read_json, read_jsonl, sha256, write_json, write_jsonl
+from stages.core.artifacts import CONTENTS, read_json, read_jsonl, write_json, write_jsonl
 from stages.core.code import hashes
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import Method, Params
-from stages.training.device import resolve
+from stages.core.study_file import load
 from stages.trials import store
-from stages.trials.outcome import Outcome
-from stages.trials.runner import TrialRunner
+from stages.trials.groups import RECORDS, addresses_of, trial_groups
+from stages.trials.runner import Trial, TrialRunner
 from stages.trials.setup import TrialSetup
 from tests.small_study import (
     SCRATCH,
@@ -33,7 +29,8 @@ from tests.small_study import (
     write_inputs,
     write_study,
 )
-from tests.smoke import alone
+from tests.smoke import SMOKE, alone
+from tests.trials.small_trials import TRAINING, plan_of
 
 TASK, FULL, PROBE = "section", "full", "linear_probe"
 STORE, RESULT = Path(".scratch/trials"), Path("data/finetuned") / TASK / SCRATCH
@@ -62,7 +59,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Computed:
     """Runs the stage and returns the trials that it computed."""
     keys, run = list[TrialKey](), TrialRunner.run
 
-    def counted(self: TrialRunner, key: TrialKey, *others: Any) -> Outcome:
+    def counted(self: TrialRunner, key: TrialKey, *others: Any) -> Trial:
         keys.append(key)
         return run(self, key, *others)
 
@@ -82,7 +79,7 @@ def fail_on(
     """Makes some trials raise an error."""
     run = TrialRunner.run
 
-    def failing(self: TrialRunner, key: TrialKey, *others: Any) -> Outcome:
+    def failing(self: TrialRunner, key: TrialKey, *others: Any) -> Trial:
         if fails(key):
             raise error
         return run(self, key, *others)
@@ -91,7 +88,7 @@ def fail_on(
 
 
 def trials_stored() -> list[Path]:
-    return [folder for folder in STORE.iterdir() if folder.name != "estimates"]
+    return [file.parent for file in STORE.glob(f"*/{RECORDS}")]
 
 
 @pytest.mark.slow
@@ -121,20 +118,12 @@ def test_run_trials_computes_what_is_new_and_nothing_else(
     )
     added = tuned(params, methods=methods | {"again": methods[PROBE]})
     assert computed(added) == keys(("again", 16, 1), ("again", 16, 2))
-
-
-@pytest.mark.slow
-def test_a_pretraining_seed_that_is_added_computes_its_own_trials_alone(
-    probe: Params, computed: Computed
-) -> None:
-    assert len(computed(probe)) == 1
-    before = (RESULT / "trials.csv").read_text()
-    run = probe.runs[SCRATCH].model_copy(update={"seeds": [1, 2]})
-    more = probe.model_copy(update={"runs": {SCRATCH: run}})
-    write_inputs(more)
-    pretrain_run(more, SCRATCH)
-    assert computed(more) == [KEY._replace(pretrain_seed=2, method=PROBE)]
-    assert (RESULT / "trials.csv").read_text().startswith(before)
+    run = params.runs[SCRATCH].model_copy(update={"seeds": [1, 2]})
+    seeds = tuned(params, seeds=[1]).model_copy(update={"runs": {SCRATCH: run}})
+    write_inputs(seeds)
+    pretrain_run(seeds, SCRATCH)
+    expected = [key._replace(pretrain_seed=2) for key in keys((FULL, 16, 1), (PROBE, 16, 1))]
+    assert computed(seeds) == expected
 
 
 @pytest.mark.slow
@@ -202,71 +191,47 @@ def _add_metadata(path: Path) -> None:
     save_file(load_file(path), path, {"some": "metadata"})
 
 
-def address(params: Params) -> str:
-    setup = TrialSetup(CHECKPOINT, TASK, max_tokens=64)
-    return store.Addresses(params.finetune, setup, resolve(params.compute, threads=1)).of(KEY)
-
-
-def test_addresses_cover_the_code_of_method_model_and_task(
+def test_addresses_cover_what_computes_this_trial_alone(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Code that does not compute this trial, such as a stage's, is not covered."""
+    """Not the code of stages and other methods, nor the runs that a method adapts, nor the training
+    of another run."""
+
+    def address(**settings: Any) -> str:
+        entry = Method.model_validate(params.finetune.methods[FULL].model_dump() | settings)
+        study = tuned(params, methods=params.finetune.methods | {FULL: entry})
+        setup = TrialSetup(CHECKPOINT, TASK, max_tokens=64)
+        return addresses_of(study.finetune, params.compute, setup, [[KEY]])[KEY]
+
+    own, of_another = ({run: {"lr": 0.5}} for run in (KEY.run, "another"))
+    assert address() == address(only=[KEY.run]) == address(models=of_another) != address(models=own)
     modules: list[tuple[str, ...]] = []
     monkeypatch.setattr(store, "code_hash", lambda *names: modules.append(names) or "hash")
-    address(params)
+    address()
     files = hashes(*modules[0]).keys()
     assert {"methods/full.py", "models/modernbert.py", "tasks/classification.py"} <= files
-    assert {"trials/search.py", "training/finetuning.py", "tasks/_kind.py"} <= files
+    assert {"trials/validation.py", "training/finetuning.py", "tasks/_task.py"} <= files
     assert not {"finetune.py", "trials/estimates.py", "methods/lora.py"} & files
-
-
-def test_addresses_do_not_cover_the_runs_that_a_method_adapts(params: Params) -> None:
-    method = params.finetune.methods[KEY.method].model_copy(update={"only": [KEY.run]})
-    assert address(params) == address(tuned(params, methods={KEY.method: method}))
-
-
-def test_addresses_cover_the_own_training_of_a_run_in_its_trials_alone(params: Params) -> None:
-    def with_own(run: str) -> Params:
-        method = params.finetune.methods[KEY.method]
-        own = Method.model_validate(method.model_dump() | {"runs": {run: {"lr": 0.5}}})
-        return tuned(params, methods=params.finetune.methods | {KEY.method: own})
-
-    assert address(with_own("another")) == address(params) != address(with_own(KEY.run))
 
 
 def _cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-20])
 
 
-def _write_foreign(entry: Path) -> None:
-    """Writes a whole entry of another version of this code."""
-    with gzip.open(entry / store.OUTCOME, "wt") as file:
-        file.write('{"trial": {"run": "another"}}')
-    write_json(entry / CONTENTS, {store.OUTCOME: sha256(entry / store.OUTCOME)})
-
-
-DAMAGE: dict[str, Callable[[Path], object]] = {
-    "records cut": lambda entry: _cut(entry / store.OUTCOME),
-    "contents cut": lambda entry: _cut(entry / CONTENTS),
-    "records gone": lambda entry: (entry / store.OUTCOME).unlink(),
-    "weights cut": lambda entry: _cut(next(entry.glob("*.safetensors"))),
-    "weights gone": lambda entry: next(entry.glob("*.safetensors")).unlink(),
-    "empty": lambda entry: [file.unlink() for file in entry.iterdir()],
-    "foreign": _write_foreign,
-}
-
-
 @pytest.mark.slow
-def test_run_trials_computes_damaged_and_foreign_entries_again(
-    probe: Params, computed: Computed
-) -> None:
+def test_run_trials_computes_damaged_entries_again(probe: Params, computed: Computed) -> None:
     computed(probe)
     before = files_of(RESULT)
-    for name, damage in DAMAGE.items():
+    for damage in (
+        lambda entry: _cut(entry / RECORDS),
+        lambda entry: _cut(entry / CONTENTS),
+        lambda entry: (entry / RECORDS).unlink(),
+        lambda entry: _cut(next(entry.glob("*.safetensors"))),
+    ):
         (entry,) = trials_stored()
         damage(entry)
-        assert len(computed(probe)) == 1, name
-        assert files_of(RESULT) == before and computed(probe) == [], name
+        assert len(computed(probe)) == 1
+        assert files_of(RESULT) == before and computed(probe) == []
 
 
 @pytest.mark.slow
@@ -284,7 +249,7 @@ def test_a_killed_trial_leaves_no_entry_and_the_others_are_kept(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         fail_on(patch, lambda key: key.finetune_seed == 2, KeyboardInterrupt())
         fine_tune(params)
-    assert len(trials_stored()) == 1
+    assert len(trials_stored()) == len([*STORE.iterdir()]) == 1
     assert [key.finetune_seed for key in computed(params)] == [2]
 
 
@@ -293,9 +258,8 @@ def test_a_run_that_fails_costs_its_own_trials_and_is_named(
     probe: Params, computed: Computed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = probe.runs[SCRATCH]
-    decoder = encoder.model_copy(
-        update={"architecture": encoder.architecture | {"name": "gpt_neox"}}
-    )
+    architecture = encoder.architecture | {"name": "gpt_neox"}
+    decoder = encoder.model_copy(update={"architecture": architecture})
     study = probe.model_copy(update={"runs": {"decoder": decoder, SCRATCH: encoder}})
     write_inputs(study)
     pretrain_run(study, "decoder")
@@ -315,80 +279,57 @@ def test_store_may_be_shared(
     monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "shared"))
     assert len(computed(probe)) == 1 and not STORE.exists()
     assert computed(probe) == []
-    monkeypatch.delenv("TRIALS_STORE")
-    assert len(computed(probe)) == 1
 
 
-def test_run_trials_trains_nothing_if_the_store_cannot_be_written(
-    params: Params, computed: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_new_entry_by_many_writers_leaves_one_whole_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "file").write_text("no folder")
-    monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "file"))
-    with pytest.raises(ValueError, match="TRIALS_STORE: .*file: .*cannot be written"):
-        computed(params)
+    monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "other"))
 
-
-@pytest.fixture
-def outcome(probe: Params, computed: Computed, monkeypatch: pytest.MonkeyPatch) -> Outcome:
-    """An outcome to write to an empty store."""
-    computed(probe)
-    (entry,) = trials_stored()
-    trial = store.load(entry.name)
-    assert trial
-    monkeypatch.setenv("TRIALS_STORE", "other")
-    store.check_writable()
-    return trial.outcome
-
-
-ADDRESS = "a" * 64
-
-
-@pytest.mark.slow
-def test_save_takes_nothing_from_an_earlier_entry(outcome: Outcome) -> None:
-    """One study keeps weights and measures speed, another one does neither."""
-    slow = replace(outcome, cost=replace(outcome.cost, latency_s=None))
-    with store.unfinished() as first, store.unfinished() as second:
-        (first / "weights.safetensors").write_bytes(b"weights")
-        store.save(ADDRESS, outcome, first)
-        store.save(ADDRESS, slow, second)
-    both = store.load(ADDRESS, with_weights=True, with_speed=True)
-    assert both and both.weights and both.weights.read_bytes() == b"weights"
-    assert both.outcome.cost == outcome.cost
-    assert [path.name for path in store.root().iterdir()] == [ADDRESS]
-
-
-@pytest.mark.slow
-def test_save_by_many_writers_leaves_one_whole_entry(outcome: Outcome) -> None:
     def write(number: int) -> None:
-        with store.unfinished() as folder:
-            (folder / "weights.safetensors").write_bytes(bytes([number]) * 100_000)
-            store.save(ADDRESS, outcome, folder)
+        with store.new_entry("address") as folder:
+            (folder / "weights").write_bytes(bytes([number]) * 100_000)
 
     with ThreadPoolExecutor(8) as pool:
         for done in [pool.submit(write, number) for number in range(40)]:
             done.result()
-    entry = store.load(ADDRESS, with_weights=True)
-    assert entry and entry.weights and len({*entry.weights.read_bytes()}) == 1
-    assert [path.name for path in store.root().iterdir()] == [ADDRESS]
+    entry = store.find("address")
+    assert entry and len({*(entry / "weights").read_bytes()}) == 1
+    assert [path.name for path in store.root().iterdir()] == ["address"]
 
 
-@pytest.mark.slow
-def test_save_lets_others_read_the_entry(outcome: Outcome) -> None:
-    before = os.umask(0o002)
-    try:
-        with store.unfinished() as folder:
-            store.save(ADDRESS, outcome, folder)
-    finally:
-        os.umask(before)
-    assert (store.root() / ADDRESS).stat().st_mode & 0o777 == 0o775
+# Which trials run in one process -----------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_save_names_a_full_disk(outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*values: object, **others: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+@pytest.mark.parametrize("from_scratch", [False, True])
+def test_trial_groups_share_a_process_where_trials_share_a_frozen_backbone(
+    from_scratch: bool,
+) -> None:
+    methods: dict[str, Any] = {"full": {"training": TRAINING}, "linear_probe": {}}
+    finetune = plan_of(methods, label_budgets=[200, "all"], seeds=[1, 2, 3]).finetune
+    checkpoint = RunKey("encoder_mlm", 7)
+    groups = trial_groups(finetune, checkpoint, "tag", methods, from_scratch=from_scratch)
+    assert {key.checkpoint for group in groups for key in group} == {checkpoint}
+    cells = [[(k.method, k.label_budget, k.finetune_seed) for k in group] for group in groups]
+    keys = [(budget, seed) for budget in ("200", "all") for seed in (1, 2, 3)]
+    assert cells[:6] == [[("full", *key)] for key in keys]
+    by_seed = [[("200", seed), ("all", seed)] for seed in (1, 2, 3)]
+    assert cells[6:] == [
+        [("linear_probe", *key) for key in group] for group in (by_seed if from_scratch else [keys])
+    ]
 
-    monkeypatch.setattr(store, "write_contents", full)
-    with store.unfinished() as folder, pytest.raises(ValueError, match="No space left"):
-        store.save(ADDRESS, outcome, folder)
-    assert not [*store.root().iterdir()]
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"parent": "other"}, False),  # it has the weights of its parent
+        ({"objective": {"name": "mlm"}}, False),
+        ({"architecture": {"name": "hub", "path": "p", "revision": "r"}}, False),
+    ],
+)
+def test_from_scratch_is_without_objective_parent_and_published_weights(
+    changes: dict[str, Any], expected: bool
+) -> None:
+    run = load(SMOKE).runs["encoder_scratch"].model_copy(update=changes)
+    assert run.from_scratch == expected
