@@ -81,7 +81,7 @@ def write_parquet(path: Path) -> None:
 
 def paced(raw: Json, budgets: Sequence[Budget]) -> Pace:
     """Returns a made-up pace in place of a measurement."""
-    names = {run["architecture"]["name"] for run in raw["pretrain"]["runs"].values()}
+    names = {run["architecture"]["name"] for run in raw["models"].values()}
     return Pace(
         step_s=dict.fromkeys(names, STEP_S),
         trials_s={(name, budget): TRIAL_S for name in names for budget in budgets},

@@ -12,7 +12,7 @@ from stages.core.artifacts import write_json, write_jsonl
 from stages.core.plans import BaselinePlan
 from tests.small import new_folder
 
-FITTING = {"type": ("majority", "tfidf"), "tag": ("majority", "window")}
+FITTING = {"type": ("majority", "tfidf"), "tag": ("majority", "crf")}
 PRETRAIN_SEEDS, FINETUNE_SEEDS = [1, 7], [1, 2, 3]
 LABELS = {"classification": ["fruit", "tool"], "tagging": ["B-TOOL", "O"]}
 WORDS = {"fruit": ["apple", "pear"], "tool": ["hammer", "saw"]}

@@ -130,7 +130,7 @@ def mixture() -> Params:
             },
             "tasks": {"first": section, "which": tagging},
             "runs": {"both": scratch.model_copy(update=both), "scratch": scratch},
-            "budget": smoke.budget.model_copy(update={"matched": "none", "reference": "both"}),
+            "pretrain": smoke.pretrain.model_copy(update={"matched": "none", "reference": "both"}),
             "finetune": smoke.finetune.model_copy(update=tuning),
         }
     )

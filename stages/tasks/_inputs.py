@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.core.artifacts import read_json
-from stages.tasks._cells import list_of, structure_of
-from stages.tasks._kind import Kind
-from stages.tasks._task import TASKS
+from stages.tasks._task import TASKS, Task
 
 WORDS = "words"  # an input that may be one text with blanks between words
 
@@ -34,27 +32,14 @@ class Columns:
         return cls(name, (*inputs, *required), rest)
 
 
-def input_of(value: Any, place: str, kind: Kind, key: str) -> Any:
+def input_of(value: Any, place: str, kind: Task, key: str) -> Any:
     """Returns the text, the words or the list of texts in a cell of the input ``key``.
 
     Raises ValueError for an invalid cell; the message begins with ``place``.
     """
-    if key == WORDS:
-        content = structure_of(value) or value.split() if isinstance(value, str) else value
-        if not isinstance(content, list) or not all(isinstance(word, str) for word in content):
-            raise ValueError(f"{place} must be words, not {value!r}")
-        text = " ".join(content)
-    elif key in kind.lists:
-        content = list_of(value, place)
-        text = " ".join(content)
-    else:
-        if not isinstance(value, str | int | float):
-            raise ValueError(f"{place} must be text, not {value!r}")
-        content = text = str(value)
-    if not text.strip():
-        raise ValueError(f"{place} is empty")
+    content = kind.read(key, value, {}, place)
     try:
-        text.encode()
+        "".join(content).encode()
     except UnicodeEncodeError:
         raise ValueError(f"{place} is not valid Unicode: half a surrogate pair") from None
     return content

@@ -9,7 +9,7 @@ import numpy as np
 from stages.core.artifacts import Json
 from stages.core.seeding import stream
 from stages.tasks._cells import Row
-from stages.tasks._kind import Kind
+from stages.tasks._task import Task
 
 
 def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
@@ -36,7 +36,7 @@ def of_draw(rows: Iterable[Row], finetune_seed: int) -> list[Row]:
 def labelled_rows(
     rows: Sequence[Row],
     budget: int | str,
-    kind: Kind,
+    kind: Task,
     *,
     pretrain_seed: int,
     finetune_seed: int,

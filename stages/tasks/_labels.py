@@ -4,33 +4,38 @@ import html
 import json
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from stages.tasks._cells import text_of
+from stages.tasks._cells import MISSING, is_missing, text_of
+from stages.tasks._task import CellSettings
 
 ASK, NONE = "ask", "none"
 NO_LABEL_SIGNS = "no_label"
 LABEL_CASE = "label_case"
 NoLabel = list[str | int] | Literal["ask", "none"]
 LabelCase = Literal["ask", "keep", "fold"]
-
-# Missing values as pandas, R, SQL and spreadsheets write them, but not NA, which is often a class.
-MISSING = {"nan", "<na>", "nat", r"\n", "null", "#n/a", "#na"}
-MISSING |= {"#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!"}  # Excel's errors
-MAYBE_MISSING = {"-", ".", "--", "?", "n/a", "N/A", "None", "<NONE>", "[null]", "(null)", "<null>"}
-MAYBE_MISSING |= {"undefined", "unlabeled", "unlabelled"}
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 _QUOTES = dict.fromkeys(map(ord, "\u2018\u2019\u201a\u2032"), "'")
 _QUOTES |= dict.fromkeys(map(ord, "\u201c\u201d\u201e\u00ab\u00bb\u2033"), '"')
-# Letters of a script, and the Latin letters that look like them.
-_LOOK_ALIKE = {
-    "CYRILLIC": ("АВЕКМНОРСТУХІЈЅаеорсухіјѕ", "ABEKMHOPCTYXIJSaeopcyxijs"),
-    "GREEK": ("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαινορ", "ABEZHIKMNOPTYXaivop"),
-}
-_NUMBER = re.compile(r"([+-]?\d+)(?:[.,]0*)?")
-_WHOLE = re.compile(r"([+-]?\d+)\.0+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelCells(CellSettings):
+    """Labels in ``no_label`` are left out. ``label_case`` says whether labels that differ in case
+    alone are one."""
+
+    no_label: NoLabel = ASK
+    label_case: LabelCase = ASK
+
+    def read(self, value: Any, place: str) -> str | None:
+        """Returns the label in a cell, or None if it is in ``no_label``."""
+        label = label_of(value, place)
+        if self.no_label not in (ASK, NONE) and label in map(str, self.no_label):
+            return None
+        return folded_label(label) if self.label_case == "fold" else label
 
 
 def label_of(value: Any, place: str) -> str:
@@ -40,18 +45,11 @@ def label_of(value: Any, place: str) -> str:
     Raises the errors of ``text_of``.
     """
     text = text_of(value, place).translate(_INVISIBLE)
-    while text and (text[0].isspace() or unicodedata.category(text[0]) == "Cf"):
-        text = text[1:]
-    while text and (text[-1].isspace() or unicodedata.category(text[-1]) == "Cf"):
-        text = text[:-1]
-    text = " ".join(unicodedata.normalize("NFC", text_of(text, place)).split())
-    whole = _WHOLE.fullmatch(text)
+    ends = [i for i, c in enumerate(text) if not c.isspace() and unicodedata.category(c) != "Cf"]
+    text = text_of(text[ends[0] : ends[-1] + 1] if ends else "", place)
+    text = " ".join(unicodedata.normalize("NFC", text).split())
+    whole = re.fullmatch(r"([+-]?\d+)\.0+", text)
     return str(int(whole[1])) if whole else text
-
-
-def is_missing(text: str) -> bool:
-    """Whether a text may stand for a missing value, such as ``nan`` or ``-``."""
-    return text.lower() in MISSING or text in MAYBE_MISSING
 
 
 def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
@@ -71,34 +69,16 @@ def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
     return signs
 
 
-def in_one_script(text: str) -> str:
-    """Returns a text of equal length, without words that mix look-alike letters of two scripts. In
-    a word of Latin and Cyrillic or Greek letters, letters of the rarer script are replaced by
-    letters of the other script that look like them."""
-
-    def of_word(word: re.Match[str]) -> str:
-        changed = word[0]
-        scripts = Counter(unicodedata.name(c, "").split(" ")[0] for c in changed)
-        for script, (own, latin) in _LOOK_ALIKE.items():
-            if scripts["LATIN"] and scripts[script]:
-                is_latin = scripts["LATIN"] >= scripts[script]
-                table = str.maketrans(own, latin) if is_latin else str.maketrans(latin, own)
-                changed = changed.translate(table)
-        return changed
-
-    return text if text.isascii() else re.sub(r"[^\W\d_]+", of_word, text)
-
-
 def folded_label(label: str) -> str:
     """Returns a key that is equal for labels that differ only in case, Latin accents, the form of
-    characters, look-alike letters of another script, marks around words, signs between words, or
-    the spelling of a number. Truth values become 0 and 1."""
+    characters, marks around words, signs between words, or the spelling of a number. Truth values
+    become 0 and 1."""
     shown = "".join(c for c in html.unescape(label) if unicodedata.category(c) != "Cf")
-    plain = unicodedata.normalize("NFKD", in_one_script(shown).translate(_QUOTES).casefold())
+    plain = unicodedata.normalize("NFKD", shown.translate(_QUOTES).casefold())
     text = unicodedata.normalize("NFC", re.sub("[\u0300-\u036f\ufe0e\ufe0f]", "", plain))
     text = re.sub(r"(?<=\w)[\s_\u2010-\u2015-]+(?=\w)", " ", text.strip("\"'` "))
     text = " ".join(re.sub(r"(?<=\w)[.:;!,]+$", "", text).split()) or label
-    if number := _NUMBER.fullmatch(text):
+    if number := re.fullmatch(r"([+-]?\d+)(?:[.,]0*)?", text):
         return str(int(number[1]))
     return {"true": "1", "false": "0"}.get(text, text)
 
@@ -111,45 +91,29 @@ def alike(labels: Iterable[str]) -> list[list[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def read_label(value: Any, place: str, no_label: NoLabel, case: LabelCase) -> str | None:
-    """Returns the label in a cell, or None if it is in ``no_label``."""
-    label = label_of(value, place)
-    if no_label not in (ASK, NONE) and label in map(str, no_label):
-        return None
-    return folded_label(label) if case == "fold" else label
-
-
 def check_unclear(counts: Mapping[str, int], settings: Mapping[str, Any]) -> None:
     """Raises ValueError for labels that can be read in two ways, unless the ``settings`` of the
     source choose one."""
+
+    def shown(labels: Iterable[str], separator: str) -> str:
+        return separator.join(f"{label!r} ({counts[label]:,} rows)" for label in labels)
+
     signs = signs_of_none(counts)
     if signs and settings.get(NO_LABEL_SIGNS, ASK) == ASK:
-        shown = ", ".join(f"{sign!r} ({counts[sign]:,} rows)" for sign in signs)
         raise ValueError(
-            f"{NO_LABEL_SIGNS}: is {shown} a class, or the sign that a row has no label? "
-            f"`{NO_LABEL_SIGNS}: [{', '.join(map(repr, signs))}]` leaves these rows out, "
+            f"{NO_LABEL_SIGNS}: is {shown(signs, ', ')} a class, or the sign that a row has no "
+            f"label? `{NO_LABEL_SIGNS}: [{', '.join(map(repr, signs))}]` leaves these rows out, "
             f"`{NO_LABEL_SIGNS}: {NONE}` keeps them (of make new --set no_label=SIGN,... or '')"
         )
     if settings.get(LABEL_CASE, ASK) == ASK and (groups := alike(counts)):
-        shown = "; ".join(
-            " and ".join(
-                f"{label!r} ({counts[label]:,} rows{_odd_letter(label)})" for label in group
-            )
-            for group in groups
-        )
         raise ValueError(
-            f"{LABEL_CASE}: labels that look alike: {shown}; `{LABEL_CASE}: fold` makes them one "
-            f"class, `{LABEL_CASE}: keep` keeps them apart (--set label_case=fold of make new)"
+            f"{LABEL_CASE}: labels that look alike: "
+            f"{'; '.join(shown(group, ' and ') for group in groups)}; `{LABEL_CASE}: fold` makes "
+            f"them one class, `{LABEL_CASE}: keep` keeps them apart (--set label_case=fold of make "
+            "new)"
         )
 
 
 def written_labels(labels: Sequence[str]) -> str:
     """Returns a set of labels as text, always in the same order."""
     return json.dumps(sorted({*labels}), ensure_ascii=False)
-
-
-def _odd_letter(label: str) -> str:
-    """Returns " with NAME" for a label's first letter of the wrong script, or "" without one."""
-    pairs = zip(label, in_one_script(label), strict=True)
-    odd = [unicodedata.name(letter) for letter, usual in pairs if letter != usual]
-    return f" with {odd[0]}" if odd else ""

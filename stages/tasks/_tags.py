@@ -21,10 +21,24 @@ LETTERS: dict[Scheme, str] = {
 MOST_ODD = 0.2  # largest share of span tags that may be in another form
 NO_TYPE = "SPAN"  # the type of spans whose tags are letters alone (B, I)
 _AS_BIOES = str.maketrans("LUMW", "ESIS")
+_NOT_IN_SPAN = (OUTSIDE, "")
 _FORMS = {
+    "as_is": re.compile(r"(?P<letter>[^-])-(?P<type>.+)", re.DOTALL),
     "prefix": re.compile(r"(?P<letter>[A-Za-z])(?:[-_:./\u2013](?P<type>.+))?"),
     "suffix": re.compile(r"(?:(?P<type>.+)[-_:./\u2013])?(?P<letter>[A-Za-z])"),
 }
+
+
+def split_tag(tag: str, form: Form) -> tuple[str, str] | None:
+    """Returns the (letter, type) of a tag in a form; ("O", "") outside of spans, None for a tag in
+    another form."""
+    if tag == OUTSIDE or (form != "as_is" and tag in OUTSIDES):
+        return _NOT_IN_SPAN
+    parts = _FORMS[form].fullmatch(tag)
+    if parts is None:
+        return None
+    letter = parts["letter"] if form == "as_is" else parts["letter"].upper()
+    return letter, parts["type"] or NO_TYPE
 
 
 def to_bio(tags: list[str], scheme: Scheme, form: Form = "as_is") -> list[str]:
@@ -43,25 +57,36 @@ def to_bio(tags: list[str], scheme: Scheme, form: Form = "as_is") -> list[str]:
     if scheme == "bio" and form == "as_is":
         return tags
     parts = [_parts(tag, scheme, form) for tag in tags]
-    match scheme:
-        case "bio":
-            return [_tag(letter, type) for letter, type in parts]
-        case "iob1" | "io":
-            return _from_iob1(parts)
-        case _:
-            return _from_bioes(parts)
+    result = []
+    for before, (letter, type), after in zip(
+        [_NOT_IN_SPAN, *parts], parts, [*parts[1:], _NOT_IN_SPAN], strict=False
+    ):
+        begins = letter in "BS"
+        if scheme in ("iob1", "io"):
+            begins = letter == "B" or type != before[1]
+        elif scheme != "bio":
+            for one, next_one in ((before, (letter, type)), ((letter, type), after)):
+                goes_on = one[1] if one[0] in "BI" else ""
+                if goes_on != (next_one[1] if next_one[0] in "IE" else ""):
+                    shown = ["-".join(filter(None, part)) for part in (next_one, one)]
+                    raise ValueError(f"{shown[0]} cannot follow {shown[1]} in bioes")
+        result.append(f"{'B' if begins else 'I'}-{type}" if type else OUTSIDE)
+    return result
 
 
-def split_tag(tag: str, form: Form) -> tuple[str, str] | None:
-    """Returns the (letter, type) of a tag in a form; ("O", "") outside of spans, None for a tag in
-    another form."""
-    if tag == OUTSIDE or (form != "as_is" and tag in OUTSIDES):
-        return OUTSIDE, ""
-    if form == "as_is":
-        letter, _, type = tag.partition("-")
-        return (letter, type) if len(letter) == 1 and type else None
-    parts = _FORMS[form].fullmatch(tag)
-    return (parts["letter"].upper(), parts["type"] or NO_TYPE) if parts else None
+def _parts(tag: str, scheme: Scheme, form: Form) -> tuple[str, str]:
+    """Returns (letter, type) of a tag, the letter as in BIOES; the type is empty outside of
+    spans."""
+    parts = split_tag(tag, form)
+    if scheme == "io":
+        if tag in OUTSIDES:
+            return _NOT_IN_SPAN
+        return parts if parts is not None and parts[0] in "OI" else ("I", tag)
+    if parts is None or (parts[1] and parts[0] not in LETTERS[scheme]):
+        written = "TYPE-{}" if form == "suffix" else "{}-TYPE"
+        valid = ", ".join(written.format(letter) for letter in LETTERS[scheme])
+        raise ValueError(f"{tag!r} is no tag of {scheme}, which has O, {valid}")
+    return parts[0].translate(_AS_BIOES), parts[1]
 
 
 class Written(NamedTuple):
@@ -78,11 +103,9 @@ def written_as(sentences: Sequence[Sequence[str]]) -> Written:
     spans = {tag: n for tag, n in counts.items() if tag not in OUTSIDES and tag.strip()}
     is_usual = not spans or not (OUTSIDES - {OUTSIDE}) & counts.keys()
     covered: dict[Form, dict[str, str]] = {}
-    for form in get_args(Form):
+    for form in get_args(Form) if is_usual else get_args(Form)[1:]:
         parts = {tag: split_tag(tag, form) for tag in spans}
-        letters = {tag: part[0] for tag, part in parts.items() if part and part[0] in "BIELSUMW"}
-        if form != "as_is" or is_usual:
-            covered[form] = letters
+        covered[form] = {tag: p[0] for tag, p in parts.items() if p and p[0] in "BIELSUMW"}
     form = max(covered, key=lambda form: sum(spans[tag] for tag in covered[form]))
     odd = [tag for tag in spans if tag not in covered[form]]
     if sum(spans[tag] for tag in odd) > MOST_ODD * sum(spans.values()):
@@ -94,50 +117,9 @@ def written_as(sentences: Sequence[Sequence[str]]) -> Written:
         return Written(scheme, form, odd)
     num_open, is_iob1 = 0, True
     for tags in sentences:
-        parts = [split_tag(tag, form) or (OUTSIDE, "") for tag in tags]
-        for before, (letter, type) in pairwise([(OUTSIDE, ""), *parts]):
+        parts = [split_tag(tag, form) or _NOT_IN_SPAN for tag in tags]
+        for before, (letter, type) in pairwise([_NOT_IN_SPAN, *parts]):
             num_open += letter == "I" and type != before[1]
             # In IOB1 a span begins with B only directly after a span of its type.
             is_iob1 &= letter != "B" or type == before[1]
     return Written("iob1" if num_open and is_iob1 else "bio", form, odd, num_open)
-
-
-def _parts(tag: str, scheme: Scheme, form: Form) -> tuple[str, str]:
-    """Returns (letter, type) of a tag, the letter as in BIOES; the type is empty outside of
-    spans."""
-    parts = split_tag(tag, form)
-    if scheme == "io":
-        if tag in OUTSIDES:
-            return OUTSIDE, ""
-        prefixed = parts is not None and parts[0] in "OI"
-        return parts if parts is not None and prefixed else ("I", tag)
-    if parts is None or (parts[1] and parts[0] not in LETTERS[scheme]):
-        written = {"suffix": "TYPE-{}"}.get(form, "{}-TYPE")
-        valid = ", ".join(written.format(letter) for letter in LETTERS[scheme])
-        raise ValueError(f"{tag!r} is no tag of {scheme}, which has O, {valid}")
-    return parts[0].translate(_AS_BIOES), parts[1]
-
-
-def _from_iob1(parts: list[tuple[str, str]]) -> list[str]:
-    tags = []
-    for (_, before), (letter, type) in pairwise([("O", ""), *parts]):
-        begins = letter == "B" or type != before
-        tags.append(_tag("B" if begins else "I", type))
-    return tags
-
-
-def _from_bioes(parts: list[tuple[str, str]]) -> list[str]:
-    outside = ("O", "")
-    for (letter, type), after in pairwise([outside, *parts, outside]):
-        goes_on = type if letter in "BI" else ""
-        if goes_on != (after[1] if after[0] in "IE" else ""):
-            raise ValueError(f"{_written(after)} cannot follow {_written((letter, type))} in bioes")
-    return [_tag("B" if letter in "BS" else "I", type) for letter, type in parts]
-
-
-def _tag(letter: str, type: str) -> str:
-    return f"{letter}-{type}" if type else OUTSIDE
-
-
-def _written(part: tuple[str, str]) -> str:
-    return "-".join(filter(None, part))

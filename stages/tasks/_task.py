@@ -1,31 +1,53 @@
-"""The interface of tasks: kinds of labelled rows, and how a model learns them.
+"""The contract of tasks. A task is a kind of labelled rows and how a model learns it: one public
+class in ``stages/tasks/NAME.py``.
 
-A task is one public class in ``stages/tasks/NAME.py``. Preparing, scoring and the classical
-baselines read tasks without torch, so a task imports torch, and what needs it, inside the methods
-that use it.
+Sources, ``prepare_task``, ``evaluate`` and the classical baselines read and score rows without
+torch, so a task imports torch, and what needs it, inside the methods that use it.
 """
 
+import inspect
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from stages.core.artifacts import Json
 from stages.core.components import Components, Settings
-from stages.tasks._cells import Row
-from stages.tasks._kind import Kind
+from stages.tasks._cells import Row, folded, list_of, text_of
+from stages.tasks._metric import Metric
 from stages.text.ignored import IGNORE_INDEX
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # names in the annotations of tasks, which import them from here
+    from jaxtyping import Float, Int
     from torch import Tensor, nn
 
     from stages.models._backbone import Backbone
     from stages.models._heads import ModelWithHead
+    from stages.tasks._text_form import TextForm
     from stages.text.batch import Batch
     from stages.text.tokenizer import Tokenizer, Wrapped
+
+    Losses = dict[str, tuple[float, Tensor]]
+
+T = TypeVar("T", bound="Task")
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+SPLIT_NAMES: dict[Split, str] = {
+    "train": r"(?<![a-z])train",
+    "validation": r"(?<![a-z])(dev|valid|val(?![a-z])|trial|testa)",
+    "test": r"(?<![a-z])(test|eval)",
+}
+
+
+def split_named(name: str) -> Split | None:
+    """Returns the split that a file name or a cell indicates, such as validation for ``dev``."""
+    matching = (split for split, pattern in SPLIT_NAMES.items() if re.search(pattern, name.lower()))
+    return next(matching, None)
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,7 @@ class Example:
     window: int = 0  # index of the example among the examples of its row
     num_cut: int = 0  # number of the row's tokens that are in no example
     weights: np.ndarray | None = None  # float64: of the labels in the loss; None: all 1
+    choices: tuple["Example", ...] = ()  # of which one is right; ``tokens`` has those of all
 
     @property
     def key(self) -> str:
@@ -69,37 +92,210 @@ class Predicted(NamedTuple):
         return self.otherwise if is_below else self.prediction
 
 
-class Task(Kind, ABC):
-    """A kind of rows that models learn: turns rows into examples, examples into a batch and a batch
-    into a loss.
+@dataclass(frozen=True, kw_only=True)
+class CellSettings:
+    """The settings of a source that say how the cells of rows are read; here none. Every source
+    that reads tables has them."""
 
-    The constructor's keyword-only parameters are settings of params.yaml. Before ``encode``,
-    ``read_by`` tells the task which model reads its inputs, because the position of a word's label
-    depends on what a state has read. For a model that was pretrained with a prefix (``has_prefix``)
-    the whole input is the prefix, unless the input itself is predicted (``scores_text``).
+
+class Task(ABC):
+    """A kind of labelled rows, and how a model learns it: rows become examples, examples a batch
+    and a batch a loss.
+
+    A row is a JSON object with an ``id`` and the columns ``inputs``, ``optional`` (where the data
+    has them) and ``target``. A test row has no target until it is scored, unless the target is one
+    of the inputs (language modelling). By default the inputs and the answer of a row are texts.
+
+    The constructor's keyword-only parameters are settings of params.yaml. ``for_rows`` makes a task
+    without them, which reads and scores rows. Before ``encode``, ``read_by`` tells the task which
+    model reads its inputs, because the position of a word's label depends on what a state has read.
+    For a model that was pretrained with a prefix (``has_prefix``) the whole input is the prefix,
+    unless the input itself is predicted (``scores_text``).
     """
 
-    has_prefix: bool = False
-    is_causal: bool = False  # a state has read its own and earlier tokens only
-    read_at: str = ""  # states that a label is predicted from, as shown in the report
+    name: ClassVar[str] = ""  # that of the task's file
+    cells: Any = CellSettings()
+    inputs: ClassVar[tuple[str, ...]]
+    optional: ClassVar[tuple[str, ...]] = ()  # further inputs
+    target: ClassVar[str]
+    lists: ClassVar[tuple[str, ...]] = ()  # columns that hold a list of texts, not one text
+    gathered: ClassVar[tuple[str, ...]] = ()  # columns that several columns of the data may fill
+    shared: ClassVar[str] = ""  # an input; rows that share it must not be in different splits
+
+    # Names from evaluation/metrics.py, or metrics of this task alone. The first is the default; the
+    # report shows the second, too.
+    metrics: ClassVar[tuple[str | Metric, ...]]
+    right_if: ClassVar[str | None] = None  # a metric that is 1 for right answers and for no others
+
+    has_classes: ClassVar[bool] = False  # answers consist of labels of train, not free text
+    stratified: ClassVar[bool] = False  # rows have one label; samples are stratified by it
+    form: "ClassVar[type[TextForm] | None]" = None  # as text to text, if that is possible
 
     architectures: ClassVar[tuple[str, ...]] = ()  # architectures that the task fits; empty for all
     scores_text: ClassVar[bool] = False  # uses the model's own likelihood and adds no head
-
     generates: ClassVar[bool] = False  # writes text, for which a model needs its decoder
     max_target_tokens: int  # set if the task generates
 
+    class_weights: str = "none"
+    has_prefix: bool = False
+    is_causal: bool = False  # a state has read its own and earlier tokens only
+    read_at: str = "one state of the text"  # what labels are predicted from, for the report
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__module__.rpartition(".")[2]
+
     def __init__(self, labels: list[str], tokenizer: Any, max_tokens: int) -> None:
-        self.kind: Kind = self  # reads and scores the rows; another task if this writes its answers
+        self.kind: Task = self  # reads and scores the rows; another task if this writes its answers
         self.labels = labels
         self.index = {label: i for i, label in enumerate(labels)}
         self.tokenizer: Tokenizer = tokenizer
         self.max_tokens = max_tokens
 
+    @classmethod
+    def for_rows(cls: type[T], **cells: Any) -> T:
+        """Returns the task for reading and scoring rows, without labels and a tokenizer; ``cells``
+        are settings of a source."""
+        kind = cls.__new__(cls)
+        kind.cells = replace(cls.cells, **cells)
+        return kind
+
     @classmethod  # noqa: B027 (most settings go together)
     def check(cls, max_tokens: int, **settings: Any) -> None:
         """Raises ValueError for settings of params.yaml that do not fit each other or texts of
         ``max_tokens``. It is called before there is a tokenizer."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a row must have."""
+        return (*self.inputs, *(() if self.is_own_answer else (self.target,)))
+
+    @property
+    def is_own_answer(self) -> bool:
+        """Whether the target is an input (language modelling); a prediction is then a number."""
+        return self.target in self.inputs
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return tuple(each if isinstance(each, str) else each.name for each in self.metrics)
+
+    def compared_by(self, settings: Settings) -> tuple[str, str]:
+        """Returns the metric by which a task with these ``settings`` is compared, and the metric
+        that is shown next to it."""
+        first, *others = self.metric_names
+        second = others[0] if others else first
+        chosen = settings.get("metric", first)
+        return chosen, (first if chosen == second else second)
+
+    # Rows from a source to the files of prepare_task ----------------------------------------------
+
+    def read(self, column: str, value: Any, row: Row, place: str) -> Any:
+        """Returns the value of ``column`` from a cell; ``row`` has the columns read so far.
+
+        Raises ValueError for an invalid cell; the message begins with ``place``.
+        """
+        if column in self.gathered and isinstance(value, Mapping):
+            value = [*value.values()]  # the cells of several columns
+        return list_of(value, place) if column in self.lists else text_of(value, place)
+
+    def checked(self, row: Json, place: str) -> Json | None:
+        """Returns the whole row as it is stored, or None to leave it out.
+
+        Raises ValueError for columns that do not fit each other; the message begins with ``place``.
+        """
+        return row
+
+    def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Settings) -> None:  # noqa: B027
+        """Raises ValueError for (id, row) pairs that do not fit the task's ``settings``; the
+        message begins with the setting's name."""
+
+    def check_labels(self, labels: list[str], settings: Settings) -> None:  # noqa: B027
+        """Raises ValueError, as ``check_rows`` does, for train labels that do not fit the
+        ``settings``."""
+
+    def prepared(self, row: Json) -> Json:
+        """Returns the row in the form that ``prepare_task`` writes."""
+        return row
+
+    def facts(self, rows: Sequence[Row]) -> Json:
+        """Returns what a task needs to know of the train ``rows`` besides their labels;
+        ``prepare_task`` writes it to ``task.json``."""
+        return {}
+
+    def take_facts(self, record: Settings) -> None:  # noqa: B027
+        """Sets attributes from the ``facts`` in ``record``, the ``task.json``."""
+
+    # Keys of rows ---------------------------------------------------------------------------------
+
+    def same_input(self, row: Row) -> str:
+        """Returns a key that is equal for rows whose inputs differ at most in case and white space.
+        Labels do not count."""
+        values = self.inputs_of(row).values()
+        parts = (part for v in values for part in ([v] if isinstance(v, str) else v))
+        return "\0".join(map(folded, parts))
+
+    def split_key(self, row: Row) -> str:
+        """Returns a key; rows with the same key must not be in different splits."""
+        return folded(row[self.shared]) if self.shared else self.same_input(row)
+
+    def group_key(self, row: Row) -> str:
+        """Returns a key. Where splits are drawn, rows with the same key go to one split: they share
+        a text, so the answer to one of them could give away another's."""
+        return self.split_key(row)
+
+    # Inputs, answers and predictions of rows ------------------------------------------------------
+
+    def inputs_of(self, row: Row) -> Json:
+        """Returns the columns that a prediction is made from."""
+        return {column: row[column] for column in (*self.inputs, *self.optional) if column in row}
+
+    def texts(self, row: Row) -> list[str]:
+        """Returns the inputs as texts; the items of a list are joined by blanks."""
+        return [v if isinstance(v, str) else " ".join(v) for v in self.inputs_of(row).values()]
+
+    def labels_of(self, row: Row) -> list[str]:
+        """Returns the classes of a row; none if its answer is free text."""
+        value = row[self.target] if self.has_classes else []
+        return [value] if isinstance(value, str) else value
+
+    def without_labels(self, row: Json, labels: Collection[str]) -> Json | None:
+        """Returns the row without these ``labels``, or None to leave it out."""
+        return row if set(labels).isdisjoint(self.labels_of(row)) else None
+
+    def answer(self, row: Row) -> str:
+        """Returns the right answer in the form that metrics compare predictions with."""
+        return row[self.target]
+
+    def answer_parts(self, row: Row) -> list[str]:
+        """Returns the smallest parts of the right answer, such as the tags of words."""
+        return self.labels_of(row) if self.has_classes else [self.answer(row)]
+
+    def repeated(self, part: str, row: Row) -> str:
+        """Returns the prediction for ``row`` in which every part is ``part``."""
+        return part
+
+    def right_answers(self, answer: str) -> list[str]:
+        """Returns the predictions that are right for this ``answer``, the one to show first."""
+        return [answer]
+
+    def shown(self, row: Row, prediction: str) -> str:
+        """Returns a prediction in readable form."""
+        return prediction
+
+    def predicted_columns(self, row: Row, prediction: str) -> Json:
+        """Returns the columns to write for the prediction of a new row."""
+        return {"prediction": prediction}
+
+    def as_text(self, key: str, record: Settings) -> "TextForm":
+        """Returns the text form of the task ``key``; ``record`` is the task's ``task.json``."""
+        assert self.form is not None, f"{self.name} has no text form"
+        return self.form(self, key, record)
+
+    def longest_as_text(self, longest_class: int) -> int:
+        """Returns the most tokens that an answer written as text may have. ``longest_class`` is the
+        number of tokens of the longest class, or 0 if answers are free text."""
+        return longest_class or self.max_tokens
+
+    # Learning and predicting ----------------------------------------------------------------------
 
     @classmethod  # noqa: B027 (most states have read what is labelled)
     def check_read(cls, *, is_causal: bool, **settings: Any) -> None:
@@ -110,21 +306,16 @@ class Task(Kind, ABC):
         """Sets the attributes that depend on model and prefix. It is called before ``encode``."""
         self.has_prefix = has_prefix
         self.is_causal = backbone.is_causal and not (has_prefix and not self.scores_text)
-        self.read_at = self.states_read(backbone)
 
-    def states_read(self, backbone: "Backbone") -> str:
-        """Returns the text of ``read_at`` for this model, a few words."""
-        return "one state of the text"
-
-    def take_facts(self, record: Settings) -> None:  # noqa: B027 (most tasks need none)
-        """Sets attributes from the facts in ``record``, the ``task.json`` (``facts``)."""
-
-    @abstractmethod
     def head(self, backbone: "Backbone") -> "nn.Module":
-        """Returns a head for the states of ``backbone``. The caller initialises its weights.
+        """Returns a head for the states of ``backbone``; the caller initialises its weights. By
+        default it has none, since a backbone itself has the logits of the vocabulary.
 
         Raises the errors of ``check_read``.
         """
+        from torch import nn
+
+        return nn.Identity()
 
     @abstractmethod
     def encode(self, rows: Sequence[Row]) -> list[Example]:
@@ -134,25 +325,103 @@ class Task(Kind, ABC):
         Raises ValueError if ``max_tokens`` leaves no room for a text.
         """
 
+    def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> "Wrapped":
+        """Returns a text, or a pair, with its special tokens, cut to ``max_tokens``. Of a pair, the
+        longer text is cut first.
+
+        Raises ValueError if there is no room for a token of each text.
+        """
+        with self.naming_max_tokens():
+            return self.tokenizer.wrap_within(self.max_tokens, text, pair)
+
+    @contextmanager
+    def naming_max_tokens(self) -> Iterator[None]:
+        """Puts the setting before the message of a ValueError raised inside."""
+        try:
+            yield
+        except ValueError as error:
+            raise ValueError(f"finetune.max_tokens: {self.max_tokens} {error}") from None
+
     def weighted(self, examples: list[Example]) -> list[Example]:
         """Returns the training examples of a trial with the weights of their labels in the loss.
-        Validation examples get no weights, so that validation losses are comparable."""
-        return examples
 
-    @abstractmethod
-    def loss(self, model: "ModelWithHead", batch: "Batch") -> dict[str, tuple[float, "Tensor"]]:
-        """Returns {term: (weight, loss summed over labels)}, as an objective does."""
+        With ``class_weights: balanced`` the weight is n / (K m), if m of the n labels are of the
+        label's class and K classes occur. So all classes that occur have the same total weight, and
+        the mean weight is 1 (scikit-learn's ``class_weight="balanced"``). Validation examples get
+        no weights, so that validation losses are comparable.
+        """
+        if self.class_weights != "balanced":
+            return examples
+        labels = np.concatenate([example.labels for example in examples])
+        counted = labels[labels != IGNORE_INDEX]
+        if not len(counted):  # all labelled words lie beyond max_tokens
+            return examples
+        classes, counts = np.unique(counted, return_counts=True)
+        weights = len(counted) / (len(classes) * counts)
+        # An ignored label gets the weight of the first class, which has no effect: its loss is 0.
+        places = (np.searchsorted(classes, example.labels) for example in examples)
+        return [replace(e, weights=weights[at]) for e, at in zip(examples, places, strict=True)]
+
+    def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> "Batch":
+        """Returns one padded row per example; nothing is random, so ``rngs`` are not used."""
+        import torch
+
+        from stages.text.batch import PADDING, Batch, pad
+
+        input_ids = pad([example.tokens for example in examples], self.tokenizer.pad_id)
+        lengths = [len(example.tokens) for example in examples]
+        segments = None
+        if any(example.pair_start is not None for example in examples):
+            pairs = [(n, e.pair_start) for n, e in zip(lengths, examples, strict=True)]
+            segments = pad([np.arange(n) >= (n if at is None else at) for n, at in pairs], 0)
+        is_visible = self.has_prefix and not self.scores_text
+        return Batch(
+            input_ids=input_ids,
+            document_ids=pad([np.ones(length) for length in lengths], PADDING),
+            segment_ids=segments,
+            visible=torch.ones_like(input_ids, dtype=torch.bool) if is_visible else None,
+            **self.targets(examples),
+        )
+
+    def targets(self, examples: list[Example]) -> Json:
+        """Returns the fields of the batch that hold the targets; by default a label per example.
+        Labels of tokens must be padded by ``pad``, like the tokens, since on a GPU rows may be
+        wider than their longest text."""
+        import torch
+
+        labels = np.concatenate([example.labels for example in examples])
+        return self.labelled(torch.from_numpy(labels), examples)
+
+    def labelled(
+        self, labels: "Int[Tensor, '...']", examples: list[Example], *, term: str = ""
+    ) -> Json:
+        """Returns the fields of a batch with these labels: they, their weights in the loss, padded
+        with 0, and the number of those that count for the loss's ``term``."""
+        import torch
+        import torch.nn.functional as F
+
+        known = [torch.from_numpy(e.weights).float() for e in examples if e.weights is not None]
+        weights = [F.pad(own, (0, labels[0].numel() - len(own))) for own in known]
+        return {
+            "labels": labels,
+            "label_weights": torch.stack(weights) if weights else None,
+            "num_targets": {term or self.name: int((labels != IGNORE_INDEX).sum())},
+        }
+
+    def outputs(self, model: "ModelWithHead", batch: "Batch") -> "Float[Tensor, '*N C']":
+        """Returns the logits of the classes for each label."""
+        return model.head(model.backbone(batch))
+
+    def loss(self, model: "ModelWithHead", batch: "Batch") -> "Losses":
+        """Returns {term: (weight, loss summed over labels)}, as an objective does; by default the
+        cross-entropy of ``outputs``."""
+        logits = self.outputs(model, batch)
+        return {self.name: (1.0, cross_entropy(logits, batch.labels, batch.label_weights))}
 
     @abstractmethod
     def predict(self, model: "ModelWithHead", batch: "Batch", examples: list[Example]) -> list[Any]:
-        """Returns a prediction for each example of the batch: the text that is written to a file,
-        or a value from which ``combine`` makes this text."""
-
-    def predict_scored(
-        self, model: "ModelWithHead", batch: "Batch", examples: list[Example]
-    ) -> list[Predicted]:
-        """Returns the predictions with scores, if the task has any."""
-        return [Predicted(prediction) for prediction in self.predict(model, batch, examples)]
+        """Returns for each example of the batch a ``Predicted``, or only its prediction: the text
+        that is written to a file, or a value from which ``combine`` makes this text."""
 
     def combine(self, row: Row, predictions: list[Any]) -> str:
         """Returns the prediction of a row from the predictions of its examples, in order."""
@@ -164,64 +433,31 @@ class Task(Kind, ABC):
         a row must have an answer."""
         return None
 
-    def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> "Batch":
-        """Returns one padded row per example; nothing is random, so ``rngs`` are not used."""
-        from stages.tasks._batches import batch_of
 
-        return batch_of(
-            examples,
-            pad_id=self.tokenizer.pad_id,
-            is_visible=self.has_prefix and not self.scores_text,
-            targets=self.targets(examples),
-        )
-
-    def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> "Wrapped":
-        """Returns a text, or a pair, with its special tokens, cut to ``max_tokens``. Of a pair, the
-        longer text is cut first.
-
-        Raises ValueError if there is no room for a token of each text.
-        """
-        try:
-            return self.tokenizer.wrap_within(self.max_tokens, text, pair)
-        except ValueError as error:
-            raise ValueError(f"finetune.max_tokens: {self.max_tokens} {error}") from None
-
-    def longest_as_text(self, longest_class: int) -> int:
-        """Returns the most tokens that an answer written as text may have. ``longest_class`` is the
-        number of tokens of the longest class, or 0 if answers are free text."""
-        return longest_class or self.max_tokens
-
-    @abstractmethod
-    def targets(self, examples: list[Example]) -> Json:
-        """Returns the fields of the batch that hold the targets. Labels of tokens must be padded by
-        ``pad``, like the tokens, since on a GPU rows may be wider than their longest text."""
-
-
-def example_of(id: str, wrapped: "Wrapped", labels: np.ndarray, *, window: int = 0) -> Example:
+def example_of(row: Row, wrapped: "Wrapped", labels: np.ndarray, **others: Any) -> Example:
     """Returns the example of a text or a pair that is ``wrapped`` in its special tokens."""
-    return Example(
-        id,
-        np.array(wrapped.ids),
-        labels,
-        pair_start=wrapped.pair_start,
-        num_cut=wrapped.num_cut,
-        window=window,
-    )
+    tokens, pair_start, num_cut = np.array(wrapped.ids), wrapped.pair_start, wrapped.num_cut
+    return Example(row["id"], tokens, labels, pair_start=pair_start, num_cut=num_cut, **others)
 
 
-def balanced(examples: Sequence[Example]) -> list[Example]:
-    """Returns the examples with the weight n / (K m) for each label, where m of the n labels are of
-    the label's class and K classes occur. So all classes that occur have the same total weight, and
-    the mean weight is 1 (scikit-learn's ``class_weight="balanced"``)."""
-    labels = np.concatenate([example.labels for example in examples])
-    counted = labels[labels != IGNORE_INDEX]
-    if not len(counted):  # all labelled words lie beyond max_tokens
-        return list(examples)
-    classes, counts = np.unique(counted, return_counts=True)
-    weights = len(counted) / (len(classes) * counts)
-    # An ignored label gets the weight of the first class, which has no effect: its loss is 0.
-    places = (np.searchsorted(classes, example.labels) for example in examples)
-    return [replace(e, weights=weights[at]) for e, at in zip(examples, places, strict=True)]
+def cross_entropy(
+    logits: "Float[Tensor, '*N C']",
+    labels: "Int[Tensor, '*N'] | None",
+    weights: "Float[Tensor, '...'] | None" = None,
+    *,
+    smoothing: float = 0.0,
+) -> "Float[Tensor, '']":
+    """Returns the sum of the losses of labels, each multiplied by its weight, if there are any."""
+    import torch.nn.functional as F
+
+    from stages.models._heads import at_least_float32
+
+    assert labels is not None
+    pairs = at_least_float32(logits).flatten(0, -2), labels.flatten()
+    settings: Any = {"ignore_index": IGNORE_INDEX, "label_smoothing": smoothing}
+    if weights is None:
+        return F.cross_entropy(*pairs, reduction="sum", **settings)
+    return (F.cross_entropy(*pairs, reduction="none", **settings) * weights.flatten()).sum()
 
 
 class Tasks(Components[Task]):
@@ -247,3 +483,8 @@ TASKS = Tasks("tasks")
 @cache
 def _for_rows(cls: type[Task]) -> Task:
     return cls.for_rows()
+
+
+def settings_of(kind: Task) -> Mapping[str, inspect.Parameter]:
+    """Returns the settings for reading the cells of rows of this kind."""
+    return inspect.signature(type(kind.cells), eval_str=True).parameters

@@ -12,45 +12,20 @@ import numpy as np
 from jaxtyping import Float
 
 from stages.core.artifacts import Json
-from stages.core.components import Settings
-from stages.tasks._cells import EmptyCellError, Row, short, structure_of
-from stages.tasks._kind import CellSettings
-from stages.tasks._labels import (
-    ASK,
-    LabelCase,
-    NoLabel,
-    is_missing,
-    label_of,
-    read_label,
-    written_labels,
-)
+from stages.tasks._cells import EmptyCellError, Row, is_missing, plain_text, short, structure_of
+from stages.tasks._labels import LabelCells, label_of, written_labels
 from stages.tasks._metric import Metric, Sums
-from stages.tasks._plain_text import plain_text
 from stages.tasks._pooled import PooledTask, Reading
 from stages.tasks._task import Example, Predicted
-from stages.tasks._text_form import TextForm, label_words, verbalised
+from stages.tasks._text_form import TextForm
 from stages.text.ignored import IGNORE_INDEX
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from stages.tasks._task import Batch, Losses, ModelWithHead
 
-    from stages.models._heads import ModelWithHead
-    from stages.text.batch import Batch
 
 NOTHING = "none"  # the text for no label
-
-
-def _is_one(sign: Any, place: str) -> bool:
-    """Whether a cell says that a row has a label.
-
-    Raises EmptyCellError for -1 and for an empty cell, and ValueError for any other text.
-    """
-    text = label_of(sign, place).lower()
-    if text in ("0", "1", "true", "false", "t", "f", "yes", "no", "y", "n"):
-        return text in ("1", "true", "t", "yes", "y")
-    if text == "-1" or is_missing(text):
-        raise EmptyCellError(f"{place} is {text}, which says nothing of the label")
-    raise ValueError(f"{place} must be 0 or 1, not {short(sign)}")
+YES, NO = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
 
 
 class _AsText(TextForm):
@@ -58,7 +33,7 @@ class _AsText(TextForm):
     Parts of a written text that are no label are ignored."""
 
     def words_of(self, labels: Sequence[str]) -> dict[str, str]:
-        words = label_words(labels, self.settings.get("verbalisers", ()))
+        words = super().words_of(labels)
         for label, text in words.items():
             if "," in text or plain_text(text) == NOTHING:
                 raise ValueError(
@@ -67,31 +42,31 @@ class _AsText(TextForm):
                 )
         return words
 
-    def answer(self, row: Row) -> str | None:
-        if "labels" not in row:
-            return None
+    def written(self, row: Row) -> str:
         words = [text for label, text in self.words.items() if label in row["labels"]]
         return ", ".join(words) or NOTHING
 
     def prediction(self, row: Row, text: str) -> str:
-        label_of = {plain_text(words): label for label, words in self.words.items()}
         parts = map(plain_text, text.split(","))
-        return written_labels([label_of[part] for part in parts if part in label_of])
+        return written_labels([self.label_of[part] for part in parts if part in self.label_of])
 
 
-def _counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n L 3"]:
+def _counts(
+    gold: Sequence[str], predicted: Sequence[str], *, of_gold: bool = False
+) -> Float[np.ndarray, "n L 3"]:
     """Returns three numbers (1 or 0) for each row and label: whether the label is an answer, is
-    predicted, and is both. Labels in ``gold`` come before those only in ``predicted``."""
+    predicted, and is both. With ``of_gold`` only the labels that are an answer of some row count,
+    so that a mean over labels has the same labels for every model."""
     answers, predictions = ([json.loads(text) for text in texts] for texts in (gold, predicted))
-    labels = sorted({label for row in answers for label in row})
-    labels += sorted({label for row in predictions for label in row}.difference(labels))
-    index = {label: i for i, label in enumerate(labels)}
-    counts = np.zeros((len(gold), len(labels), 3))
-    for column, rows in enumerate((answers, predictions)):
-        for i, row in enumerate(rows):
-            counts[i, [index[label] for label in row], column] = 1
-    counts[..., 2] = counts[..., 0] * counts[..., 1]
-    return counts
+    labels = {label for row in (answers if of_gold else answers + predictions) for label in row}
+    has = np.array(
+        [
+            [[label in row for label in sorted(labels)] for row in rows]
+            for rows in (answers, predictions)
+        ],
+        dtype=float,
+    )
+    return np.stack([*has, has[0] * has[1]], axis=-1)
 
 
 def _f1(counts: Float[np.ndarray, "*sets 3"]) -> Float[np.ndarray, "*sets"]:
@@ -101,14 +76,7 @@ def _f1(counts: Float[np.ndarray, "*sets 3"]) -> Float[np.ndarray, "*sets"]:
     return np.divide(2 * counts[..., 2], total, out=np.zeros(total.shape), where=total > 0)
 
 
-def _macro_counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n K"]:
-    """Returns the counts of the labels that are an answer of some row, so that the metric is the
-    mean over the same labels for every run."""
-    counts = _counts(gold, predicted)
-    return counts[:, counts[..., 0].any(axis=0)].reshape(len(gold), -1)
-
-
-def _macro_of_sums(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
+def _macro_f1(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
     by_label = sums.reshape(len(sums), -1, 3)
     return _f1(by_label).sum(axis=1) / (by_label[..., 0] > 0).sum(axis=1)
 
@@ -121,16 +89,27 @@ def _value(sums: Sums, gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 # F1 as in scikit-learn's f1_score with average="micro" and "macro", the latter over labels that
 # occur in the answers. Not named "macro_f1", which is for rows with one label each.
-MICRO = Sums(lambda gold, predicted: _counts(gold, predicted).sum(axis=1), _f1)
-MACRO = Sums(_macro_counts, _macro_of_sums)
+MICRO = Sums(lambda *texts: _counts(*texts).sum(axis=1), _f1)
+MACRO = Sums(lambda *texts: _counts(*texts, of_gold=True).reshape(len(texts[0]), -1), _macro_f1)
+
+
+def _is_one(sign: Any, place: str) -> bool:
+    """Whether a cell says that a row has a label.
+
+    Raises EmptyCellError for -1 and for an empty cell, and ValueError for any other text.
+    """
+    text = label_of(sign, place).lower()
+    if text == "-1" or is_missing(text):
+        raise EmptyCellError(f"{place} is {text}, which says nothing of the label")
+    if text not in (*YES, *NO):
+        raise ValueError(f"{place} must be 0 or 1, not {short(sign)}")
+    return text in YES
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CellSettings(CellSettings):
+class _Cells(LabelCells):
     label_separator: str = ","
     multi_hot: bool = False
-    no_label: NoLabel = ASK
-    label_case: LabelCase = ASK
 
 
 class MultiLabel(PooledTask):
@@ -139,24 +118,18 @@ class MultiLabel(PooledTask):
     The cell of the labels is a list, or a text in which they are separated by ``label_separator``,
     as in "sad,angry"; an empty cell has no labels. Or each label is a column of the data, with 1 in
     the rows that have the label and 0 in the others. With ``multi_hot``, a list has a 1 or a 0 for
-    each label, and the labels are the positions in the list, from 0.
+    each label, and the labels are the positions in the list, from 0. Labels that are in
+    ``no_label`` are left out (``LabelCells``).
 
-    Labels that are in ``no_label`` are left out. ``label_case`` says whether labels that differ in
-    case alone are one.
-
-    Reads ``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or the tokenizer's own special
-    tokens, and predicts the probability of each label independently from one state (transformers'
-    ``multi_label_classification``).
-
-    The loss is the mean binary cross-entropy over texts and labels. Every label with a probability
-    above ``threshold`` is predicted; there may be none.
+    The probability of each label is predicted independently from one state of the text
+    (``PooledTask``; transformers' ``multi_label_classification``). The loss is the mean binary
+    cross-entropy over texts and labels. Every label with a probability above ``threshold`` is
+    predicted; there may be none.
 
     ``verbalisers`` are ``label=words``, as in classification. In text output, the words of
     the labels are joined by commas.
     """
 
-    inputs = ("text",)
-    optional = ("text_pair",)
     target = "labels"
     gathered = ("labels",)
     metrics = (
@@ -165,7 +138,7 @@ class MultiLabel(PooledTask):
     )
     has_classes = True
     form = _AsText
-    cells = _CellSettings()
+    cells = _Cells()
     schema = Reading
 
     def __init__(
@@ -179,11 +152,9 @@ class MultiLabel(PooledTask):
         self.num_outputs, self.threshold = len(self.labels), threshold
 
     @classmethod
-    def check(  # type: ignore[override]
-        cls, max_tokens: int, *, threshold: float, verbalisers: Sequence[str], **others: object
-    ) -> None:
-        verbalised(verbalisers)
-        if not 0 < threshold < 1:
+    def check(cls, max_tokens: int, **settings: Any) -> None:
+        super().check(max_tokens, **settings)
+        if not 0 < (threshold := settings["threshold"]) < 1:
             raise ValueError(f"threshold: must be between 0 and 1, not {threshold:g}")
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
@@ -192,15 +163,7 @@ class MultiLabel(PooledTask):
         if value is None or value != value or value == []:
             return []
         if isinstance(value, str):
-            inner = value.strip()
-            # [joy, fear], {joy,fear} of Postgres, <joy><fear> of Stack Overflow; but not <NA>
-            brackets = {"[]", "{}", "<>"} if self.cells.label_separator == "><" else {"[]", "{}"}
-            if inner[:1] + inner[-1:] in brackets:
-                inner = inner[1:-1]
-            separator = None if self.cells.label_separator == " " else self.cells.label_separator
-            parts = [part for part in inner.split(separator) if part.strip()]
-            structure = structure_of(value)
-            value = parts if structure is None else structure
+            value = self._separated(value)
         if isinstance(value, Mapping) and isinstance(value.get("choices"), list):
             value = value["choices"]  # as Label Studio writes several labels
         if isinstance(value, Mapping):
@@ -215,26 +178,25 @@ class MultiLabel(PooledTask):
                 f"{place} is {short(value)}; `multi_hot: true` reads 0 and 1 as the absence and "
                 "the presence of the label of that position"
             )
-        read = (
-            read_label(label, place, self.cells.no_label, self.cells.label_case) for label in labels
-        )
-        return sorted({label for label in read if label is not None})
+        read = {self.cells.read(label, place) for label in labels}
+        return sorted(label for label in read if label is not None)
 
-    def check_labels(self, labels: list[str], settings: Settings) -> None:
-        if verbalisers := settings.get("verbalisers"):
-            label_words(labels, verbalisers)
+    def _separated(self, text: str) -> list[Any] | dict[str, Any]:
+        """Returns the list or the mapping that a text spells, or the parts of any other text."""
+        if (structure := structure_of(text)) is not None:
+            return structure
+        separator, text = self.cells.label_separator, text.strip()
+        # [joy, fear], {joy,fear} of Postgres, <joy><fear> of Stack Overflow; but not <NA>
+        if text[:1] + text[-1:] in ("[]", "{}", *(["<>"] if separator == "><" else [])):
+            text = text[1:-1]
+        parts = text.split(None if separator == " " else separator)
+        return [part for part in parts if part.strip()]
 
     def without_labels(self, row: Json, labels: Collection[str]) -> Json:
         return row | {"labels": [label for label in row["labels"] if label not in labels]}
 
-    def labels_of(self, row: Row) -> list[str]:
-        return row["labels"]
-
     def answer(self, row: Row) -> str:
         return written_labels(row["labels"])
-
-    def answer_parts(self, row: Row) -> list[str]:
-        return row["labels"]
 
     def repeated(self, part: str, row: Row) -> str:
         return written_labels([part])
@@ -245,50 +207,40 @@ class MultiLabel(PooledTask):
     def predicted_columns(self, row: Row, prediction: str) -> Json:
         return {"labels": json.loads(prediction)}
 
+    def longest_as_text(self, longest_class: int) -> int:
+        """Returns enough tokens for every label with a comma after it."""
+        return 2 * longest_class * len(self.labels)
+
     def target_of(self, row: Row) -> np.ndarray:
-        """Returns 1 for each label that the row has, else 0, [L]; IGNORE_INDEX if unknown."""
+        """Returns 1 for each label that the row has, else 0, [L]; IGNORE_INDEX if unknown. A label
+        that train does not have cannot be predicted."""
         if "labels" not in row:
             return np.full(len(self.labels), IGNORE_INDEX)
-        # A label that train does not have cannot be predicted.
-        has = [self.index[label] for label in row["labels"] if label in self.index]
-        return np.isin(np.arange(len(self.labels)), has).astype(np.int64)
+        return np.array([int(label in row["labels"]) for label in self.labels])
 
     def targets(self, examples: list[Example]) -> Json:
         import torch
 
-        labels = torch.from_numpy(np.stack([example.labels for example in examples]))
-        return {
-            "labels": labels,
-            "num_targets": {"multi_label": int((labels != IGNORE_INDEX).sum())},
-        }
+        labels = np.stack([example.labels for example in examples])
+        return self.labelled(torch.from_numpy(labels), examples)
 
-    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> Losses:
         import torch.nn.functional as F
 
         from stages.models._heads import at_least_float32
 
         assert batch.labels is not None
-        logits = at_least_float32(self.logits(model, batch))
+        logits = at_least_float32(self.outputs(model, batch))
         is_known = (batch.labels != IGNORE_INDEX).to(logits.dtype)
         loss = F.binary_cross_entropy_with_logits(
             logits, batch.labels * is_known, weight=is_known, reduction="sum"
         )
-        return {"multi_label": (1.0, loss)}
+        return {self.name: (1.0, loss)}
 
-    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
-        return [each.prediction for each in self.predict_scored(model, batch, examples)]
-
-    def predict_scored(
-        self, model: ModelWithHead, batch: Batch, examples: list[Example]
-    ) -> list[Predicted]:
-        logits = self.logits(model, batch)
+    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[Any]:
         predictions = []
-        for row in logits.float().sigmoid().tolist():
+        for row in self.outputs(model, batch).float().sigmoid().tolist():
             scores = dict(zip(self.labels, row, strict=True))
             chosen = [label for label, share in scores.items() if share > self.threshold]
             predictions.append(Predicted(written_labels(chosen), scores))
         return predictions
-
-    def longest_as_text(self, longest_class: int) -> int:
-        """Returns enough tokens for every label with a comma after it."""
-        return 2 * longest_class * len(self.labels)

@@ -8,23 +8,101 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from jaxtyping import Float
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
-from stages.tasks._cells import Row
-from stages.tasks._correlation import PEARSON, SPEARMAN, pearson, spearman
-from stages.tasks._kind import CellSettings
-from stages.tasks._metric import Metric
-from stages.tasks._numbers import Decimal, read_number, written_number
+from stages.tasks._cells import Decimal, Row, read_number, written_number
+from stages.tasks._metric import Metric, Sums
 from stages.tasks._pooled import PooledTask, Reading
-from stages.tasks._task import Example
+from stages.tasks._task import CellSettings, Example
 from stages.tasks._text_form import TextForm
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from stages.tasks._task import Batch, Losses, ModelWithHead
 
-    from stages.models._heads import ModelWithHead
-    from stages.text.batch import Batch
+
+Numbers = Float[np.ndarray, " n"]
+SMALLEST_SHARE = 1e-12  # values with a smaller relative spread count as constant
+LONGEST_NUMBER = 12  # most tokens of a number that is written as text
+
+
+def _numbers(texts: Sequence[str]) -> Numbers:
+    return np.array([float(text) for text in texts])
+
+
+def _correlation(x: Numbers, y: Numbers) -> float:
+    """Returns Pearson's correlation; 0 if the numbers of either side are constant and so say
+    nothing about the rows (SciPy returns NaN)."""
+    # Squares of very small or very large values would underflow or overflow.
+    x, y = (values / (np.abs(values).max() or 1.0) for values in (x, y))
+    deviations = [values - values.mean() for values in (x, y)]
+    norms = [float(np.linalg.norm(each)) for each in deviations]
+    for norm, values in zip(norms, (x, y), strict=True):
+        if norm <= SMALLEST_SHARE * float(np.linalg.norm(values)):
+            return 0.0
+    return float(np.clip(deviations[0] @ deviations[1] / (norms[0] * norms[1]), -1, 1))
+
+
+def _moments(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n 6"]:
+    """Returns 1, x, y, xx, yy and xy for each row; x and y are deviations from the mean."""
+    x, y = (values - values.mean() for values in (_numbers(gold), _numbers(predicted)))
+    return np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=-1)
+
+
+def _of_moments(sums: Float[np.ndarray, "*sets 6"]) -> Float[np.ndarray, "*sets"]:
+    num, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    spread = [square - one * one / num for one, square in ((x, xx), (y, yy))]
+    varies = (spread[0] > SMALLEST_SHARE * xx) & (spread[1] > SMALLEST_SHARE * yy)
+    below = np.sqrt(np.where(varies, spread[0] * spread[1], 1))
+    return np.where(varies, (xy - x * y / num) / below, 0.0)
+
+
+def _ranks(texts: Sequence[str]) -> Numbers:
+    from scipy.stats import rankdata  # the import takes most of a second
+
+    return rankdata(_numbers(texts))
+
+
+def _above(values: Numbers, weights: Numbers) -> Numbers:
+    """Returns for each row the summed weights of rows with larger values, plus half those of rows
+    with an equal value (itself included), divided by the number of rows."""
+    _, place = np.unique(values, return_inverse=True)
+    of_value = np.bincount(place, weights)
+    return (of_value[::-1].cumsum()[::-1] - of_value / 2)[place] / len(values)
+
+
+def _linearised(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n 2"]:
+    """Returns two numbers for each row: Spearman's correlation of all rows plus the row's influence
+    on it, and 1. The mean of the first over a set of rows approximates the correlation of the set.
+
+    A row has influence by its own ranks, and by raising the ranks of all rows with larger values
+    (Croux and Dehon 2010).
+    """
+    x, y = ((r - r.mean()) / len(r) for r in (_ranks(gold), _ranks(predicted)))
+    pairs = ((x, x), (y, y), (x, y))
+    xx, yy, xy = (float((a * b).mean()) for a, b in pairs)
+    values = np.zeros(len(x))
+    if xx and yy:
+        of_xx, of_yy, of_xy = (
+            a * b + (_above(a, b) + _above(b, a)) - 3 * covariance
+            for (a, b), covariance in zip(pairs, (xx, yy, xy), strict=True)
+        )
+        value = xy / np.sqrt(xx * yy)
+        values = value + (of_xy / np.sqrt(xx * yy) - value / 2 * (of_xx / xx + of_yy / yy))
+    return np.stack([values, np.ones(len(x))], axis=-1)
+
+
+PEARSON = Metric(
+    "pearson",
+    lambda gold, predicted: _correlation(_numbers(gold), _numbers(predicted)),
+    sums=Sums(_moments, _of_moments),
+)
+SPEARMAN = Metric(
+    "spearman",
+    lambda gold, predicted: _correlation(_ranks(gold), _ranks(predicted)),
+    sums=Sums(_linearised, lambda sums: sums[..., 0] / sums[..., 1]),
+)
 
 
 class _AsText(TextForm):
@@ -32,53 +110,38 @@ class _AsText(TextForm):
     2020, section 2.4: 0.2). A text that is no number is read as the mean of the train rows, which
     says nothing about the row."""
 
-    def __init__(self, columns: Sequence[str], key: str, record: Settings) -> None:
-        super().__init__(columns, key, record)
-        self.step = float(self.settings.get("text_step", 0.2))
-        self.mean = float(record.get("target_mean", 0.0))
-
-    def answer(self, row: Row) -> str | None:
-        if "target" not in row:
-            return None
-        return str(round(round(row["target"] / self.step) * self.step, 6) + 0.0)  # no -0.0
+    def written(self, row: Row) -> str:
+        step = float(self.settings.get("text_step", 0.2))
+        return str(round(round(row["target"] / step) * step, 6) + 0.0)  # no -0.0
 
     def prediction(self, row: Row, text: str) -> str:
         try:
             number = float(text.replace(" ", ""))
         except ValueError:
             number = math.nan
-        return written_number(number if math.isfinite(number) else self.mean)
-
-
-LONGEST_NUMBER = 12  # most tokens of a number that is written as text
+        mean = float(self.record.get("target_mean", 0.0))
+        return written_number(number if math.isfinite(number) else mean)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CellSettings(CellSettings):
+class _Cells(CellSettings):
     decimal: Decimal = "point"
 
 
 class Regression(PooledTask):
     """Rows of ``text``, maybe ``text_pair``, and ``target``, a number with a point or comma.
 
-    Reads ``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or the tokenizer's own special
-    tokens, and predicts a number from one state (BERT on STS-B; Devlin et al. 2019, appendix B.1).
-
-    The loss is the mean squared error of the target, standardised by the mean and the standard
-    deviation of the train rows; predictions are in the target's units.
+    The number is predicted from one state of the text (``PooledTask``; BERT on STS-B; Devlin et al.
+    2019, appendix B.1). The loss is the mean squared error of the target, standardised by the mean
+    and the standard deviation of the train rows; predictions are in the target's units.
 
     As text a target is a multiple of ``text_step`` (T5; Raffel et al. 2020, section 2.4).
     """
 
-    inputs = ("text",)
-    optional = ("text_pair",)
     target = "target"
-    metrics = (
-        Metric("pearson", pearson, sums=PEARSON),
-        Metric("spearman", spearman, sums=SPEARMAN),
-    )
+    metrics = (PEARSON, SPEARMAN)
     form = _AsText
-    cells = _CellSettings()
+    cells = _Cells()
     schema = Reading
 
     def __init__(
@@ -89,16 +152,6 @@ class Regression(PooledTask):
     ) -> None:
         super().__init__(*from_code)
         self.mean, self.std = 0.0, 1.0
-
-    @classmethod
-    def check(  # type: ignore[override]
-        cls, max_tokens: int, *, text_step: float, **others: object
-    ) -> None:
-        if text_step <= 0:
-            raise ValueError(f"text_step must be above 0, not {text_step:g}")
-
-    def take_facts(self, record: Settings) -> None:
-        self.mean, self.std = record["target_mean"], record["target_std"]
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
         text = super().read(column, value, row, place)
@@ -114,6 +167,9 @@ class Regression(PooledTask):
             raise ValueError(f"target: all examples of train have {written_number(values[0])}")
         return {"target_mean": float(values.mean()), "target_std": float(values.std())}
 
+    def take_facts(self, record: Settings) -> None:
+        self.mean, self.std = record["target_mean"], record["target_std"]
+
     def answer(self, row: Row) -> str:
         return repr(float(row["target"]))
 
@@ -123,6 +179,9 @@ class Regression(PooledTask):
     def predicted_columns(self, row: Row, prediction: str) -> Json:
         return {"target": float(prediction)}
 
+    def longest_as_text(self, longest_class: int) -> int:
+        return LONGEST_NUMBER
+
     def target_of(self, row: Row) -> np.ndarray:
         value = (row["target"] - self.mean) / self.std if "target" in row else np.nan
         return np.array([value], dtype=np.float32)
@@ -131,16 +190,13 @@ class Regression(PooledTask):
         import torch
 
         values = torch.from_numpy(np.concatenate([example.labels for example in examples]))
-        return {"values": values, "num_targets": {"regression": int((~values.isnan()).sum())}}
+        return {"labels": values, "num_targets": {self.name: int((~values.isnan()).sum())}}
 
-    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
-        assert batch.values is not None
-        errors = self.outputs(model, batch) - batch.values.nan_to_num()
-        return {"regression": (1.0, (errors * ~batch.values.isnan()).square().sum())}
+    def loss(self, model: ModelWithHead, batch: Batch) -> Losses:
+        assert batch.labels is not None
+        errors = self.numbers(model, batch) - batch.labels.nan_to_num()
+        return {self.name: (1.0, (errors * ~batch.labels.isnan()).square().sum())}
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
-        values = self.outputs(model, batch).double() * self.std + self.mean
+        values = self.numbers(model, batch).double() * self.std + self.mean
         return [written_number(value) for value in values.tolist()]
-
-    def longest_as_text(self, longest_class: int) -> int:
-        return LONGEST_NUMBER

@@ -8,40 +8,33 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from jaxtyping import Float
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.tasks._cells import Row, short, unprinted
-from stages.tasks._kind import CellSettings
-from stages.tasks._plain_text import folded
-from stages.tasks._task import Example, Task
+from stages.tasks._task import CellSettings, Example, Task, cross_entropy
 from stages.tasks._text_form import TextForm
 from stages.text.ignored import IGNORE_INDEX
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
-    from torch import Tensor
+    from stages.models._heads import StartEndHead
+    from stages.tasks._task import Backbone, Batch, Losses, ModelWithHead, Tensor
 
-    from stages.models._backbone import Backbone
-    from stages.models._heads import ModelWithHead, StartEndHead
-    from stages.text.batch import Batch
+
+NO_ANSWER = 0  # class of both ends; 1 + t is the class of token t
+MOST_MARKS = 4  # most special tokens around a question and a context: RoBERTa's
 
 
 class _AsText(TextForm):
     """Writes the first right answer, or an empty text if there is none."""
 
-    def answer(self, row: Row) -> str | None:
-        if "answers" not in row:
-            return None
-        return row["answers"][0]["text"] if row["answers"] else ""
-
-
-NO_ANSWER = 0  # class of both ends; 1 + t is the class of token t
-FEWEST_MARKS = 2  # fewest special tokens around a question and a context: GPT-2's
+    def written(self, row: Row) -> str:
+        return self.kind.answer_parts(row)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CellSettings(CellSettings):
+class _Cells(CellSettings):
     unanswerable: Literal["keep", "drop"] = "keep"
 
 
@@ -68,17 +61,17 @@ class SpanQA(Task):
     the logits of a window only up to a constant. The span with the highest score in all windows is
     the prediction (Alberti et al. 2019). With ``no_answer``, nothing is predicted if this score is
     below a threshold, which each trial chooses on its validation rows (``trials/validation.py``).
-
-    Raises ValueError for lengths that leave no room for the context.
     """
 
     inputs = ("question", "context")
     target = "answers"
+    shared = "context"  # the answers to all questions about it are parts of it
     gathered = ("answers",)
     metrics = ("squad_f1", "exact_match")
     right_if = "exact_match"
     form = _AsText
-    cells = _CellSettings()
+    cells = _Cells()
+    read_at = "start and end of a span"
 
     def __init__(
         self,
@@ -91,30 +84,19 @@ class SpanQA(Task):
         metric: Literal["squad_f1", "exact_match"] = "squad_f1",
     ) -> None:
         super().__init__(*from_code)
-        marks = len(self.tokenizer.wrap([], []))
-        _check_room(self.max_tokens, stride, max_question_tokens, marks)
         self.no_answer, self.stride = no_answer, stride
         self.max_question_tokens, self.max_answer_tokens = max_question_tokens, max_answer_tokens
         self.dropout = dropout
 
     @classmethod
-    def check(  # type: ignore[override]
-        cls,
-        max_tokens: int,
-        *,
-        stride: int,
-        max_question_tokens: int,
-        max_answer_tokens: int,
-        **others: object,
-    ) -> None:
-        for name, least, given in (
-            ("stride", 0, stride),
-            ("max_question_tokens", 1, max_question_tokens),
-            ("max_answer_tokens", 1, max_answer_tokens),
-        ):
-            if given < least:
-                raise ValueError(f"{name} must be at least {least}, not {given}")
-        _check_room(max_tokens, stride, max_question_tokens, FEWEST_MARKS)
+    def check(cls, max_tokens: int, **settings: Any) -> None:
+        stride, question = settings["stride"], settings["max_question_tokens"]
+        if max_tokens <= stride + question + MOST_MARKS:
+            raise ValueError(
+                f"stride {stride} and max_question_tokens {question} leave no room for the "
+                f"context: with {MOST_MARKS} marks they must be less than finetune.max_tokens, "
+                f"{max_tokens}"
+            )
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
         if column == "answers":
@@ -127,17 +109,12 @@ class SpanQA(Task):
     def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Settings) -> None:
         if settings.get("no_answer", False):
             return
-        for id, row in rows:
-            if not row["answers"]:
-                raise ValueError(
-                    f"no_answer: the question of row {id} has no answer; set no_answer: true to "
-                    "allow unanswerable questions, or unanswerable: drop in the source to leave "
-                    "them out"
-                )
-
-    def split_key(self, row: Row) -> str:
-        """Returns the context, of which the answers to all questions about it are parts."""
-        return folded(row["context"])
+        if id := next((id for id, row in rows if not row["answers"]), None):
+            raise ValueError(
+                f"no_answer: the question of row {id} has no answer; set no_answer: true to "
+                "allow unanswerable questions, or unanswerable: drop in the source to leave "
+                "them out"
+            )
 
     def answer(self, row: Row) -> str:
         """Returns a JSON list of the right answers. A prediction is one text, "" for no answer."""
@@ -149,8 +126,8 @@ class SpanQA(Task):
     def right_answers(self, answer: str) -> list[str]:
         return json.loads(answer) or [""]
 
-    def states_read(self, backbone: Backbone) -> str:
-        return "start and end of a span"
+    def longest_as_text(self, longest_class: int) -> int:
+        return self.max_answer_tokens
 
     def head(self, backbone: Backbone) -> StartEndHead:
         from stages.models._heads import StartEndHead
@@ -163,39 +140,33 @@ class SpanQA(Task):
     def encode(self, rows: Sequence[Row]) -> list[Example]:
         questions = self.tokenizer.encode([row["question"] for row in rows])
         contexts = list(dict.fromkeys(row["context"] for row in rows))  # some have many questions
-        encoded = self.tokenizer.encode_with_offsets(contexts)
-        encoded_by_context = dict(zip(contexts, encoded, strict=True))
+        encoded = dict(zip(contexts, self.tokenizer.encode_with_offsets(contexts), strict=True))
         return [
             window
             for row, question in zip(rows, questions, strict=True)
-            for window in self._windows(row, question, *encoded_by_context[row["context"]])
+            for window in self._windows(row, question, *encoded[row["context"]])
         ]
 
     def _windows(
-        self,
-        row: Row,
-        question: list[int],
-        context: list[int],
-        offsets: list[tuple[int, int]],
+        self, row: Row, question: list[int], context: list[int], offsets: list[tuple[int, int]]
     ) -> list[Example]:
-        num_cut = max(len(question) - self.max_question_tokens, 0)
-        question = question[: self.max_question_tokens]
+        cut = question[: self.max_question_tokens]
         characters = np.array(offsets, dtype=np.int64).reshape(-1, 2)
-        answers = [
-            covering(characters, one["answer_start"], one["answer_start"] + len(one["text"]))
-            for one in row.get("answers", [])
-        ]
-        pair_start = len(self.tokenizer.wrap(question, [])) - len(self.tokenizer.after)
+        answers = [_ends_of(one, characters) for one in row.get("answers", [])]
+        pair_start = len(self.tokenizer.wrap(cut, [])) - len(self.tokenizer.after)
         room = self.max_tokens - pair_start - len(self.tokenizer.after)
-        windows = []
+        windows = list[Example]()
         for start in range(0, max(len(context) - self.stride, 1), room - self.stride):
-            tokens = self.tokenizer.wrap(question, context[start : start + room])
+            tokens = self.tokenizer.wrap(cut, context[start : start + room])
             here = characters[start : start + room]
             inside = np.zeros((len(tokens), 2), dtype=np.int64)
             inside[pair_start : pair_start + len(here)] = here
-            labels = np.array([IGNORE_INDEX, IGNORE_INDEX])
-            if "answers" in row:
-                labels = self._labels(answers, range(start, start + len(here)), pair_start - start)
+            # The first short enough answer that is entirely in the window. Without one the labels
+            # are IGNORE_INDEX if a longer answer is in it, else NO_ANSWER.
+            whole = [a for a in answers if a and start <= a[0] and a[1] < start + len(here)]
+            labels = np.full(2, IGNORE_INDEX if whole or "answers" not in row else NO_ANSWER)
+            if fitting := [ends for ends in whole if ends[1] - ends[0] < self.max_answer_tokens]:
+                labels = np.array(fitting[0]) + 1 + pair_start - start
             windows.append(
                 Example(
                     row["id"],
@@ -204,19 +175,10 @@ class SpanQA(Task):
                     pair_start=pair_start,
                     offsets=inside,
                     window=len(windows),
-                    num_cut=0 if windows else num_cut,
+                    num_cut=0 if windows else len(question) - len(cut),
                 )
             )
         return windows
-
-    def _labels(self, answers: list[range], window: range, shift: int) -> np.ndarray:
-        """Returns the classes of both ends of the first short enough answer that is entirely in the
-        window. Without one they are IGNORE_INDEX if a longer answer is in it, else NO_ANSWER."""
-        whole = [one for one in answers if one and one[0] in window and one[-1] in window]
-        short = [one for one in whole if len(one) <= self.max_answer_tokens]
-        if short:
-            return 1 + shift + np.array([short[0][0], short[0][-1]])
-        return np.full(2, IGNORE_INDEX if whole else NO_ANSWER)
 
     def targets(self, examples: list[Example]) -> Json:
         import torch
@@ -225,22 +187,21 @@ class SpanQA(Task):
 
         labels = torch.from_numpy(np.stack([example.labels for example in examples]))
         counted = int((labels[:, 0] != IGNORE_INDEX).sum())
+        offsets = [example.offsets for example in examples if example.offsets is not None]
         return {
             "labels": labels,
-            "candidates": pad([_has_characters(example) for example in examples], 0).bool(),
+            "candidates": pad([each[:, 0] < each[:, 1] for each in offsets], 0).bool(),
             "num_targets": {"start": counted, "end": counted},
         }
 
-    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
-        import torch.nn.functional as F
+    @staticmethod
+    def _logits(model: ModelWithHead, batch: Batch) -> tuple[Tensor, Tensor]:
+        return model.head(model.backbone(batch), batch.document_ids, batch.candidates)
 
+    def loss(self, model: ModelWithHead, batch: Batch) -> Losses:
         assert batch.labels is not None
-        logits, (first, last) = self._logits(model, batch), batch.labels.unbind(dim=1)
-        losses = [
-            F.cross_entropy(each, classes, ignore_index=IGNORE_INDEX, reduction="sum")
-            for each, classes in zip(logits, (first, last), strict=True)
-        ]
-        return {"start": (0.5, losses[0]), "end": (0.5, losses[1])}
+        ends = zip(("start", "end"), self._logits(model, batch), batch.labels.T, strict=True)
+        return {name: (0.5, cross_entropy(logits, labels)) for name, logits, labels in ends}
 
     def predict(
         self, model: ModelWithHead, batch: Batch, examples: list[Example]
@@ -268,13 +229,6 @@ class SpanQA(Task):
     def margin(self, predictions: list[Any]) -> float | None:
         return max(score for score, _, _ in predictions) if self.no_answer else None
 
-    def longest_as_text(self, longest_class: int) -> int:
-        return self.max_answer_tokens
-
-    @staticmethod
-    def _logits(model: ModelWithHead, batch: Batch) -> tuple[Tensor, Tensor]:
-        return model.head(model.backbone(batch), batch.document_ids, batch.candidates)
-
 
 def _answers(value: Any, context: str, place: str) -> list[Json]:
     """Returns answers as ``[{"text", "answer_start"}]``. Converts the hub's form, ``{"text": [],
@@ -284,21 +238,23 @@ def _answers(value: Any, context: str, place: str) -> list[Json]:
         names = ["text", "answer_start"]
         keys = names if {*names} <= value.keys() else [*value]
         value = _paired(*(value[key] for key in keys)) if len(keys) == 2 else value
-    if not _are_answers(value):
+    try:
+        answers = [{"text": one["text"], "answer_start": one["answer_start"]} for one in value]
+    except (TypeError, KeyError):
+        answers = None
+    if answers is None or any([*map(type, one.values())] != [str, int] for one in answers):
         expected = '{"text": a text, "answer_start": its first character in the context}'
         raise ValueError(
             f"{place} must be a list of {expected}, or these two in columns of their own "
             f"(`answers: [answer, answer_start]`), not {short(value)}"
         )
-    answers = []
-    for answer in value:
+    for answer in answers:
         text, start = answer["text"], answer["answer_start"]
         if not text or start < 0 or context[start : start + len(text)] != text:
             raise ValueError(
                 f"{place}: {short(text)} is not in the context at character {start}; "
                 f"the context has {short(context[max(start, 0) : start + max(len(text), 1)])}"
             )
-        answers.append({"text": text, "answer_start": start})
     return answers
 
 
@@ -313,22 +269,12 @@ def _paired(text: Any, start: Any) -> list[Json]:
     return [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
 
 
-def _are_answers(value: Any) -> bool:
-    return isinstance(value, Iterable) and all(
-        isinstance(each, Mapping)
-        and isinstance(each.get("text"), str)
-        and type(each.get("answer_start")) is int
-        for each in value
-    )
-
-
 def span_scores(
     first: Float[Tensor, "B C"], last: Float[Tensor, "B C"], longest: int
 ) -> Float[Tensor, "B C-1 L"]:
     """Returns the scores of all spans of at most ``longest`` tokens: the sum of the logits of their
     two ends, less the score of no answer. Entry [t, l] is the span of 1 + l tokens that begins with
     token t; it is minus infinity if it ends beyond the row."""
-
     import torch
     import torch.nn.functional as F
 
@@ -337,22 +283,10 @@ def span_scores(
     return first[:, 1:, None] + ends - (first[:, 0] + last[:, 0])[:, None, None]
 
 
-def covering(offsets: np.ndarray, begin: int, end: int) -> range:
-    """Returns the range of the tokens that contain any of the characters ``begin`` to ``end``,
-    without ``end``."""
-    touched = (offsets[:, 0] < end) & (offsets[:, 1] > begin) & (offsets[:, 0] < offsets[:, 1])
+def _ends_of(answer: Json, characters: np.ndarray) -> tuple[int, int] | None:
+    """Returns the first and the last token with a character of the answer; None if there is none.
+    ``characters`` are the (begin, end) of each token's characters."""
+    (begins, ends), start = characters.T, answer["answer_start"]
+    touched = (begins < start + len(answer["text"])) & (ends > start) & (begins < ends)
     touching = np.flatnonzero(touched).tolist()
-    return range(touching[0], touching[-1] + 1) if touching else range(0)
-
-
-def _check_room(max_tokens: int, stride: int, max_question_tokens: int, marks: int) -> None:
-    if max_tokens <= stride + max_question_tokens + marks:
-        raise ValueError(
-            f"stride {stride} and max_question_tokens {max_question_tokens} leave no room for the "
-            f"context: with {marks} marks they must be less than finetune.max_tokens, {max_tokens}"
-        )
-
-
-def _has_characters(example: Example) -> np.ndarray:
-    assert example.offsets is not None
-    return example.offsets[:, 0] < example.offsets[:, 1]
+    return (touching[0], touching[-1]) if touching else None

@@ -13,37 +13,16 @@ import numpy as np
 from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.tasks._cells import Row, structured
-from stages.tasks._kind import CellSettings
 from stages.tasks._tags import OUTSIDE, Form, Scheme, to_bio
-from stages.tasks._task import Example, Task, balanced
+from stages.tasks._task import CellSettings, Example, Task, example_of
 from stages.tasks._text_form import TextForm
 from stages.text.ignored import IGNORE_INDEX
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from stages.models._backbone import Backbone
-    from stages.models._heads import LinearHead, ModelWithHead
-    from stages.text.batch import Batch
+    from stages.models._heads import LinearHead
+    from stages.tasks._task import Backbone, Batch, ModelWithHead
 
 WORDS_CHECKED = 1000
-LANGUAGE_AND_WORD = r"[a-z]{2,}(-[a-z]+)*:\S.*"  # en:Rome
-
-
-class _AsText(TextForm):
-    """Writes the tags, joined by blanks. The n-th written tag is the tag of the n-th word; unknown
-    and missing tags are read as ``OUTSIDE``."""
-
-    def words_of(self, labels: Sequence[str]) -> dict[str, str]:
-        return {tag: tag for tag in labels}
-
-    def answer(self, row: Row) -> str | None:
-        return " ".join(row["tags"]) if "tags" in row else None
-
-    def prediction(self, row: Row, text: str) -> str:
-        tags = [tag if tag in self.words else OUTSIDE for tag in text.split()]
-        length = len(row["words"])
-        return " ".join((tags + [OUTSIDE] * length)[:length])
 
 
 def listed(cell: Any, column: str) -> Any:
@@ -54,8 +33,25 @@ def listed(cell: Any, column: str) -> Any:
     return (cell.replace(",", " ") if column == "tags" and " " not in cell else cell).split()
 
 
+class _AsText(TextForm):
+    """Writes the tags, joined by blanks. The n-th written tag is the tag of the n-th word; unknown
+    and missing tags are read as ``OUTSIDE``."""
+
+    def words_of(self, labels: Sequence[str]) -> dict[str, str]:
+        return {tag: tag for tag in labels}
+
+    def prediction(self, row: Row, text: str) -> str:
+        tags = [tag if tag in self.words else OUTSIDE for tag in text.split()]
+        return _joined(tags, len(row["words"]))
+
+
+def _joined(tags: list[str], length: int) -> str:
+    """Returns the tags of ``length`` words as text; missing ones are ``OUTSIDE``."""
+    return " ".join([*tags, *[OUTSIDE] * length][:length])
+
+
 @dataclass(frozen=True, kw_only=True)
-class _CellSettings(CellSettings):
+class _Cells(CellSettings):
     tag_scheme: Scheme = "bio"
     tag_form: Form = "as_is"
     tag_names: list[str] | Literal["none"] = "none"
@@ -77,9 +73,8 @@ class Tagging(Task):
     and ``last`` override it; ``all`` trains on all subwords and predicts where ``auto`` does. A
     word whose subword is cut off at ``max_tokens`` has no label and is predicted as ``O``.
 
-    ``class_weights: balanced`` weights the training loss of a tag by n / (K m), if the trial has n
-    training tags, K of them different, and this tag occurs m times. A tag that a small label budget
-    misses is not learnt, as without weights. The validation loss is not weighted.
+    ``class_weights: balanced`` weights the training loss by tag (``Task.weighted``). A tag that a
+    small label budget misses is not learnt, as without weights.
     """
 
     inputs = ("words",)
@@ -88,7 +83,8 @@ class Tagging(Task):
     metrics = ("entity_f1", "word_accuracy")
     has_classes = True
     form = _AsText
-    cells = _CellSettings()
+    cells = _Cells()
+    subword: str = "first"  # where a word's label is read; the model may decide
 
     def __init__(
         self,
@@ -106,26 +102,27 @@ class Tagging(Task):
         return super().read(column, listed(value, column), row, place)
 
     def checked(self, row: Json, place: str) -> Json:
-        words, tags = row["words"], row["tags"]
-        if len(tags) != len(words):
-            raise ValueError(f"{place}: {len(words)} words need as many tags, not {len(tags)}")
+        tags, names = row["tags"], self.cells.tag_names
+        if len(tags) != len(row["words"]):
+            raise ValueError(
+                f"{place}: {len(row['words'])} words need as many tags, not {len(tags)}"
+            )
         try:
-            if self.cells.tag_names != "none":
-                tags = [self._name_of(tag) for tag in tags]
+            if names != "none":
+                named = {str(i): name for i, name in enumerate(names)}
+                tags = [named[tag.removesuffix(".0")] for tag in tags]
             return row | {"tags": to_bio(tags, self.cells.tag_scheme, self.cells.tag_form)}
+        except KeyError as error:
+            raise ValueError(
+                f"{place}: tag {error} is none of the {len(names)} tag_names"
+            ) from None
         except ValueError as error:
             raise ValueError(f"{place}: {error} (tag_scheme)") from None
-
-    def _name_of(self, number: str) -> str:
-        index = number.removesuffix(".0")
-        if index.isdecimal() and int(index) < len(self.cells.tag_names):
-            return self.cells.tag_names[int(index)]
-        raise ValueError(f"tag {number!r} is none of the {len(self.cells.tag_names)} tag_names")
 
     def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Settings) -> None:
         """Raises ValueError if every word has a language before it, as in WikiANN's files."""
         words = [*islice(((id, word) for id, row in rows for word in row["words"]), WORDS_CHECKED)]
-        if all(re.fullmatch(LANGUAGE_AND_WORD, word) for _, word in words):
+        if all(re.fullmatch(r"[a-z]{2,}(-[a-z]+)*:\S.*", word) for _, word in words):
             raise ValueError(
                 f"words: each begins with a language, such as {words[0][1]!r} of {words[0][0]}; "
                 "remove it: sed -E 's/^[a-z-]+://' FILE > NEW"
@@ -140,19 +137,12 @@ class Tagging(Task):
             if tag != OUTSIDE and not re.fullmatch(r"[BI]-.+", tag):
                 raise ValueError(
                     f"metric: entity_f1 compares spans in O, B-TYPE and I-TYPE, but train has the "
-                    f"tag {tag!r}; use word_accuracy for single tags, or in the source tag_scheme "
-                    "for another scheme of spans, tag_form for another form (b-type, TYPE-B), "
-                    "tag_names for the names of numbers"
+                    f"tag {tag!r}; use word_accuracy for single tags, or tag_scheme, tag_form or "
+                    "tag_names in the source for spans that are written in another way"
                 )
-
-    def labels_of(self, row: Row) -> list[str]:
-        return row["tags"]
 
     def answer(self, row: Row) -> str:
         return " ".join(row["tags"])
-
-    def answer_parts(self, row: Row) -> list[str]:
-        return row["tags"]
 
     def repeated(self, part: str, row: Row) -> str:
         return " ".join([part] * len(row["words"]))
@@ -165,23 +155,24 @@ class Tagging(Task):
     def predicted_columns(self, row: Row, prediction: str) -> Json:
         return {"words": row["words"], "tags": prediction.split(" ")}
 
-    @property
-    def _subword(self) -> Literal["first", "last"]:
-        """The subword from whose state the label of its word is predicted.
+    def longest_as_text(self, longest_class: int) -> int:
+        return self.max_tokens * longest_class
+
+    def read_by(self, backbone: Backbone, *, has_prefix: bool) -> None:
+        """Sets from the state of which subword the label of its word is predicted, too.
 
         In a bidirectional LSTM it is the first. At the first subword the backward half has read the
         word and what follows, and the forward half what precedes it. At the last subword it is the
         other way round. In neither state have both halves read the whole word.
         """
+        super().read_by(backbone, has_prefix=has_prefix)
+        self.subword = "last" if self.is_causal else "first"
         if self.label_subwords in ("first", "last"):
-            return self.label_subwords
-        return "last" if self.is_causal else "first"
-
-    def states_read(self, backbone: Backbone) -> str:
-        trained = ", trained on all" if self.label_subwords == "all" else ""
-        misses_the_rest = self.is_causal and self._subword == "first"
+            self.subword = self.label_subwords
+        misses_the_rest = self.is_causal and self.subword == "first"
         unread = ", the rest of which is not read" if misses_the_rest else ""
-        return f"{self._subword} subword of a word{unread}{trained}"
+        trained = ", trained on all" if self.label_subwords == "all" else ""
+        self.read_at = f"{self.subword} subword of a word{unread}{trained}"
 
     def head(self, backbone: Backbone) -> LinearHead:
         from stages.models._heads import LinearHead
@@ -198,7 +189,7 @@ class Tagging(Task):
         lengths = np.array([len(ids) for ids in words])
         begin, end = len(self.tokenizer.before), len(text.ids) - len(self.tokenizer.after)
         ends = begin + np.cumsum(lengths)
-        positions = ends - 1 if self._subword == "last" else ends - lengths
+        positions = ends - 1 if self.subword == "last" else ends - lengths
         positions = positions[positions < end]
         labels = np.full(len(text.ids), IGNORE_INDEX)
         if "tags" in row:
@@ -207,44 +198,17 @@ class Tagging(Task):
                 labels[begin:end] = np.repeat(tags, lengths)[: end - begin]
             else:
                 labels[positions] = tags[: len(positions)]
-        return Example(
-            row["id"],
-            np.array(text.ids),
-            labels,
-            word_positions=positions,
-            num_words=len(words),
-            num_cut=text.num_cut,
-        )
+        return example_of(row, text, labels, word_positions=positions, num_words=len(words))
 
     def targets(self, examples: list[Example]) -> Json:
-        from stages.tasks._batches import label_weights
         from stages.text.batch import pad
 
-        counted = sum(int((example.labels != IGNORE_INDEX).sum()) for example in examples)
         labels = pad([example.labels for example in examples], IGNORE_INDEX)
-        return {
-            "labels": labels,
-            "label_weights": label_weights(examples, width=labels.shape[1]),
-            "num_targets": {"tagging": counted},
-        }
-
-    def weighted(self, examples: list[Example]) -> list[Example]:
-        return balanced(examples) if self.class_weights == "balanced" else examples
-
-    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
-        from stages.models._heads import at_least_float32
-        from stages.tasks._batches import cross_entropy
-
-        logits = at_least_float32(model.head(model.backbone(batch)))
-        return {"tagging": (1.0, cross_entropy(logits, batch))}
+        return self.labelled(labels, examples)
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
-        best = model.head(model.backbone(batch)).argmax(dim=-1).cpu().numpy()
-        predictions = []
-        for row, example in zip(best, examples, strict=True):
-            tags = [self.labels[i] for i in row[example.word_positions]]
-            predictions.append(" ".join(tags + [OUTSIDE] * (example.num_words - len(tags))))
-        return predictions
-
-    def longest_as_text(self, longest_class: int) -> int:
-        return self.max_tokens * longest_class
+        best = self.outputs(model, batch).argmax(dim=-1).cpu().numpy()
+        return [
+            _joined([self.labels[i] for i in row[example.word_positions]], example.num_words)
+            for row, example in zip(best, examples, strict=True)
+        ]

@@ -4,7 +4,6 @@ import math
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,46 +26,20 @@ def task(max_tokens: int = 16, **settings) -> Classification:
     return built
 
 
-def test_encode_puts_a_text_between_its_marks() -> None:
-    (example,) = task().encode([{"id": "1", "text": "a class", "label": "good"}])
-    assert (example.tokens[0], example.tokens[-1]) == (BOS_ID, EOS_ID)
-    assert small_tokenizer().decode(example.tokens) == "a class"
-    assert example.labels.tolist() == [2]
-
-
-def test_encode_cuts_the_longer_text_of_a_pair() -> None:
-    short, long = "a class", "a function " * 20
-    for row in ({"text": long, "text_pair": short}, {"text": short, "text_pair": long}):
-        (example,) = task().encode([{"id": "1", "label": "bad", **row}])
-        assert len(example.tokens) == 16 and example.pair_start is not None
-        assert example.tokens.tolist().count(EOS_ID) == 2 and example.tokens[-1] == EOS_ID
-        first, second = np.split(example.tokens, [example.pair_start])
-        for ids, text in ((first, row["text"]), (second, row["text_pair"])):
-            shown = small_tokenizer().decode(ids)
-            assert shown == text if text == short else text.startswith(shown) and shown
-        lengths = map(len, small_tokenizer().encode([short, long]))
-        assert example.num_cut == sum(lengths) + 3 - 16
-
-
 def test_encode_reads_the_head_and_the_tail_of_a_long_text_and_short_texts_as_ever() -> None:
     words = ["a", "class", "function", "returns", "Objects", "of"]
     long = " ".join([*(words[i * i % 6] for i in range(60)), "is undefined"])
-    marks = small_tokenizer().wrap([])
     (ids,) = small_tokenizer().encode([long])
-    ends, room = task(17, long_texts="head_tail"), 17 - len(marks)
+    ends, pair = task(17, long_texts="head_tail"), {"text": "a class", "text_pair": long}
     (example,) = ends.encode([{"id": "1", "text": long}])
-    inner = example.tokens[1:-1].tolist()
-    assert len(example.tokens) == 17 and room == 15
-    assert inner[:8] == ids[:8] and inner[8:] == ids[-7:]
-    assert example.num_cut == len(ids) - room
-    pair = {"id": "2", "text": "a class", "text_pair": long}
-    (cut,), (both,) = task(17).encode([pair]), ends.encode([pair])
-    assert both.pair_start is not None
+    assert example.tokens.tolist() == [BOS_ID, *ids[:8], *ids[-7:], EOS_ID]
+    assert example.num_cut == len(ids) - 15
+    (cut,), (both,) = (of.encode([{"id": "2", **pair}]) for of in (task(17), ends))
     assert (both.pair_start, both.num_cut) == (cut.pair_start, cut.num_cut)
-    first, second = np.split(both.tokens, [both.pair_start])
-    assert first.tolist() == cut.tokens[: cut.pair_start].tolist()
-    assert second[:4].tolist() == ids[:4] and second[-5:-1].tolist() == ids[-4:]
-    assert cut.tokens[cut.pair_start : -1].tolist() == ids[: len(second) - 1]
+    room = 17 - (cut.pair_start or 0) - 1
+    assert cut.tokens[cut.pair_start : -1].tolist() == ids[:room]
+    expected = [*ids[: room - room // 2], *ids[len(ids) - room // 2 :]]
+    assert both.tokens[both.pair_start : -1].tolist() == expected
     short = [{"id": "3", "text": "a class"}, {"id": "4", "text": "a", "text_pair": "a class"}]
     for one, other in zip(task(17).encode(short), ends.encode(short), strict=True):
         assert one.tokens.tolist() == other.tokens.tolist()
@@ -136,15 +109,15 @@ def test_weighted_loss_is_that_of_rare_rows_repeated() -> None:
     assert mean_loss(balanced, balanced.encode(rows)) == unweighted, "of validation rows"
 
 
-def test_predict_scored_decides_between_two_labels_by_a_threshold() -> None:
+def test_predict_decides_between_two_labels_by_a_threshold() -> None:
     rows = [{"id": str(i), "text": text} for i, text in enumerate(("a class", "objects", "of"))]
     tokenizer = small_tokenizer()
     usual = Classification(["no", "yes"], tokenizer, 16)
     chosen = Classification(["no", "yes"], tokenizer, 16, threshold="validation")
     model = with_head(usual, small_model("encoder")).eval()
     batch = usual.collate(usual.encode(rows), rngs=[])
-    expected = usual.predict_scored(model, batch, [])
-    for one, of_chosen in zip(expected, chosen.predict_scored(model, batch, []), strict=True):
+    expected = usual.predict(model, batch, [])
+    for one, of_chosen in zip(expected, chosen.predict(model, batch, []), strict=True):
         assert of_chosen.at(0.0) == one.prediction and of_chosen.scores == one.scores
         assert (of_chosen.at(math.inf), of_chosen.at(-math.inf)) == ("no", "yes")
         assert of_chosen.scores is not None and of_chosen.margin is not None

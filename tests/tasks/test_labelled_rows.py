@@ -46,25 +46,12 @@ def test_labelled_rows_of_a_smaller_budget_are_among_those_of_a_larger_one(
     sizes, budgets, pair
 ) -> None:
     for rows in (classified(*sizes), tagged(sum(sizes))):
-        nested = [drawn(rows, min(n, len(rows)), pair=pair) for n in sorted(budgets)]
-        nested.append(drawn(rows, "all", pair=pair))
-        assert [len(part) for part in nested[:-1]] == [min(n, len(rows)) for n in sorted(budgets)]
+        numbers = [min(n, len(rows)) for n in sorted(budgets)]
+        nested = [drawn(rows, budget, pair=pair) for budget in (*numbers, "all")]
+        assert [*map(len, nested)] == [*numbers, len(rows)] and nested[-1] == rows
         assert all(ids(less) <= ids(more) for less, more in pairwise(nested))
-        assert nested[-1] == rows
         for part in nested:
             assert part == [row for row in rows if row["id"] in ids(part)], "in the order of train"
-
-
-@given(SIZES, st.integers(1, 120), SEEDS)
-def test_labelled_rows_have_the_share_of_each_class_and_one_row_at_least(
-    sizes, number, pair
-) -> None:
-    rows = classified(*sizes)
-    number = min(number, len(rows))
-    counts = Counter(row["label"] for row in drawn(rows, number, pair=pair))
-    assert len(counts) == min(number, len(sizes)) or number > len(sizes) == len(counts)
-    for label, size in enumerate(sizes):
-        assert abs(counts[str(label)] - number * size / sum(sizes)) <= len(sizes)
 
 
 @pytest.mark.parametrize("rows", [classified(100, 200, 300), tagged(600)], ids=["class", "tag"])

@@ -6,7 +6,7 @@ from have a gradient at the embedding of each input token inside the unit that i
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from stages.models._backbone import Backbone
-from stages.models._heads import ModelWithHead, initialise_head
-from stages.models._likelihood import log_likelihoods
+from stages.models._heads import ModelWithHead, initialise_head, log_likelihoods
 from stages.tasks._task import TASKS, Example, Task
-from stages.tasks._text_to_text import TextToText
+from stages.tasks._text_form import TextToText
 from stages.text.batch import Batch
 from stages.text.tokenizer import Tokenizer
 from tests.models.test_hub import published, tokenizer_of
@@ -45,13 +44,8 @@ QUESTION = {
     "answers": [{"text": "objects", "answer_start": 20}],
 }
 SPAN = {"stride": 2, "max_question_tokens": 24, "max_answer_tokens": 5}
-
-
-class Unit(NamedTuple):
-    """A labelled unit: the positions of its tokens, and the logits that its label is read from."""
-
-    positions: list[int]
-    logits: Callable[[ModelWithHead, Batch], Tensor]
+# A labelled unit: the positions of its tokens, and the logits that its label is read from.
+Unit = tuple[list[int], Callable[[ModelWithHead, Batch], Tensor]]
 
 
 @cache
@@ -79,22 +73,26 @@ def model_of(of: Task, by: str) -> ModelWithHead:
     return ModelWithHead(backbone, head).eval()
 
 
-def unread(of: Task, by: str, example: Example, unit: Unit) -> list[int]:
-    """Returns the positions of the unit whose embeddings do not affect its logits."""
+def check(of: Task, by: str, row: dict[str, Any], units: Callable[..., Iterator[Unit]]) -> None:
+    """Checks that the embedding of each token of a unit affects the unit's logits."""
+    (example,) = of.encode([row])
+    assert not example.num_cut
     model, batch, embedded = model_of(of, by), of.collate([example], rngs=[]), list[Tensor]()
-    length = batch.input_ids.shape[1]
 
     def keep(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+        length = batch.input_ids.shape[1]
         is_embedding = isinstance(module, nn.Embedding)
         if is_embedding and torch.equal(arguments[0][:, :length], batch.input_ids):
             embedded.append(output)
 
-    with register_module_forward_hook(keep):
-        logits = unit.logits(model, batch)
-    weights = torch.randn(logits.shape, generator=torch.Generator().manual_seed(2))
-    gradients = torch.autograd.grad((logits * weights).sum(), embedded, allow_unused=True)
-    (gradient,) = (each for each in gradients if each is not None)
-    return [at for at in unit.positions if not gradient[0, at].any()]
+    for positions, logits_of in units(by, example):
+        embedded.clear()
+        with register_module_forward_hook(keep):
+            logits = logits_of(model, batch)
+        weights = torch.randn(logits.shape, generator=torch.Generator().manual_seed(2))
+        gradients = torch.autograd.grad((logits * weights).sum(), embedded, allow_unused=True)
+        (gradient,) = (each for each in gradients if each is not None)
+        assert positions and [at for at in positions if not gradient[0, at].any()] == []
 
 
 def texts_of(by: str, example: Example) -> list[int]:
@@ -103,23 +101,8 @@ def texts_of(by: str, example: Example) -> list[int]:
     return [at for at, token in enumerate(example.tokens) if regular[token]]
 
 
-def check(of: Task, by: str, row: dict[str, Any], units: Callable[..., Iterator[Unit]]) -> None:
-    (example,) = of.encode([row])
-    found_units = list(units(by, example))
-    assert found_units and not example.num_cut
-    for unit in found_units:
-        assert unit.positions
-        assert unread(of, by, example, unit) == []
-
-
-# Tasks ------------------------------------------------------------------------------------------
-
-
 def whole_text(by: str, example: Example) -> Iterator[Unit]:
-    def logits(model: ModelWithHead, batch: Batch) -> Tensor:
-        return model.head(model.backbone(batch), batch.document_ids)
-
-    yield Unit(texts_of(by, example), logits)
+    yield texts_of(by, example), lambda m, batch: m.head(m.backbone(batch), batch.document_ids)
 
 
 def each_word(by: str, example: Example) -> Iterator[Unit]:
@@ -128,19 +111,16 @@ def each_word(by: str, example: Example) -> Iterator[Unit]:
     assert example.word_positions is not None
     begin = len(tokenizer.before)
     for ids, position in zip(words, example.word_positions, strict=True):
-        length = max(len(ids), 1)
-
-        def logits(model: ModelWithHead, batch: Batch, at: int = position) -> Tensor:
-            return model.head(model.backbone(batch))[0, at]
-
-        yield Unit([*range(begin, begin + length)], logits)
-        begin += length
+        end = begin + max(len(ids), 1)
+        yield [*range(begin, end)], lambda m, b, at=position: m.head(m.backbone(b))[0, at]
+        begin = end
 
 
 def each_span(by: str, example: Example) -> Iterator[Unit]:
     """Yields units of spans, each with the question, and one of no answer, with all texts."""
     assert example.pair_start is not None and example.offsets is not None
-    question = [at for at in texts_of(by, example) if at < example.pair_start]
+    texts = texts_of(by, example)
+    question = [at for at in texts if at < example.pair_start]
 
     def ends(model: ModelWithHead, batch: Batch, first: int, last: int) -> Tensor:
         logits = model.head(model.backbone(batch), batch.document_ids, batch.candidates)
@@ -148,22 +128,23 @@ def each_span(by: str, example: Example) -> Iterator[Unit]:
 
     inside = (example.offsets[:, 0] < example.offsets[:, 1]).nonzero()[0].tolist()
     for first, more in [(inside[0], 0), (inside[1], 3), (inside[-3], 2)]:
-
-        def span(model: ModelWithHead, batch: Batch, first=first, more=more) -> Tensor:
-            return ends(model, batch, 1 + first, 1 + first + more)
-
-        yield Unit([*question, *range(first, first + more + 1)], span)
-    yield Unit(texts_of(by, example), lambda model, batch: ends(model, batch, 0, 0))
+        last = first + more
+        yield (
+            [*question, *range(first, last + 1)],
+            lambda m, batch, first=first, last=last: ends(m, batch, 1 + first, 1 + last),
+        )
+    yield texts, lambda m, batch: ends(m, batch, 0, 0)
 
 
 def first_written(by: str, example: Example) -> Iterator[Unit]:
-    yield Unit(texts_of(by, example), lambda model, batch: model.backbone.logits(batch)[0, 0])
+    yield (
+        texts_of(by, example),
+        lambda m, batch: m.backbone.unembed(m.backbone.decode(batch))[0, 0],
+    )
 
 
 def likelihood(by: str, example: Example) -> Iterator[Unit]:
-    yield Unit(
-        texts_of(by, example), lambda model, batch: log_likelihoods(model.backbone, batch)[0]
-    )
+    yield texts_of(by, example), lambda m, batch: log_likelihoods(m.backbone, batch)[0]
 
 
 @pytest.mark.slow
@@ -172,10 +153,7 @@ def likelihood(by: str, example: Example) -> Iterator[Unit]:
     ("name", "settings", "row", "units"),
     [
         ("classification", {}, TEXT, whole_text),
-        ("classification", {"pooling": "mean"}, PAIR, whole_text),
-        ("classification", {"pooling": "last"}, PAIR, whole_text),
-        ("classification", {"pooling": "first"}, PAIR, whole_text),
-        ("regression", {}, {**PAIR, "target": 1.0}, whole_text),
+        *(("classification", {"pooling": p}, PAIR, whole_text) for p in ("mean", "last", "first")),
         ("tagging", {}, WORDS, each_word),
         ("tagging", {"label_subwords": "all"}, WORDS, each_word),
         ("tagging", {"label_subwords": "first"}, WORDS, each_word),
@@ -205,5 +183,4 @@ def test_logits_of_a_written_answer_depend_on_all_texts(name, row, by) -> None:
 
 @pytest.mark.parametrize("by", CAUSAL)
 def test_log_likelihoods_of_a_text_depend_on_all_of_it(by) -> None:
-    of = task_of("language_modelling", {}, by)
-    check(of, by, TEXT, likelihood)
+    check(task_of("language_modelling", {}, by), by, TEXT, likelihood)

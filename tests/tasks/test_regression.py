@@ -10,7 +10,7 @@ from scipy import stats
 from stages.core.seeding import stream
 from stages.evaluation.metrics import score
 from stages.evaluation.row_scores import row_scores
-from stages.tasks._numbers import written_number
+from stages.tasks._cells import written_number
 from stages.tasks._task import TASKS
 from stages.tasks.regression import Regression
 from tests.small import small_model, small_tokenizer, with_head
@@ -38,9 +38,9 @@ def test_regression_learns_standardised_targets_and_predicts_targets() -> None:
     of = task()
     batch = of.collate(of.encode(ROWS), rngs=[])
     targets = np.array([row["target"] for row in ROWS])
-    assert batch.values is not None
+    assert batch.labels is not None
     expected = (targets - targets.mean()) / targets.std()
-    np.testing.assert_allclose(batch.values.numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(batch.labels.numpy(), expected, rtol=1e-6)
     model = with_head(of, small_model("encoder"))
     with torch.no_grad():
         model.head.linear.weight.zero_()
@@ -55,7 +55,7 @@ def test_outputs_are_float32_at_any_precision() -> None:
     of = task()
     model, examples = with_head(of, small_model("encoder")), of.encode(ROWS)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        assert of.outputs(model, of.collate(examples, rngs=[])).dtype == torch.float32
+        assert of.numbers(model, of.collate(examples, rngs=[])).dtype == torch.float32
 
 
 # Rows -------------------------------------------------------------------------------------------
@@ -110,14 +110,6 @@ def test_row_scores_of_correlations_have_the_standard_error_of_a_bootstrap(metri
     assert error == pytest.approx(np.std(values), rel=0.25)
 
 
-def test_read_takes_finite_numbers() -> None:
-    for cell in (3, 3.25, "3.25", " 3.25 ", "-1e3"):
-        assert KIND.read("target", cell, {}, "a.csv line 2: score") == float(cell)
-    for cell in ("", None, "three", "nan", "inf", [3.0]):
-        with pytest.raises(ValueError, match=r"^a\.csv line 2: score"):
-            KIND.read("target", cell, {}, "a.csv line 2: score")
-
-
 def test_facts_are_the_mean_and_the_standard_deviation() -> None:
     rows = [{"target": value} for value in (1.0, 2.0, 6.0)]
     facts = KIND.facts(rows)
@@ -125,20 +117,3 @@ def test_facts_are_the_mean_and_the_standard_deviation() -> None:
     assert facts["target_std"] == pytest.approx(np.std([1, 2, 6]))
     with pytest.raises(ValueError, match="target"):
         KIND.facts(rows[:1] * 3)
-
-
-def test_as_text_rounds_a_number_and_reads_no_number_as_the_mean() -> None:
-    record = {"task": {"name": "regression"}, "labels": [], "target_mean": 2.5}
-    form = KIND.as_text("sts", record)
-    row = {"text": "A cat.", "text_pair": "A dog."}
-    assert form.input(row) == "sts text: A cat. text_pair: A dog."
-    written_as = {2.57: "2.6", 2.5: "2.4", 0: "0.0", 4.96: "5.0", -0.34: "-0.4", 3.8: "3.8"}
-    for target, expected in written_as.items():
-        assert abs(float(expected) - target) <= 0.1 + 1e-9
-        assert form.answer(row | {"target": target}) == expected
-    assert form.answer(row) is None
-    assert form.prediction(row, "2.6") == form.prediction(row, "2 . 6") == "2.6"
-    for other in ("", "two", "2.6.", "nan", "inf"):
-        assert form.prediction(row, other) == "2.5"
-    coarse = KIND.as_text("sts", record | {"task": {"text_step": 25.0}})
-    assert coarse.answer(row | {"target": 61}) == "50.0"

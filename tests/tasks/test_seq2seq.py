@@ -21,18 +21,6 @@ def task(max_tokens: int = 32, **settings: Any) -> Seq2Seq:
     return Seq2Seq([], small_tokenizer(), max_tokens, **settings)
 
 
-def test_encode_puts_a_text_and_its_target_between_their_marks() -> None:
-    of = task()
-    (example,) = of.encode([{"id": "1", "text": "a class", "target": "a value"}])
-    batch = of.collate([example], rngs=[])
-    text, target = of.tokenizer.encode(["a class", "a value"])
-    assert batch.input_ids.tolist() == [[BOS_ID, *text, EOS_ID]]
-    assert batch.decoder_input_ids is not None and batch.labels is not None
-    assert batch.decoder_input_ids.tolist() == [[BOS_ID, *target]]
-    assert batch.labels.tolist() == [[*target, EOS_ID]]
-    assert batch.num_targets == {"target": len(target) + 1}
-
-
 def test_encode_cuts_long_texts_and_targets_and_counts_what_is_cut() -> None:
     """A target that is cut has no end mark."""
     of = task(10, max_target_tokens=6)
@@ -45,6 +33,12 @@ def test_encode_cuts_long_texts_and_targets_and_counts_what_is_cut() -> None:
     assert hidden_target.num_cut == lengths[0] + 2 - 10
     assert cut.num_cut == hidden_target.num_cut + lengths[1] + 1 - 6
     assert short.num_cut == 0
+    text, target = small_tokenizer().encode(["a class", "a def"])
+    batch = of.collate([short], rngs=[])
+    assert batch.decoder_input_ids is not None and batch.labels is not None
+    assert batch.input_ids.tolist() == [[BOS_ID, *text, EOS_ID]]
+    assert batch.decoder_input_ids.tolist() == [[BOS_ID, *target]]
+    assert batch.labels.tolist() == [[*target, EOS_ID]]
 
 
 @pytest.mark.parametrize("architecture", WRITERS)

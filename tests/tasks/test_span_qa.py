@@ -8,16 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from stages.models._heads import ModelWithHead
 from stages.tasks._task import Example
 from stages.tasks.span_qa import NO_ANSWER, SpanQA
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import EOS_ID
 from stages.training.device import Device
 from stages.trials.prediction import predict
-from tests.models.test_hub import published, tokenizer_of
-from tests.small import ARCHITECTURES, small_model, small_tokenizer, with_head, with_stub
-from tests.small_hub import checkpoint
+from tests.small import small_tokenizer, with_stub
 
 CONTEXT = (
     "A class is made by a statement. The ﬁrst café has a name, “tea”, of e\u0301tudes in Ⅷ acts."
@@ -35,12 +32,6 @@ def row(
     """A question with one answer, or with none."""
     answers = [] if text is None else [{"text": text, "answer_start": context.index(text)}]
     return {"id": id, "question": question, "context": context, "answers": answers}
-
-
-def predicted(of: SpanQA, model: ModelWithHead, rows: list[dict]) -> list[str]:
-    """Predicts as the stage does; a span is the answer if it scores no worse than no answer."""
-    device = Device("cpu", "float32", compile=False, threads=1)
-    return [each.at(0.0) for each in predict(of, model, rows, of.encode(rows), device)]
 
 
 class Oracle(nn.Module):
@@ -64,10 +55,6 @@ class Labels(nn.Module):
         states = torch.zeros(*batch.input_ids.shape, 32)
         states[:, 0, :2] = batch.labels.float()
         return states
-
-
-def oracle() -> ModelWithHead:
-    return with_stub(Labels(), Oracle())
 
 
 def context_ids(example: Example) -> list[int]:
@@ -140,26 +127,15 @@ def test_predict_finds_the_answers_with_a_model_that_knows_them() -> None:
     texts = ["A class", "statement", "ﬁrst café", "“tea”", "Ⅷ acts", None]
     rows = [row(text, id=str(i)) for i, text in enumerate(texts)]
     of = task(no_answer=True, stride=7)  # every answer is complete in some window
-    assert predicted(of, oracle(), rows) == [text or "" for text in texts]
+    oracle, device = (
+        with_stub(Labels(), Oracle()),
+        Device("cpu", "float32", compile=False, threads=1),
+    )
+    predicted = predict(of, oracle, rows, of.encode(rows), device)
+    assert [each.at(0.0) for each in predicted] == [text or "" for text in texts]
     batch = of.collate(of.encode(rows), rngs=[])
-    for weight, loss in of.loss(oracle(), batch).values():
+    for weight, loss in of.loss(oracle, batch).values():
         assert weight == 0.5 and loss / len(batch.input_ids) < 0.2
-
-
-@pytest.mark.parametrize("architecture", [*ARCHITECTURES, "bert"])
-def test_predict_gives_a_part_of_the_context(architecture) -> None:
-    if architecture == "bert":
-        backbone, tokenizer = published(checkpoint("bert")), tokenizer_of(checkpoint("bert"))
-    else:
-        backbone, tokenizer = small_model(architecture), small_tokenizer()
-    of = SpanQA([], tokenizer, 24, **SMALL)
-    model = with_head(of, backbone)
-    assert model.head.no_answer == ("last" if architecture == "decoder" else "first")
-    rows = [row("class", id="1"), row("tea", id="2"), row(None, id="3", context="one")]
-    texts = predicted(of, model, [*rows, row(None, id="4", context="")])
-    assert texts[3] == "" and all(texts[:3])
-    for one, text in zip(rows, texts, strict=False):
-        assert text in one["context"] and text == text.strip()
 
 
 def test_combine_takes_the_best_span_of_all_windows_and_of_equal_ones_the_first() -> None:

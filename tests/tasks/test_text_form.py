@@ -1,44 +1,134 @@
-"""Tasks as text: the text to read, the text to write, and the prediction that a text means."""
+"""Tasks as text: the text that is read, the text that is written, and what a written text means."""
 
 from typing import Any
 
+import pytest
+
 from stages.tasks._task import TASKS
-from stages.tasks._text_form import NO_LABEL, TextForm
+from stages.tasks._text_form import NO_LABEL, TextForm, TextToText
+from stages.text.batch import IGNORE_INDEX
+from stages.text.tokenizer import BOS_ID, EOS_ID
+from tests.models.test_hub import tokenizer_of
+from tests.small import small_tokenizer
+from tests.small_hub import checkpoint
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+LABELS = ["none", "some_class"]
 
 
-def form(name: str, labels: list[str] = [], **settings: Any) -> TextForm:  # noqa: B006
-    return TASKS[name].as_text("films", {"task": {"name": name, **settings}, "labels": labels})
+def form(name: str, *labels: str, facts: dict[str, Any] | None = None, **settings: Any) -> TextForm:
+    record = {"task": {"name": name, **settings}, "labels": labels, **(facts or {})}
+    return TASKS[name].as_text("films", record)
 
 
-def test_input_begins_with_the_task_and_each_part_with_its_column() -> None:
-    one, two = {"text": "a fine film"}, {"text": "a film", "text_pair": "no film"}
-    classes = form("classification", ["bad", "good"])
-    assert classes.input(one | {"label": "good"}) == "films text: a fine film"
-    assert classes.input(two) == "films text: a film text_pair: no film"
-    tags = form("tagging", ["B-X", "O"])
-    assert tags.input({"words": ["Ada", "met", "Bob"]}) == "films words: Ada met Bob"
-    question = {"question": "Who?", "context": "Ada did.", "answers": []}
-    assert form("span_qa").input(question) == "films question: Who? context: Ada did."
+def written(labels: list[str], *, max_tokens: int = 48, tokenizer: Any = None, **settings: Any):
+    """Classification as text to text."""
+    record = {"task": {"name": "classification", **settings}, "labels": labels}
+    tokenizer = tokenizer or small_tokenizer()
+    of = TASKS.build(record["task"], labels, tokenizer, max_tokens, where="task")
+    return TextToText("films", record, of)
 
 
-def test_answer_and_prediction_are_inverse() -> None:
-    classes = form("classification", ["0", "very_good"], verbalisers=["0=bad"])
-    assert classes.answer({"text": "x", "label": "0"}) == "bad"
-    assert classes.answer({"text": "x", "label": "very_good"}) == "very good"
-    assert classes.answer({"text": "x"}) is None
+TAGGED = {"words": ["Ada", "met", "Bob"]}
+SPANS = [{"text": "Ada", "answer_start": 0}, {"text": "Ada B.", "answer_start": 0}]
+CHOICES = {"text": "It rained.", "choices": ["He got wet.", "He ate."], "question": "effect"}
+
+
+QUESTION = {"question": "Who?", "context": "Ada."}
+ROWS: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
+    ("classification", {"text": "a"}, {"label": "very_good"}, "text: a", "very good"),
+    (
+        "classification",
+        {"text": "a", "text_pair": "b"},
+        {"label": "0"},
+        "text: a text_pair: b",
+        "bad",
+    ),
+    ("multi_label", {"text": "a"}, {"labels": ["very_good", "0"]}, "text: a", "bad, very good"),
+    ("multi_label", {"text": "a"}, {"labels": []}, "text: a", "none"),
+    ("tagging", TAGGED, {"tags": ["B-X", "O", "B-X"]}, "words: Ada met Bob", "B-X O B-X"),
+    ("span_qa", QUESTION, {"answers": SPANS}, "question: Who? context: Ada.", "Ada"),
+    ("span_qa", QUESTION, {"answers": []}, "question: Who? context: Ada.", ""),
+    ("regression", {"text": "a"}, {"target": 2.57}, "text: a", "2.6"),
+    ("regression", {"text": "a"}, {"target": 2.5}, "text: a", "2.4"),
+    ("regression", {"text": "a"}, {"target": -0.04}, "text: a", "0.0"),
+    (
+        "multiple_choice",
+        CHOICES,
+        {"label": "1"},
+        "text: It rained. question: effect choice1: He got wet. choice2: He ate.",
+        "He ate.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "row", "target", "read", "answer"), ROWS)
+def test_input_and_answer_of_a_row_and_prediction_of_the_answer(
+    name, row, target, read, answer
+) -> None:
+    kind, is_labelled = TASKS[name], "label" in name or name == "classification"
+    labels = ["0", "very_good"] if is_labelled else ["B-X", "O"] * (name == "tagging")
+    settings: dict[str, Any] = {"verbalisers": ["0=bad"]} if is_labelled else {}
+    of = form(name, *labels, **settings)
+    assert of.input(row) == of.input(row | target) == f"films {read}"
+    assert of.answer(row | target) == answer and of.answer(row) is None
+    if name == "regression":
+        assert float(of.prediction(row, answer)) == float(answer)
+    else:
+        assert of.prediction(row, answer) in kind.right_answers(kind.answer(row | target))
+
+
+def test_prediction_of_other_texts_is_wrong_or_the_mean() -> None:
+    classes = form("classification", "0", "very_good", verbalisers=["0=bad"])
     assert classes.prediction({}, " very  good ") == "very_good"
     for other in ("0", "very", "Very good", "very good film", ""):
         assert classes.prediction({}, other) == NO_LABEL
+    tags = form("tagging", "B-X", "O")
+    assert tags.prediction(TAGGED, "B-Y B-X") == "O B-X O"  # no such tag, and too few
+    assert tags.prediction(TAGGED, "O O B-X B-X B-X") == "O O B-X"
+    choices = form("multiple_choice")
+    assert choices.prediction(CHOICES, "he  ate.") == "1"
+    assert choices.prediction(CHOICES, "He") == choices.prediction(CHOICES, "") == NO_LABEL
+    numbers = form("regression", facts={"target_mean": 2.5}, text_step=25.0)
+    assert numbers.answer({"text": "a", "target": 61}) == "50.0"
+    assert numbers.prediction({}, "2 . 6") == "2.6"
+    assert {numbers.prediction({}, text) for text in ("", "two", "2.6.", "nan", "inf")} == {"2.5"}
 
-    tags = form("tagging", ["B-X", "O"])
-    row = {"words": ["Ada", "met", "Bob"]}
-    assert tags.answer(row | {"tags": ["B-X", "O", "B-X"]}) == "B-X O B-X"
-    assert tags.prediction(row, "B-X O B-X") == "B-X O B-X"
-    assert tags.prediction(row, "B-Y B-X") == "O B-X O"  # no such tag, and too few
-    assert tags.prediction(row, "O O B-X B-X B-X") == "O O B-X"
 
-    facts = form("span_qa")
-    answers = [{"text": "Ada", "answer_start": 0}, {"text": "Ada B.", "answer_start": 0}]
-    assert facts.answer({"question": "", "context": "", "answers": answers}) == "Ada"
-    assert facts.answer({"question": "", "context": "", "answers": []}) == ""
-    assert facts.prediction({}, "Ada") == "Ada"
+def test_encode_puts_a_row_and_its_answer_between_their_marks() -> None:
+    of = written(LABELS)
+    (example,) = of.encode([{"id": "1", "text": "a value", "label": "some_class"}])
+    batch = of.collate([example], rngs=[])
+    text, target = small_tokenizer().encode(["films text: a value", "some class"])
+    assert batch.input_ids.tolist() == [[BOS_ID, *text, EOS_ID]]
+    assert batch.labels is not None and batch.labels.tolist() == [[*target, EOS_ID]]
+    assert batch.num_targets == {"target": len(target) + 1}
+    (unknown,) = of.encode([{"id": "1", "text": "a value"}])
+    assert unknown.labels.tolist() == [IGNORE_INDEX]
+
+
+def test_text_to_text_refuses_a_label_that_a_tokenizer_cannot_write() -> None:
+    """The vocabulary of this T5 has neither the character nor bytes to write it with."""
+    tokenizer = tokenizer_of(checkpoint("t5"))
+    assert written(["a", "b"], tokenizer=tokenizer).max_target_tokens >= 2
+    with pytest.raises(ValueError, match="the tokenizer cannot write '\N{SNOWMAN}'"):
+        written(["a", "b"], tokenizer=tokenizer, verbalisers=["a=\N{SNOWMAN}"])
+
+
+@pytest.mark.parametrize("tokenizer", ["ours", "t5", "bart", "gpt2"])
+def test_encode_cuts_the_longer_text_of_a_pair_and_no_name(tokenizer) -> None:
+    own = small_tokenizer() if tokenizer == "ours" else tokenizer_of(checkpoint(tokenizer))
+    short, long = "a value", "return the class of a value " * 20
+    for row in ({"text": short, "text_pair": long}, {"text": long, "text_pair": short}):
+        cut, whole = (
+            written(LABELS, tokenizer=own, max_tokens=n).encode([{"id": "1", **row}])[0]
+            for n in (48, 999)
+        )
+        assert len(cut.tokens) == 48 and whole.num_cut == 0
+        assert cut.num_cut == len(whole.tokens) - 48
+        first, _, second = own.decode(cut.tokens.tolist()).partition(" text_pair: ")
+        remaining = {"text": first.removeprefix("films text: "), "text_pair": second}
+        for column, text in row.items():
+            assert remaining[column] and text.startswith(remaining[column])
+            assert remaining[column] == text or text == long
