@@ -5,12 +5,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from stages.core.components import Components, Settings
 from stages.evaluation.metrics import score
 from stages.tasks._cells import Row
-from stages.tasks._kind import Kind, settings_of
+from stages.tasks._task import Task as Kind
+from stages.tasks._task import settings_of
+
+Count = Annotated[int, Field(ge=1)]
+Counts = Annotated[Sequence[Count], Field(min_length=1)]
+Strengths = Annotated[Sequence[Annotated[float, Field(gt=0)]], Field(min_length=1)]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ gives the same answers to the validation rows as in the trial.
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from stages.baselines._baseline import BASELINES, Baseline, Score
@@ -16,13 +16,11 @@ from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, sha256, write_json
 from stages.core.components import Settings
 from stages.core.keys import TrialKey
-from stages.evaluation.records import TrialRow
 from stages.tasks._cells import Row
-from stages.tasks._kind import Kind
 from stages.tasks._labelled_rows import labelled_rows, of_draw
 from stages.tasks._task import TASKS
+from stages.tasks._task import Task as Kind
 
-KEPT = "kept"  # the folder of the records
 FILES = ("task.json", "train.jsonl", "validation.jsonl")  # files that a baseline is fitted to
 
 
@@ -31,32 +29,28 @@ class Examples:
     """The data that a baseline is fitted to: the labelled rows of a task, and its metric."""
 
     kind: Kind
-    metric: str
     train: Sequence[Row]
     validation: Sequence[Row]
+    metric: str
     labels: Sequence[str]
     fingerprint: str  # of FILES
 
     @classmethod
     def read(cls, folder: Path) -> "Examples":
-        about = read_json(folder / FILES[0])
-        train, validation = (read_jsonl(folder / name) for name in FILES[1:])
-        fingerprint = sha256(*(folder / name for name in FILES))
-        kind, labels = TASKS[about["kind"]], about["labels"]
-        return cls(kind, about["metric"], train, validation, labels, fingerprint)
+        about, train, validation = (folder / name for name in FILES)
+        task = read_json(about)
+        return cls(
+            TASKS[task["kind"]],
+            read_jsonl(train),
+            read_jsonl(validation),
+            task["metric"],
+            task["labels"],
+            sha256(about, train, validation),
+        )
 
     @property
     def score(self) -> Score:
         return Score(self.kind, self.metric, self.labels)
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeptBaseline(TrialRow):
-    """The record of a kept trial of a baseline."""
-
-    component: Settings  # the baseline's entry in params.yaml
-    examples: str  # fingerprint of FILES
-    answers: str  # fingerprint of the answers to the validation rows
 
 
 def fit(component: Settings, key: TrialKey, examples: Examples) -> Baseline:
@@ -77,43 +71,39 @@ def fit(component: Settings, key: TrialKey, examples: Examples) -> Baseline:
 def path_of(key: TrialKey) -> Path:
     """Returns the path of a trial's record. The file exists if the trial is kept."""
     name = f"{key.run}-{key.label_budget}-{key.pretrain_seed}-{key.finetune_seed}.json"
-    return paths.BASELINES / key.task / KEPT / name
+    return paths.BASELINES / key.task / "kept" / name
 
 
 def save(
     baseline: Baseline, component: Settings, key: TrialKey, examples: Examples, path: Path
 ) -> None:
-    """Writes the record of a fitted baseline."""
-    answers = _fingerprint(baseline, examples.validation)
-    kept = KeptBaseline(
-        **key._asdict(), component=component, examples=examples.fingerprint, answers=answers
-    )
+    """Writes the record of a fitted baseline: its trial, its entry in params.yaml, and the
+    fingerprints of its rows and of its answers to the validation rows."""
+    about = {"component": dict(component), "examples": examples.fingerprint}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, asdict(kept))
-
-
-def read(path: Path) -> KeptBaseline:
-    """Returns the record of a kept trial; raises ValueError if there is none."""
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file; run `dvc repro`")
-    return KeptBaseline(**read_json(path))
+    write_json(path, key._asdict() | about | {"answers": _answers(baseline, examples)})
 
 
 def refit(path: Path, folder: Path) -> tuple[Baseline, Kind]:
     """Returns the baseline of the record in ``path``, fitted to the task in ``folder``, and the
     kind of the task's rows.
 
-    Raises ValueError if the task has changed since, or if the baseline answers differently, because
-    its code or the version of a package has changed.
+    Raises ValueError if there is no record, if the task has changed since, or if the baseline
+    answers differently, because its code or the version of a package has changed.
     """
-    kept, examples = read(path), Examples.read(folder)
-    is_same = examples.fingerprint == kept.examples
-    baseline = fit(kept.component, kept.key, examples) if is_same else None
-    if baseline is None or _fingerprint(baseline, examples.validation) != kept.answers:
-        what = "the baseline answers differently" if is_same else f"{folder} has changed since"
-        raise ValueError(f"{path}: {what}; run `dvc repro`")
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; run `dvc repro`")
+    kept, examples = read_json(path), Examples.read(folder)
+    if examples.fingerprint != kept["examples"]:
+        raise ValueError(f"{path}: {folder} has changed since; run `dvc repro`")
+    key = TrialKey(*(kept[name] for name in TrialKey._fields))
+    baseline = fit(kept["component"], key, examples)
+    if _answers(baseline, examples) != kept["answers"]:
+        raise ValueError(f"{path}: the baseline answers differently; run `dvc repro`")
     return baseline, examples.kind
 
 
-def _fingerprint(baseline: Baseline, rows: Sequence[Row]) -> str:
-    return hashlib.sha256(json.dumps(baseline.predict(rows)).encode()).hexdigest()
+def _answers(baseline: Baseline, examples: Examples) -> str:
+    """Returns a fingerprint of the answers to the validation rows."""
+    answers = json.dumps(baseline.predict(examples.validation))
+    return hashlib.sha256(answers.encode()).hexdigest()

@@ -8,12 +8,11 @@ from typing import Any, ClassVar
 from threadpoolctl import threadpool_limits
 
 from stages.baselines._baseline import Baseline, Row, Score
+from stages.tasks._cells import written_number
 from stages.tasks._labels import written_labels
-from stages.tasks._numbers import written_number
 
 # scikit-learn is imported inside functions, so that checking settings does not take two seconds.
 
-FEATURES = ("words", "parts", "words_and_parts")
 CLASS_WEIGHTS = (None, "balanced")  # equal weights of all rows, or of all classes
 
 
@@ -26,32 +25,6 @@ def tfidf_of_words(max_ngram: int) -> Any:
     )
 
 
-def tfidf(features: str, *, max_ngram: int, max_part: int) -> Any:
-    """Returns scikit-learn's TF-IDF of one of ``FEATURES``, unfitted. Parts of words are character
-    n-grams."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.pipeline import make_union
-
-    words = tfidf_of_words(max_ngram)
-    parts = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, max_part), sublinear_tf=True)
-    return {"words": words, "parts": parts, "words_and_parts": make_union(words, parts)}[features]
-
-
-def fitted(model: Any, features: Any, targets: Any) -> Any:
-    """Returns the fitted model, or a constant classifier if all targets are equal labels.
-
-    Fitting uses one thread. With several threads, short vectors would take ten times as long, and
-    the last digits would depend on the number of threads.
-    """
-    from sklearn.dummy import DummyClassifier
-
-    if isinstance(targets[0], str) and len(set(targets)) == 1:
-        model = DummyClassifier()
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Label .* is present in all training examples")
-        return model.fit(features, targets)
-
-
 class LinearBaseline(Baseline):
     """A linear model over TF-IDF of a row's texts. The features and the model with the best score
     on validation are chosen; ties go to the first.
@@ -61,22 +34,30 @@ class LinearBaseline(Baseline):
     separate model for each label (binary relevance; Tsoumakas and Katakis 2007), with one choice.
     """
 
-    features: ClassVar[Sequence[str]] = FEATURES
+    features: ClassVar[Sequence[str]] = ("words", "parts", "words_and_parts")
 
-    def __init__(self, *, max_ngram: int, max_part: int, **strengths: Sequence[float]) -> None:
-        for name, values in strengths.items():
-            if min(max_ngram, max_part) < 1 or not values or min(values) <= 0:
-                raise ValueError(
-                    f"max_ngram and max_part must be at least 1 and every {name} above 0"
-                )
-        self.max_ngram, self.max_part = max_ngram, max_part
+    max_ngram: int
+    max_part: int
 
     @abstractmethod
     def models(self) -> list[Any]:
         """Returns the unfitted models of scikit-learn from which validation chooses."""
 
+    def vectorizers(self) -> list[Any]:
+        """Returns scikit-learn's TF-IDF of each of the ``features``, unfitted; parts of words are
+        character n-grams."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.pipeline import make_union
+
+        words = tfidf_of_words(self.max_ngram)
+        lengths = (1, self.max_part)
+        parts = TfidfVectorizer(analyzer="char_wb", ngram_range=lengths, sublinear_tf=True)
+        every = {"words": words, "parts": parts, "words_and_parts": make_union(words, parts)}
+        return [every[name] for name in self.features]
+
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         from sklearn.base import clone
+        from sklearn.dummy import DummyClassifier
         from sklearn.multiclass import OneVsRestClassifier
         from sklearn.preprocessing import MultiLabelBinarizer
 
@@ -89,13 +70,19 @@ class LinearBaseline(Baseline):
             self.binarizer = MultiLabelBinarizer(classes=[*labels, "", " "])
             targets = self.binarizer.fit_transform(targets)
             models = [OneVsRestClassifier(model) for model in models]
+        elif self.kind.name == "classification" and len({*targets}) == 1:
+            models = [DummyClassifier() for _ in models]
         best, self.num_tries = -float("inf"), len(self.features) * len(models)
-        for name in self.features:
-            vectorizer = tfidf(name, max_ngram=self.max_ngram, max_part=self.max_part)
+        for unfitted_features in self.vectorizers():
+            vectorizer = clone(unfitted_features)
             vectorizer.fit([text for row in train for text in self._texts(row)])
             inputs, held_out = (self._inputs(vectorizer, rows) for rows in (train, validation))
             for unfitted in models:
-                model = fitted(clone(unfitted), inputs, targets)
+                # Several threads would take ten times as long with short vectors, and the last
+                # digits would depend on their number.
+                with threadpool_limits(1), warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "Label .* is present in all training")
+                    model = clone(unfitted).fit(inputs, targets)
                 value = score(validation, self._answers(model, held_out))
                 if value > best:
                     best, self.vectorizer, self.model = value, vectorizer, model

@@ -1,6 +1,6 @@
-from collections.abc import Sequence
 from typing import Any
 
+from stages.baselines._baseline import Count, Strengths
 from stages.baselines._linear import LinearBaseline
 
 
@@ -16,10 +16,9 @@ class LinearSvc(LinearBaseline):
     features = ("words_and_parts",)
 
     def __init__(
-        self, *, max_ngram: int = 2, max_part: int = 5, C: Sequence[float] = (0.1, 1.0, 10.0)
+        self, *, max_ngram: Count = 2, max_part: Count = 5, C: Strengths = (0.1, 1.0, 10.0)
     ) -> None:
-        super().__init__(max_ngram=max_ngram, max_part=max_part, C=C)
-        self.C = sorted(C)
+        self.max_ngram, self.max_part, self.C = max_ngram, max_part, sorted(C)
 
     def models(self) -> list[Any]:
         from sklearn.svm import LinearSVC

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from stages.baselines._baseline import Baseline, Row, Score
-from stages.tasks._numbers import written_number
+from stages.tasks._cells import written_number
 
 
 class Majority(Baseline):

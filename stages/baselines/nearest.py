@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stages.baselines._baseline import Baseline, Row, Score
+from stages.baselines._baseline import Baseline, Count, Row, Score
 from stages.baselines._linear import tfidf_of_words
 
 AT_ONCE = 512  # number of rows whose similarities to all of train are in memory at once
@@ -17,9 +17,7 @@ class Nearest(Baseline):
 
     fits = ("seq2seq",)
 
-    def __init__(self, *, max_ngram: int = 2) -> None:
-        if max_ngram < 1:
-            raise ValueError("max_ngram must be at least 1")
+    def __init__(self, *, max_ngram: Count = 2) -> None:
         self.max_ngram = max_ngram
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:

@@ -2,7 +2,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-from stages.baselines._baseline import Baseline, Row, Score
+from stages.baselines._baseline import Baseline, Counts, Row, Score
 
 NUM_BYTES = 256
 
@@ -20,9 +20,7 @@ class Ngram(Baseline):
 
     fits = ("language_modelling",)
 
-    def __init__(self, *, orders: Sequence[int] = (3, 4, 5, 6)) -> None:
-        if not orders or min(orders) < 1:
-            raise ValueError("orders must be at least 1")
+    def __init__(self, *, orders: Counts = (3, 4, 5, 6)) -> None:
         self.orders, self.num_tries = orders, len(orders)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:

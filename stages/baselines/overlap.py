@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stages.baselines._baseline import Baseline, Row, Score
+from stages.baselines._baseline import Baseline, Count, Row, Score
 from stages.baselines._linear import tfidf_of_words
 
 
@@ -16,9 +16,7 @@ class Overlap(Baseline):
 
     fits = ("multiple_choice",)
 
-    def __init__(self, *, max_ngram: int = 1) -> None:
-        if max_ngram < 1:
-            raise ValueError("max_ngram must be at least 1")
+    def __init__(self, *, max_ngram: Count = 1) -> None:
         self.max_ngram = max_ngram
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:

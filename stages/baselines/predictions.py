@@ -1,4 +1,3 @@
-import json
 import os
 import re
 import sys
@@ -11,8 +10,8 @@ from stages.core.components import unknown
 from stages.sources._formats import format_of, read
 from stages.tasks._cells import EmptyCellError, short, structure_of
 from stages.tasks._inputs import input_of
-from stages.tasks._kind import Kind
 from stages.tasks._task import TASKS
+from stages.tasks._task import Task as Kind
 from stages.tasks._text_form import NO_LABEL
 
 FOLDER = Path("predictions")  # dvc.yaml makes the root stage depend on it
@@ -38,33 +37,28 @@ class Predictions(Baseline):
         self.path, self.about = Path(os.path.normpath(path)), about
 
     def files(self, tasks: Sequence[str]) -> dict[str, Path]:
-        path = self.path
+        path, named = self.path, ", ".join(f"{task}.csv" for task in tasks)
         if not path.is_relative_to(FOLDER):
             raise ValueError(
                 f"path: {path} is not below {FOLDER}/, the folder that DVC watches; move it there"
             )
-        if path.is_file():
-            if len(tasks) > 1:
-                raise ValueError(
-                    f"path: {path} is one file, but the study has {len(tasks)} tasks; name a "
-                    f"folder with a file for each: {', '.join(f'{task}.csv' for task in tasks)}"
-                )
+        if path.is_file() and len(tasks) == 1:
             return {tasks[0]: path}
         if not path.is_dir():
-            raise ValueError(f"path: no such file or folder: {path}")
+            is_one = f"is one file, but the study has {len(tasks)} tasks" if path.is_file() else ""
+            raise ValueError(
+                f"path: {path} {is_one or 'does not exist'}; name a folder with a file for each "
+                f"task: {named}"
+            )
         files: dict[str, Path] = {}
         for file in sorted(file for file in path.iterdir() if format_of(file) in FORMATS):
             task = file.name.partition(".")[0]
             if task not in tasks:
                 raise ValueError(f"path: {file} is named after no task: {unknown(task, tasks)}")
-            if task in files:
+            if files.setdefault(task, file) != file:
                 raise ValueError(f"path: {files[task]} and {file} are of one task; remove one")
-            files[task] = file
         if not files:
-            raise ValueError(
-                f"path: {path} has no file of predictions; name each after its task: "
-                f"{', '.join(f'{task}.csv' for task in tasks)}"
-            )
+            raise ValueError(f"path: {path} has no file of predictions, such as {named}")
         return files
 
     def check_file(self, file: Path, kind: Kind) -> None:
@@ -88,18 +82,19 @@ class Predictions(Baseline):
                 f"inputs, the first of which is {short(self.kind.texts(missing[0])[0])}; `python "
                 "-m stages.commands.inputs TASK` writes all inputs"
             )
-        for key in keys:
-            place, _, labels = predicted[key]
-            for label in labels:
+        for prediction in map(predicted.__getitem__, keys):
+            for label in prediction.labels:
                 if label not in self.labels:
-                    way = f"; {NO_LABEL} is always wrong" if _may_be_no_label(self.kind) else ""
-                    raise ValueError(f"path: {place}: {COLUMN}: {unknown(label, self.labels)}{way}")
+                    way = f"; {NO_LABEL} is always wrong" * (self.kind.target == "label")
+                    place = f"{prediction.place}: {COLUMN}"
+                    raise ValueError(f"path: {place}: {unknown(label, self.labels)}{way}")
         if ignored := len(predicted) - len({*keys}):
-            print(
-                f"note: {self.path}: ignored, since test does not have these inputs: {ignored:,}",
-                file=sys.stderr,
-            )
+            note = f"ignored, since test does not have these inputs: {ignored:,}"
+            print(f"note: {self.path}: {note}", file=sys.stderr)
         return [predicted[key].answer for key in keys]
+
+
+Key = tuple[str, ...]  # the inputs of a row, up to white space
 
 
 class _Predicted(NamedTuple):
@@ -110,24 +105,23 @@ class _Predicted(NamedTuple):
     labels: list[str]
 
 
-def _read(file: Path, kind: Kind, columns: tuple[str, ...] | None = None) -> dict[str, _Predicted]:
-    """Returns the predictions in a file, by the ``_key`` of their inputs in ``columns``, which are
-    by default all input columns of the kind that the file has.
+def _read(file: Path, kind: Kind, columns: tuple[str, ...] | None = None) -> dict[Key, _Predicted]:
+    """Returns the predictions in a file by their inputs in ``columns``, which are by default all
+    input columns of the kind that the file has.
 
     Raises ValueError for a file that cannot be read, lacks a column or has no rows, for a
     prediction that does not fit its input, and for an input with two predictions.
     """
-    predicted: dict[str, _Predicted] = {}
+    predicted: dict[Key, _Predicted] = {}
     try:
-        for record in read(file, format_of(file), columns=None, unit="line", languages=[]):
+        for record in read(file, format_of(file)):
             cells, place = record.cells, f"{file} {record.place}"
             if columns is None:
                 columns = (*kind.inputs, *(name for name in kind.optional if name in cells))
-            for column in (*columns, COLUMN):
-                if column not in cells:
-                    raise ValueError(
-                        f"{place}: no column {column!r}; there are: {', '.join(cells)}"
-                    )
+            if missing := [name for name in (*columns, COLUMN) if name not in cells]:
+                raise ValueError(
+                    f"{place}: no column {missing[0]!r}; there are: {', '.join(cells)}"
+                )
             row = {name: input_of(cells[name], f"{place}: {name}", kind, name) for name in columns}
             new = _predicted(cells[COLUMN], row, kind, place)
             first = predicted.setdefault(_key(row, columns), new)
@@ -147,7 +141,7 @@ def _predicted(cell: Any, row: dict[str, Any], kind: Kind, place: str) -> _Predi
     """Returns the prediction in a cell, read as the kind reads answers in the task's data."""
     if kind.name == "span_qa":  # a text, not places as in the data; empty: no answer
         return _Predicted(place, "" if cell is None else str(cell).strip(), [])
-    if cell == NO_LABEL and _may_be_no_label(kind):
+    if cell == NO_LABEL and kind.target == "label":  # the system's answer was no label
         return _Predicted(place, NO_LABEL, [])
     if kind.target in kind.lists and isinstance(cell, str):
         cell = structure_of(cell) or cell.split()
@@ -164,12 +158,6 @@ def _predicted(cell: Any, row: dict[str, Any], kind: Kind, place: str) -> _Predi
     return _Predicted(place, kind.answer(answered), kind.labels_of(answered))
 
 
-def _may_be_no_label(kind: Kind) -> bool:
-    """Whether a prediction may be ``NO_LABEL``, which means that the answer was no label."""
-    return kind.target == "label"
-
-
-def _key(row: Row, columns: Sequence[str]) -> str:
-    """Returns a key that is equal for rows with the same inputs up to white space."""
+def _key(row: Row, columns: Sequence[str]) -> Key:
     cells = ([row[name]] if isinstance(row[name], str) else row[name] for name in columns)
-    return json.dumps([[" ".join(text.split()) for text in cell] for cell in cells])
+    return tuple("\0".join(" ".join(text.split()) for text in cell) for cell in cells)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stages.baselines._baseline import Baseline, Row, Score
+from stages.baselines._baseline import Baseline, Count, Counts, Row, Score
 
 WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")  # a word, a number or a sign
 SIGNS = ".?!;"  # signs that end a sentence; an answer lies within a sentence
@@ -24,9 +24,7 @@ class SlidingWindow(Baseline):
 
     fits = ("span_qa",)
 
-    def __init__(self, *, max_words: int = 10, windows: Sequence[int] = (3, 5, 10, 20)) -> None:
-        if max_words < 1 or not windows or min(windows) < 1:
-            raise ValueError("max_words and every value of windows must be at least 1")
+    def __init__(self, *, max_words: Count = 10, windows: Counts = (3, 5, 10, 20)) -> None:
         self.max_words, self.windows = max_words, sorted(windows)
         self.num_tries = len(windows)
 

@@ -1,6 +1,6 @@
-from collections.abc import Sequence
 from typing import Any
 
+from stages.baselines._baseline import Count, Strengths
 from stages.baselines._linear import CLASS_WEIGHTS, LinearBaseline
 
 
@@ -20,12 +20,12 @@ class Tfidf(LinearBaseline):
     def __init__(
         self,
         *,
-        max_ngram: int = 2,
-        max_part: int = 5,
-        C: Sequence[float] = (1.0, 10.0, 100.0, 1000.0),
-        alpha: Sequence[float] = (0.1, 1.0, 10.0, 100.0),
+        max_ngram: Count = 2,
+        max_part: Count = 5,
+        C: Strengths = (1.0, 10.0, 100.0, 1000.0),
+        alpha: Strengths = (0.1, 1.0, 10.0, 100.0),
     ) -> None:
-        super().__init__(max_ngram=max_ngram, max_part=max_part, C=C, alpha=alpha)
+        self.max_ngram, self.max_part = max_ngram, max_part
         self.C, self.alpha = sorted(C), sorted(alpha)
 
     def models(self) -> list[Any]:

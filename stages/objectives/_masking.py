@@ -3,15 +3,13 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.models._heads import ModelWithHead, gather
-from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._objective import Objective, Terms, tokens_of
+from stages.models._heads import ModelWithHead
+from stages.objectives._objective import Objective, Terms, token_loss, tokens_of
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
@@ -29,11 +27,10 @@ class Masking:
     def __post_init__(self) -> None:
         if not 0 < self.mask_prob < 1:
             raise ValueError(f"mask_prob must lie between 0 and 1, not {self.mask_prob}")
-        shares = self.replace_prob, self.random_prob
-        if min(shares) < 0 or sum(shares) > 1:
+        if min(self.replace_prob, self.random_prob) < 0 or self.replace_prob + self.random_prob > 1:
             raise ValueError(
-                f"replace_prob {shares[0]} and random_prob {shares[1]} must not be negative and "
-                "must add up to at most 1"
+                f"replace_prob {self.replace_prob} and random_prob {self.random_prob} must not be "
+                "negative and must add up to at most 1"
             )
 
 
@@ -52,13 +49,13 @@ class MaskedObjective(Objective):
 
     architectures = ("encoder",)
     schema = Masking
-    term: ClassVar[str] = "mlm"
+    term = "mlm"
 
     def __init__(self, vocabulary: Vocabulary, max_tokens: int, masking: Masking = BERT) -> None:
         super().__init__(vocabulary, max_tokens)
         if vocabulary.mask_id is None:
             raise ValueError("the tokenizer has no mask token ([MASK])")
-        self.masking = masking
+        self.masking, self.mask_id = masking, vocabulary.mask_id
         self.capacity = math.ceil(masking.mask_prob * max_tokens)
 
     def choose(self, row: Row, *, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -69,40 +66,30 @@ class MaskedObjective(Objective):
         chosen = np.sort(rng.choice(maskable, number, replace=False))
         return chosen, rng.random(len(chosen))
 
-    def corrupted(
-        self, tokens: np.ndarray, chosen: np.ndarray, fate: np.ndarray, *, rng: np.random.Generator
-    ) -> np.ndarray:
-        """Returns the tokens with each token at a ``chosen`` position masked, replaced or kept."""
-        masking, vocabulary = self.masking, self.vocabulary
-        assert vocabulary.mask_id is not None
-        regular_ids = vocabulary.regular_ids
-        corrupted = tokens.copy()
-        corrupted[chosen] = np.select(
-            [fate < masking.replace_prob, fate < masking.replace_prob + masking.random_prob],
-            [vocabulary.mask_id, regular_ids[rng.integers(len(regular_ids), size=len(chosen))]],
-            tokens[chosen],
-        )
-        return corrupted
-
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        masked, regular_ids = self.masking.replace_prob, self.vocabulary.regular_ids
         rows, positions, labels = [], [], []
         for row, rng in zip(examples, rngs, strict=True):
             chosen, fate = self.choose(row, rng=rng)
-            rows.append(replace(row, tokens=self.corrupted(row.tokens, chosen, fate, rng=rng)))
+            drawn = regular_ids[rng.integers(len(regular_ids), size=len(chosen))]
+            tokens, original = row.tokens.copy(), row.tokens[chosen]
+            tokens[chosen] = np.select(
+                [fate < masked, fate < masked + self.masking.random_prob],
+                [self.mask_id, drawn],
+                original,
+            )
+            rows.append(replace(row, tokens=tokens))
             positions.append(chosen)
-            labels.append(row.tokens[chosen])
+            labels.append(original)
         return Batch(
             **tokens_of(rows),
             target_positions=pad(positions, 0, length=self.capacity),
-            labels=pad(labels, IGNORE_INDEX, length=self.capacity),
-            num_targets={self.term: sum(map(len, labels))},
+            **self.targets(pad(labels, IGNORE_INDEX, length=self.capacity)),
         )
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
-        assert batch.target_positions is not None and batch.labels is not None
         states = model.backbone(batch)
-        logits = model.backbone.unembed(gather(states, batch.target_positions))
-        terms: Terms = {self.term: (1.0, cross_entropy(logits, batch.labels))}
+        terms: Terms = {self.term: (1.0, token_loss(model.backbone, states, batch))}
         return terms | self.further_terms(model, batch, states)
 
     def further_terms(

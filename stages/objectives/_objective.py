@@ -1,16 +1,18 @@
-"""The interface of objectives."""
+"""The interface of objectives, and what several of them share."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from stages.core.artifacts import Json
 from stages.core.components import Components
 from stages.models._backbone import Backbone, unsupported
-from stages.models._heads import ModelWithHead
+from stages.models._heads import ModelWithHead, gather, labelled
+from stages.objectives._cross_entropy import cross_entropy
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
@@ -30,6 +32,7 @@ class Objective(ABC):
     """
 
     architectures: ClassVar[tuple[str, ...]] = ()  # supported ones; empty means all
+    term: ClassVar[str] = "tokens"  # name of the loss of predicted tokens
     trains: ClassVar[bool] = True
     predicts_tokens: ClassVar[bool] = True  # labels are token ids; False for other classes
     has_teacher: ClassVar[bool] = False  # the run's parent is a teacher, not the initial weights
@@ -65,9 +68,19 @@ class Objective(ABC):
         """Returns a batch of rows. Everything random about row i is drawn from ``rngs[i]``. Rows of
         different lengths, and their labels, are padded with ``pad``."""
 
-    @abstractmethod
+    def targets(self, labels: Int[Tensor, "..."]) -> Json:
+        """Returns the fields of a batch that hold the labels and their number."""
+        return {
+            "labels": labels,
+            "num_targets": {self.term: int((labels != IGNORE_INDEX).sum())},
+        }
+
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
-        """Returns {term: (its weight, its loss summed over targets)}."""
+        """Returns {term: (its weight, its loss summed over targets)}; by default the cross-entropy
+        of the labels, which are tokens."""
+        backbone, writes = model.backbone, batch.decoder_input_ids is not None
+        states = backbone.decode(batch) if writes else backbone(batch)
+        return {self.term: (1.0, token_loss(backbone, states, batch))}
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray | None:
         """Returns the input for a sample of generated text, made from the beginning of a document;
@@ -80,6 +93,18 @@ class Objective(ABC):
         return self
 
 
+def token_loss(backbone: Backbone, states: Tensor, batch: Batch) -> Tensor:
+    """Returns the cross-entropy summed over the labels of a batch, with logits only where the batch
+    says that labels are."""
+    labels = batch.labels
+    assert labels is not None
+    if batch.target_positions is not None:
+        states = gather(states, batch.target_positions)
+    elif batch.label_places is not None:
+        states, labels = labelled(states, labels, batch.label_places)
+    return cross_entropy(backbone.unembed(states), labels)
+
+
 def tokens_of(rows: list[Row]) -> Json:
     """Returns the fields of a batch that hold the tokens of rows of equal length and the documents
     that they belong to."""
@@ -89,13 +114,25 @@ def tokens_of(rows: list[Row]) -> Json:
     }
 
 
-def next_tokens(rows: list[Row]) -> np.ndarray:
-    """Returns the token after each token [B T], IGNORE_INDEX after the last of a document."""
-    tokens = np.stack([row.tokens for row in rows])
-    documents = np.stack([row.document_ids for row in rows])
-    following = np.full_like(tokens, IGNORE_INDEX)
-    following[:, :-1] = np.where(documents[:, 1:] == documents[:, :-1], tokens[:, 1:], IGNORE_INDEX)
-    return following
+def neighbours(
+    input_ids: Int[Tensor, "B T"], document_ids: Int[Tensor, "B T"]
+) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
+    """Returns the token after and the token before each token of a document; IGNORE_INDEX where
+    there is none."""
+    same = document_ids[:, 1:] == document_ids[:, :-1]
+    after, before = (
+        torch.full_like(input_ids, IGNORE_INDEX),
+        torch.full_like(input_ids, IGNORE_INDEX),
+    )
+    after[:, :-1] = input_ids[:, 1:].where(same, IGNORE_INDEX)
+    before[:, 1:] = input_ids[:, :-1].where(same, IGNORE_INDEX)
+    return after, before
+
+
+def document_parts(row: Row) -> list[slice]:
+    """Returns where in a row each of its documents is."""
+    cuts = (np.flatnonzero(np.diff(row.document_ids)) + 1).tolist()
+    return [*map(slice, [0, *cuts], [*cuts, len(row.tokens)])]
 
 
 def first_words(passage: Row, vocabulary: Vocabulary) -> np.ndarray:

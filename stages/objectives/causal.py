@@ -2,12 +2,9 @@
 2018)."""
 
 import numpy as np
-import torch
 
-from stages.models._heads import ModelWithHead
-from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._objective import Objective, Terms, first_words, next_tokens, tokens_of
-from stages.text.batch import IGNORE_INDEX, Batch
+from stages.objectives._objective import Objective, first_words, neighbours, tokens_of
+from stages.text.batch import Batch
 from stages.text.packing import Row
 
 
@@ -16,20 +13,12 @@ class Causal(Objective):
     at its end is predicted like any other token."""
 
     architectures = ("decoder",)
+    term = "causal"
     draws_text = True
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        labels = next_tokens(examples)
-        return Batch(
-            **tokens_of(examples),
-            labels=torch.from_numpy(labels),
-            num_targets={"causal": int((labels != IGNORE_INDEX).sum())},
-        )
-
-    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
-        assert batch.labels is not None
-        logits = model.backbone.unembed(model.backbone(batch))
-        return {"causal": (1.0, cross_entropy(logits, batch.labels))}
+        tokens = tokens_of(examples)
+        return Batch(**tokens, **self.targets(neighbours(**tokens)[0]))
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
         return first_words(passage, self.vocabulary)

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from stages.objectives._seq2seq import Corruption, Pair, written
+from stages.objectives._seq2seq import Pair, PairObjective
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
 
-class Denoising(Corruption):
+class Denoising(PairObjective):
     """A document is corrupted and the decoder writes the whole original document.
 
         inputs   See you at <mask> week. Thank you <mask> me.
@@ -37,67 +37,63 @@ class Denoising(Corruption):
         rotate_documents: bool = False,
     ) -> None:
         super().__init__(vocabulary, max_tokens)
-        rates = {
-            "infilling": infilling,
-            "mask_tokens": mask_tokens,
-            "delete_tokens": delete_tokens,
-        }
-        for name, rate in rates.items():
-            if not 0 <= rate < 1:
-                raise ValueError(f"{name} must be in [0, 1), not {rate}")
-        if mean_span_length < 1:
-            raise ValueError(f"mean_span_length must be at least 1, not {mean_span_length}")
-        if not (any(rates.values()) or permute_sentences or rotate_documents):
+        rates = infilling, mask_tokens, delete_tokens
+        if not all(0 <= rate < 1 for rate in rates) or mean_span_length < 1:
             raise ValueError(
-                f"no noise: switch on {', '.join(rates)}, permute_sentences or rotate_documents"
+                "infilling, mask_tokens and delete_tokens must be in [0, 1), and mean_span_length "
+                "be at least 1"
+            )
+        if not (any(rates) or permute_sentences or rotate_documents):
+            raise ValueError(
+                "no noise: switch on infilling, mask_tokens, delete_tokens, permute_sentences or "
+                "rotate_documents"
             )
         if vocabulary.mask_id is None:
             raise ValueError(
                 "the tokenizer has no mask token, which infilling needs; every run is validated "
                 "with infilling"
             )
+        self.mask_id = vocabulary.mask_id
         self.infilling, self.mean_span_length = infilling, mean_span_length
         self.mask_tokens, self.delete_tokens = mask_tokens, delete_tokens
         self.permute_sentences, self.rotate_documents = permute_sentences, rotate_documents
 
-    def corrupt(self, document: Row, *, rng: np.random.Generator) -> Pair:
+    def pair(self, document: Row, *, rng: np.random.Generator) -> Pair:
         tokens, starts_sentence = document.tokens, document.starts_sentence
         assert starts_sentence is not None
         inside = self.vocabulary.text_of(tokens)
         text, targets = tokens[inside], tokens[inside.start :]
         if inside.start:  # the row includes the beginning of the document
-            targets = written(targets, self.vocabulary)
+            targets = self.written(targets)
         if len(text):
             text = self._noisy(text, starts_sentence[inside], rng)
         return np.concatenate([tokens[: inside.start], text, tokens[inside.stop :]]), targets
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
-        return self.corrupt(passage, rng=rng)[0]
+        return self.pair(passage, rng=rng)[0]
 
     def _noisy(
         self, text: np.ndarray, starts_sentence: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
-        mask_id = self.vocabulary.mask_id
-        assert mask_id is not None
+        """Returns a text of at least one token, without <bos> and <eos>, with all the noise."""
         if self.permute_sentences:
             text = permute_sentences(text, starts_sentence, rng=rng)
-        if self.delete_tokens:
-            text = delete_tokens(text, self.delete_tokens, rng=rng)
-        if self.mask_tokens:
-            text = mask_tokens(text, self.mask_tokens, mask_id=mask_id, rng=rng)
+        if self.delete_tokens:  # section 2.2, "Token Deletion"; at least one token stays
+            number = min(_part(text, self.delete_tokens), len(text) - 1)
+            text = np.delete(text, rng.choice(len(text), number, replace=False))
+        if self.mask_tokens:  # section 2.2, "Token Masking": each separately
+            text = text.copy()
+            text[rng.choice(len(text), _part(text, self.mask_tokens), replace=False)] = self.mask_id
         if self.infilling:
             lengths = span_lengths(_part(text, self.infilling), self.mean_span_length, rng=rng)
-            text = infill(text, lengths, mask_id=mask_id, rng=rng)
-        if self.rotate_documents:
-            text = rotate(text, rng=rng)
+            text = infill(text, lengths, mask_id=self.mask_id, rng=rng)
+        if self.rotate_documents:  # section 2.2, "Document Rotation"
+            text = np.roll(text, -int(rng.integers(len(text))))
         return text
 
     def for_validation(self) -> "Denoising":
         """The objective with the noise of the paper's large model."""
         return Denoising(self.vocabulary, self.max_tokens)
-
-
-# The noise functions, each for a text of at least one token, without <bos> and <eos>.
 
 
 def permute_sentences(
@@ -110,23 +106,6 @@ def permute_sentences(
     """
     sentences = np.split(text, np.flatnonzero(starts_sentence[1:]) + 1)
     return np.concatenate([sentences[i] for i in rng.permutation(len(sentences))])
-
-
-def delete_tokens(text: np.ndarray, rate: float, *, rng: np.random.Generator) -> np.ndarray:
-    """Returns the text without a random share ``rate`` of its tokens (section 2.2, "Token
-    Deletion"); at least one token stays."""
-    number = min(_part(text, rate), len(text) - 1)
-    return np.delete(text, rng.choice(len(text), number, replace=False))
-
-
-def mask_tokens(
-    text: np.ndarray, rate: float, *, mask_id: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Returns the text with a random share ``rate`` of its tokens masked, each separately (section
-    2.2, "Token Masking")."""
-    masked = text.copy()
-    masked[rng.choice(len(text), _part(text, rate), replace=False)] = mask_id
-    return masked
 
 
 def infill(
@@ -156,20 +135,13 @@ def span_lengths(
     There are at most ``num_tokens`` lengths: surplus lengths of 0, which insert masks, are left
     out, so that a text never becomes longer than a model's positions.
     """
-    lengths: list[int] = []
-    missing = num_tokens
+    lengths, missing = list[int](), num_tokens
     while missing:
         lengths.append(min(int(rng.poisson(mean_span_length)), missing))
         missing -= lengths[-1]
     drawn = np.array(lengths, dtype=int)
     surplus = max(len(drawn) - num_tokens, 0)
     return np.delete(drawn, np.flatnonzero(drawn == 0)[:surplus])
-
-
-def rotate(text: np.ndarray, *, rng: np.random.Generator) -> np.ndarray:
-    """Returns the text from a random token on, then the tokens before it (section 2.2, "Document
-    Rotation")."""
-    return np.roll(text, -int(rng.integers(len(text))))
 
 
 def _part(text: np.ndarray, rate: float) -> int:

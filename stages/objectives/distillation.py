@@ -52,18 +52,15 @@ class Distillation(MaskedObjective):
         student_init: Literal["every_second_layer", "random"] = "every_second_layer",
     ) -> None:
         super().__init__(vocabulary, max_tokens, masking)
-        if temperature <= 0:
-            raise ValueError(f"temperature must be more than 0, not {temperature}")
-        weights = {"soft": soft_weight, "mlm": mlm_weight, "cosine": cosine_weight}
-        for term, weight in weights.items():
-            if weight < 0:
-                raise ValueError(f"{term}_weight must be at least 0, not {weight}")
+        weights = soft_weight, mlm_weight, cosine_weight
+        if temperature <= 0 or min(weights) < 0:
+            raise ValueError("temperature must be more than 0, and every weight at least 0")
         if soft_weight == cosine_weight == 0:
             raise ValueError(
                 "soft_weight and cosine_weight are 0, so the teacher would have no effect"
             )
         self.temperature, self.student_init = temperature, student_init
-        self.soft_weight, self.mlm_weight, self.cosine_weight = weights.values()
+        self.soft_weight, self.mlm_weight, self.cosine_weight = weights
 
     def learn_from(self, teacher: Backbone, student: Backbone) -> None:
         if self.cosine_weight and teacher.d_model != student.d_model:
@@ -77,7 +74,7 @@ class Distillation(MaskedObjective):
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
         batch = super().collate(examples, rngs=rngs)
-        masked, real = batch.num_targets["mlm"], int((batch.document_ids != PADDING).sum())
+        masked, real = batch.num_targets[self.term], int((batch.document_ids != PADDING).sum())
         return replace(batch, num_targets={"soft": masked, "mlm": masked, "cosine": real})
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
@@ -86,21 +83,19 @@ class Distillation(MaskedObjective):
         states = model.backbone(batch)
         with torch.no_grad():
             taught = self.teacher(batch)
+            targets = self.teacher.unembed(gather(taught, batch.target_positions))
+        logits = model.backbone.unembed(gather(states, batch.target_positions))
         terms: Terms = {}
-        if self.soft_weight or self.mlm_weight:
-            logits = model.backbone.unembed(gather(states, batch.target_positions))
-            if self.soft_weight:
-                with torch.no_grad():
-                    targets = self.teacher.unembed(gather(taught, batch.target_positions))
-                soft = soft_cross_entropy(
-                    logits, targets, batch.labels != IGNORE_INDEX, temperature=self.temperature
-                )
-                terms["soft"] = (self.soft_weight, soft)
-            if self.mlm_weight:
-                terms["mlm"] = (self.mlm_weight, cross_entropy(logits, batch.labels))
+        if self.soft_weight:
+            counted = batch.labels != IGNORE_INDEX
+            soft = soft_cross_entropy(logits, targets, counted, temperature=self.temperature)
+            terms["soft"] = (self.soft_weight, soft)
+        if self.mlm_weight:
+            terms["mlm"] = (self.mlm_weight, cross_entropy(logits, batch.labels))
         if self.cosine_weight:
-            distance = cosine_distance(states, taught, batch.document_ids != PADDING)
-            terms["cosine"] = (self.cosine_weight, distance)
+            cosines = F.cosine_similarity(states.float(), taught.float(), dim=-1)
+            distances = (1 - cosines) * (batch.document_ids != PADDING)
+            terms["cosine"] = (self.cosine_weight, distances.sum())
         return terms
 
 
@@ -125,14 +120,6 @@ def soft_cross_entropy(
     return temperature**2 * (losses * counted.flatten()).sum()
 
 
-def cosine_distance(
-    student: Float[Tensor, "B T D"], teacher: Float[Tensor, "B T D"], counted: Bool[Tensor, "B T"]
-) -> Float[Tensor, ""]:
-    """The sum, over the counted tokens, of 1 - cosine of the two states."""
-    cosines = F.cosine_similarity(student.float(), teacher.float(), dim=-1)
-    return ((1 - cosines) * counted).sum()
-
-
 @torch.no_grad()
 def _copy_every_second_layer(teacher: Backbone, student: Backbone) -> None:
     """Copies the teacher's block 2 i into the student's block i, and all other weights."""
@@ -140,14 +127,13 @@ def _copy_every_second_layer(teacher: Backbone, student: Backbone) -> None:
     if teacher.family != student.family or len(student.blocks) != len(kept):
         raise ValueError(
             f"student_init takes every second of the {len(teacher.blocks)} layers of a "
-            f"{teacher.family}: make this run a {teacher.family} with num_layers {len(kept)}, or "
+            f"{teacher.family}: make this model a {teacher.family} with num_layers {len(kept)}, or "
             "student_init random"
         )
-    pairs = [*zip(kept, student.blocks, strict=True)]
     in_blocks = {weight for block in student.blocks for weight in block.parameters()}
-    weights = dict(teacher.named_parameters())
-    copied = [(weights[n], w) for n, w in student.named_parameters() if w not in in_blocks]
-    for block, own in pairs:
+    outside = [(name, w) for name, w in student.named_parameters() if w not in in_blocks]
+    copied = [(teacher.get_parameter(name), weight) for name, weight in outside]
+    for block, own in zip(kept, student.blocks, strict=True):
         copied += zip(block.parameters(), own.parameters(), strict=True)
     for source, weight in copied:
         if source.shape != weight.shape:

@@ -3,7 +3,6 @@ Devlin et al. 2019, section 3.1). Optionally with a task on pairs of texts, BERT
 (Lan et al. 2020, section 3.1)."""
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -15,7 +14,7 @@ from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, gather
 from stages.objectives._cross_entropy import cross_entropy
 from stages.objectives._masking import BERT, MaskedObjective, Masking
-from stages.objectives._objective import Terms
+from stages.objectives._objective import Terms, document_parts
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
@@ -52,12 +51,12 @@ class MLM(MaskedObjective):
         next_sentence: Literal["nsp", "sop", "none"] = "none",
     ) -> None:
         super().__init__(vocabulary, max_tokens, masking)
+        marks = vocabulary.before, vocabulary.between, vocabulary.after
         if next_sentence != "none" and max_tokens < LEAST_PAIR:
             raise ValueError(
                 f"next_sentence {next_sentence} needs max_tokens of at least {LEAST_PAIR}, "
                 f"not {max_tokens}"
             )
-        marks = vocabulary.before, vocabulary.between, vocabulary.after
         if next_sentence != "none" and any(len(mark) != 1 for mark in marks):
             raise ValueError(
                 f"next_sentence {next_sentence} needs a tokenizer with one token before, between "
@@ -78,13 +77,13 @@ class MLM(MaskedObjective):
         if self.next_sentence == "none":
             return super().collate(examples, rngs=rngs)
         paired = [self.pair(row, rng=rng) for row, rng in zip(examples, rngs, strict=True)]
-        rows, segment_ids, positions, labels = zip(*paired, strict=True)
-        batch = super().collate(list(rows), rngs=rngs)
+        rows, segment_ids, positions, labels = map(list, zip(*paired, strict=True))
+        batch = super().collate(rows, rngs=rngs)
         return replace(
             batch,
             segment_ids=torch.from_numpy(np.stack(segment_ids)),
-            pair_positions=pad(list(positions), 0, length=self.pair_capacity),
-            pair_labels=pad(list(labels), IGNORE_INDEX, length=self.pair_capacity),
+            pair_positions=pad(positions, 0, length=self.pair_capacity),
+            pair_labels=pad(labels, IGNORE_INDEX, length=self.pair_capacity),
             num_targets=batch.num_targets | {"next_sentence": sum(map(len, labels))},
         )
 
@@ -96,18 +95,13 @@ class MLM(MaskedObjective):
         tokens, segment_ids = row.tokens.copy(), np.zeros_like(row.tokens)
         marks = self.vocabulary
         positions, labels = [], []
-        begins = np.flatnonzero(np.diff(row.document_ids, prepend=0))
-        for begin, end in pairwise([*begins, len(tokens)]):
-            texts = self._texts(tokens[begin:end], row.other, rng=rng)
-            if texts is None:
-                continue
-            first, second, label = texts
-            tokens[begin:end] = np.concatenate(
-                [marks.before, first, marks.between, second, marks.after]
-            )
-            segment_ids[begin + len(first) + 2 : end] = 1
-            positions.append(begin)
-            labels.append(label)
+        for part in document_parts(row):
+            if texts := self._texts(row.tokens[part], row.other, rng=rng):
+                first, second, label = texts
+                tokens[part] = [*marks.before, *first, *marks.between, *second, *marks.after]
+                segment_ids[part.start + len(first) + 2 : part.stop] = 1
+                positions.append(part.start)
+                labels.append(label)
         return (
             replace(row, tokens=tokens),
             segment_ids,
@@ -127,29 +121,46 @@ class MLM(MaskedObjective):
         quarter = len(text) // 4
         splits = [at for at in words[1:-1].tolist() if quarter <= at < len(text) - quarter]
         text = text[:-1]
+        continuations: dict[int, list[np.ndarray]] = {}
+        if self.next_sentence == "nsp" and len(document) >= LEAST_PAIR:
+            assert other is not None
+            # Whatever the label will be, the split must allow an altered pair.
+            whole = document[-1] in self.vocabulary.after
+            continuations = {at: self._texts_of(other, len(text) - at, whole) for at in splits}
+            splits = [at for at in splits if continuations[at]]
         if len(document) < LEAST_PAIR or not splits:
             return None
-        runs: _Runs | None = None
-        if self.next_sentence == "nsp":
-            assert other is not None
-            whole = document[-1] in self.vocabulary.after
-            runs = _Runs(other, self.vocabulary, whole=whole)
-            # Whatever the label will be, the split must allow an altered pair.
-            splits = [at for at in splits if runs.of_length(len(text) - at)]
-            if not splits:
-                return None
         split = int(rng.choice(splits))
         first, second, label = text[:split], text[split:], int(rng.integers(2))
-        if label and runs is not None:
-            possible = runs.of_length(len(second))
-            return first, possible[rng.integers(len(possible))], 1
-        if label:
+        if label and continuations:
+            second = continuations[split][rng.integers(len(continuations[split]))]
+        elif label:
             # Whole words are swapped. The beginning and the end of a document that the row has cut
             # may be parts of words, which would reveal the order: they stay in place.
             low, high = words[0], words[-1]
             first = np.concatenate([text[:low], text[split:high]])
             second = np.concatenate([text[low:split], text[high:]])
         return first, second, label
+
+    def _texts_of(self, row: Row, length: int, whole: bool) -> list[np.ndarray]:
+        """Returns the texts of another row that may replace a true continuation of this ``length``:
+        each begins with a word and ends like the true continuation.
+
+        In a ``whole`` document, the true continuation ends one token before the end of the
+        document's text; if the row has cut the document, it may end anywhere. A text with another
+        kind of end would be recognisable.
+        """
+        texts = []
+        for part in document_parts(row):
+            document = row.tokens[part]
+            ended = document[-1] in self.vocabulary.after
+            begin = int(document[0] in self.vocabulary.before)
+            text = document[begin : len(document) - ended - whole]
+            last = len(text) - length
+            if last >= 0 and (ended or not whole):
+                begins = np.flatnonzero(self.vocabulary.starts_word[text[: last + 1]])
+                texts += [text[at : at + length] for at in begins if at == last or not whole]
+        return texts
 
     def further_terms(
         self, model: ModelWithHead, batch: Batch, states: Float[Tensor, "B T D"]
@@ -158,32 +169,3 @@ class MLM(MaskedObjective):
             return {}
         kinds = model.head(gather(states, batch.pair_positions))
         return {"next_sentence": (1.0, cross_entropy(kinds, batch.pair_labels))}
-
-
-class _Runs:
-    """The texts of another row that may replace a true continuation: each begins with a word and
-    ends like the true continuation.
-
-    In a ``whole`` document, the true continuation ends one token before the end of the document's
-    text; if the row has cut the document, it may end anywhere. A text with another kind of end
-    would be recognisable.
-    """
-
-    def __init__(self, row: Row, vocabulary: Vocabulary, *, whole: bool) -> None:
-        self._whole = whole
-        self._texts = []
-        for document in np.split(row.tokens, np.flatnonzero(np.diff(row.document_ids)) + 1):
-            ended = document[-1] in vocabulary.after
-            if ended or not whole:
-                begin, end = int(document[0] in vocabulary.before), len(document) - ended - whole
-                text = document[begin:end]
-                self._texts.append((text, vocabulary.starts_word[text]))
-
-    def of_length(self, length: int) -> list[np.ndarray]:
-        """Returns all texts of this length."""
-        texts = []
-        for text, is_begin in self._texts:
-            last = len(text) - length
-            begins = np.flatnonzero(is_begin[: max(last + 1, 0)])
-            texts += [text[at : at + length] for at in begins if at == last or not self._whole]
-        return texts

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from stages.models._heads import ModelWithHead
-from stages.objectives._objective import Objective, Terms
+from stages.objectives._objective import Objective
 from stages.text.batch import Batch
 from stages.text.packing import Row
 
@@ -12,7 +11,4 @@ class NoObjective(Objective):
     trains = False
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        raise AssertionError("nothing is trained without an objective")
-
-    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         raise AssertionError("nothing is trained without an objective")

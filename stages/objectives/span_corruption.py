@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from stages.objectives._seq2seq import Corruption, Pair
+from stages.objectives._seq2seq import Pair, PairObjective
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
 NOISE_DENSITY, MEAN_SPAN_LENGTH = 0.15, 3.0  # the paper's
 
 
-class SpanCorruption(Corruption):
+class SpanCorruption(PairObjective):
     """Random spans of the text are replaced by one sentinel each; the decoder writes each sentinel
     with the span that it replaces, and a final sentinel.
 
@@ -28,21 +28,22 @@ class SpanCorruption(Corruption):
         mean_span_length: float = MEAN_SPAN_LENGTH,
     ) -> None:
         super().__init__(vocabulary, max_tokens)
-        if not 0 < noise_density < 1:
-            raise ValueError(f"noise_density must lie between 0 and 1, not {noise_density}")
-        if mean_span_length < 1:
-            raise ValueError(f"mean_span_length must be at least 1, not {mean_span_length}")
-        if not len(vocabulary.sentinel_ids):
-            raise ValueError("the tokenizer has no sentinel tokens (T5's <extra_id_0>, ...)")
-        most = max(round(round(noise_density * max_tokens) / mean_span_length), 1) + 1
-        if most > len(vocabulary.sentinel_ids):
+        self.sentinels = vocabulary.sentinel_ids
+        if not 0 < noise_density < 1 or mean_span_length < 1:
             raise ValueError(
-                f"{most - 1} spans in max_tokens {max_tokens} need more than the "
-                f"{len(vocabulary.sentinel_ids)} sentinels of a tokenizer; raise mean_span_length"
+                "noise_density must lie between 0 and 1, and mean_span_length be at least 1"
+            )
+        if not len(self.sentinels):
+            raise ValueError("the tokenizer has no sentinel tokens (T5's <extra_id_0>, ...)")
+        most = max(round(round(noise_density * max_tokens) / mean_span_length), 1)
+        if most >= len(self.sentinels):
+            raise ValueError(
+                f"{most} spans in max_tokens {max_tokens} need more than the {len(self.sentinels)} "
+                "sentinels of a tokenizer; raise mean_span_length"
             )
         self.noise_density, self.mean_span_length = noise_density, mean_span_length
 
-    def corrupt(self, document: Row, *, rng: np.random.Generator) -> Pair:
+    def pair(self, document: Row, *, rng: np.random.Generator) -> Pair:
         """Returns the inputs and the targets; the targets are empty if the document is too short
         for a span. <bos> and <eos> stay in the inputs."""
         tokens = document.tokens
@@ -52,14 +53,12 @@ class SpanCorruption(Corruption):
         if not noise.any():
             return tokens, tokens[:0]
         shown, hidden = self._sentinels_for(text, noise), self._sentinels_for(text, ~noise)
-        last = self.vocabulary.sentinel_ids[_begins(noise).sum()]
-        return (
-            np.concatenate([tokens[: inside.start], shown, tokens[inside.stop :]]),
-            np.append(hidden, last),
-        )
+        last = self.sentinels[_begins(noise).sum()]
+        inputs = np.concatenate([tokens[: inside.start], shown, tokens[inside.stop :]])
+        return inputs, np.append(hidden, last)
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray | None:
-        inputs, targets = self.corrupt(passage, rng=rng)
+        inputs, targets = self.pair(passage, rng=rng)
         return inputs if len(targets) else None
 
     def noise_mask(self, length: int, *, rng: np.random.Generator) -> np.ndarray:
@@ -82,14 +81,13 @@ class SpanCorruption(Corruption):
     def _sentinels_for(self, tokens: np.ndarray, hidden: np.ndarray) -> np.ndarray:
         """Returns the tokens with each run of hidden tokens replaced by the next sentinel."""
         begins = _begins(hidden)
-        sentinels = self.vocabulary.sentinel_ids[np.maximum(begins.cumsum() - 1, 0)]
+        sentinels = self.sentinels[np.maximum(begins.cumsum() - 1, 0)]
         return np.where(begins, sentinels, tokens)[begins | ~hidden]
 
     def for_validation(self) -> "SpanCorruption":
         """The objective with the paper's density and mean span length, or with longer spans if
         there are too few sentinels."""
-        most = len(self.vocabulary.sentinel_ids) - 1
-        length = max(MEAN_SPAN_LENGTH, NOISE_DENSITY * self.max_tokens / most)
+        length = max(MEAN_SPAN_LENGTH, NOISE_DENSITY * self.max_tokens / (len(self.sentinels) - 1))
         return SpanCorruption(self.vocabulary, self.max_tokens, mean_span_length=length)
 
 

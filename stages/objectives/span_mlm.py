@@ -10,8 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from stages.models._backbone import Backbone
-from stages.models._embedding import embedding_table
-from stages.models._heads import ModelWithHead, gather
+from stages.models._heads import ModelWithHead, embedding_table, gather
 from stages.objectives._cross_entropy import cross_entropy
 from stages.objectives._masking import BERT, MaskedObjective, Masking
 from stages.objectives._objective import Terms
@@ -20,6 +19,7 @@ from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
 POSITION_WIDTH = 200  # of the boundary objective's position embedding
+_FAR = 2**40  # after every position
 
 
 class SpanMLM(MaskedObjective):
@@ -50,10 +50,8 @@ class SpanMLM(MaskedObjective):
         boundary_objective: bool = True,
     ) -> None:
         super().__init__(vocabulary, max_tokens, masking)
-        if not 0 < geometric_p <= 1:
-            raise ValueError(f"geometric_p must be in (0, 1], not {geometric_p}")
-        if max_span_words < 1:
-            raise ValueError(f"max_span_words must be at least 1, not {max_span_words}")
+        if not 0 < geometric_p <= 1 or max_span_words < 1:
+            raise ValueError("geometric_p must be in (0, 1], and max_span_words at least 1")
         self.boundary_objective = boundary_objective
         weights = (1 - geometric_p) ** np.arange(max_span_words)
         self.length_probs = weights / weights.sum()  # of 1, 2, ... words
@@ -70,39 +68,38 @@ class SpanMLM(MaskedObjective):
         # A span has at most as many tokens as a row has targets.
         return _BoundaryHead(backbone.d_model, self.capacity, backbone.vocab_size)
 
-    def choose(self, row: Row, *, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        begins, ends = self.choose_spans(row, rng=rng).T
-        chosen = np.concatenate([np.arange(0), *map(np.arange, begins, ends)])
-        return chosen, np.repeat(rng.random(len(begins)), ends - begins)  # a fate for each span
-
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
         batch = super().collate(examples, rngs=rngs)
         if not self.boundary_objective:
             return batch
         assert batch.target_positions is not None and batch.labels is not None
-        boundaries = np.zeros((*batch.labels.shape, 2), dtype=np.int64)
-        is_target = (batch.labels != IGNORE_INDEX).numpy()
-        for row, positions, counted in zip(
-            boundaries, batch.target_positions.numpy(), is_target, strict=True
-        ):
-            row[counted] = _boundaries(positions[counted])
+        counted = batch.labels.numpy() != IGNORE_INDEX
+        # A span is a run of consecutive positions, since spans do not touch.
+        places = np.where(counted, batch.target_positions.numpy(), _FAR)
+        first = np.where(np.diff(places, prepend=-2) > 1, places, 0)
+        last = np.where(np.diff(places, append=2 * _FAR) > 1, places, _FAR)
+        left = np.maximum.accumulate(first, axis=1) - 1
+        right = np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1] + 1
+        boundaries = np.where(counted[..., None], np.stack([left, right], axis=-1), 0)
         return replace(
             batch,
             boundary_positions=torch.from_numpy(boundaries),
             num_targets=batch.num_targets | {"boundary": batch.num_targets[self.term]},
         )
 
-    def choose_spans(self, row: Row, *, rng: np.random.Generator) -> np.ndarray:
-        """Returns the begin and end of each span to predict, int [number of spans, 2], in order."""
+    def choose(self, row: Row, *, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the positions of all spans, in order, and the fate of each position's span."""
         begins, ends, free = self._words(row)
         left = math.ceil(self.masking.mask_prob * int(self.vocabulary.is_regular[row.tokens].sum()))
-        spans: list[tuple[int, int]] = []
+        index, spans = np.arange(len(free)), list[tuple[int, int]]()
         while True:
-            free_from = _free_from(free)
+            # The number of free words from each word on, including that word.
+            blocked = np.append(np.flatnonzero(~free), len(free))
+            free_from = blocked[np.searchsorted(blocked, index)] - index
             fits = ends - begins <= left
             most = free_from[fits].max(initial=0)
             if most == 0:
-                return np.array(sorted(spans), dtype=np.int64).reshape(-1, 2)
+                break
             # The length is drawn before the place, so that places do not change its distribution;
             # if no place has room for this many words, the span is as long as possible.
             number = min(1 + rng.choice(len(self.length_probs), p=self.length_probs), most)
@@ -113,6 +110,9 @@ class SpanMLM(MaskedObjective):
             spans.append((int(begins[first]), int(ends[last])))
             left -= int(ends[last] - begins[first])
             free[first - 1 : last + 2] = False  # the span with its boundaries
+        lengths = [end - begin for begin, end in sorted(spans)]
+        chosen = np.concatenate([np.arange(0), *(np.arange(*span) for span in sorted(spans))])
+        return chosen, np.repeat(rng.random(len(spans)), lengths)
 
     def _words(self, row: Row) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns where the words of a row begin and end, and which of them may be chosen: whole
@@ -183,18 +183,3 @@ class _BoundaryHead(nn.Module):
         h = self.first_norm(F.gelu(self.first(x)))
         y = self.second_norm(F.gelu(self.second(h)))
         return F.linear(y, embedding, self.bias)
-
-
-def _boundaries(positions: np.ndarray) -> np.ndarray:
-    """Returns the positions just before and after the span of each position [M 2]; a span is a run
-    of consecutive positions, since spans do not touch."""
-    begins, ends = (np.diff(positions, prepend=-2) > 1, np.diff(positions, append=2**40) > 1)
-    span = begins.cumsum() - 1
-    return np.stack([positions[begins][span] - 1, positions[ends][span] + 1], axis=1)
-
-
-def _free_from(free: np.ndarray) -> np.ndarray:
-    """The number of consecutive free words from each word on, including that word."""
-    blocked = np.append(np.flatnonzero(~free), len(free))
-    index = np.arange(len(free))
-    return blocked[np.searchsorted(blocked, index)] - index

@@ -1,42 +1,42 @@
 """Makes rows of a kind from the records of data; settings map the data's columns to the kind's."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field, make_dataclass, replace
-from datetime import UTC, date, datetime, time
+from dataclasses import field, make_dataclass
+from datetime import UTC, date, datetime
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 from stages.core.artifacts import Json
-from stages.tasks._cells import EmptyCellError, short, text_of
-from stages.tasks._kind import SPLITS, Kind, Split, settings_of
-from stages.tasks._task import TASKS
+from stages.tasks._cells import EmptyCellError, number_of, short, text_of
+from stages.tasks._task import SPLITS, TASKS, Split, settings_of
+from stages.tasks._task import Task as Kind
 
 NONE = "none"
 EMPTY_CELLS = "empty_cells"
 GROUP = "group"
 TIME, TIME_FORMAT = "time", "time_format"
 SPLIT_SEED = "split_seed"
-FIRST_HELD_OUT = {"validation": 0.8, "test": 0.9}  # share of the rows before this split
-_EXAMPLE = datetime(2003, 11, 25, 16, 47, 38, tzinfo=UTC)  # tells day, month and year apart
 
 Cells = Mapping[str, Any]  # the cells of a record, by the names of its columns
 
 
 class _Text(Kind):
-    """The kind of the documents of a corpus: rows without an answer."""
+    """The kind of the documents of a corpus: rows without an answer, which no model learns."""
 
     inputs = ("text",)
     target = ""
     metrics = ()
+    encode = predict = None  # type: ignore
 
 
 class _Words(_Text):
     inputs = lists = ("words",)
 
 
-TEXT, WORDS = _Text(), _Words()
+TEXT, WORDS = _Text.for_rows(), _Words.for_rows()
 
 
 class Columns:
@@ -48,23 +48,19 @@ class Columns:
     In the methods, ``place`` is a record's file and line; messages of ValueError begin with it.
     """
 
+    text: str
+    target: str
+    words: str
+    tags: str
     empty_cells: str
     group: str
     time: str
     time_format: str
     split_seed: int
 
-    def name_of(self, column: str) -> str:
-        """Returns the name of the data's column that a row's ``column`` is read from."""
-        return getattr(self, column)
-
-    def renamed(self, names: Mapping[str, str]) -> "Columns":
-        changed: Any = self
-        return replace(changed, **names)
-
     def of(self, kind: Kind) -> dict[str, str | list[str]]:
         """Returns the data's column (or list of columns) of each column of this kind's rows."""
-        optional = [column for column in kind.optional if self.name_of(column) != NONE]
+        optional = [column for column in kind.optional if getattr(self, column) != NONE]
         columns = [*kind.inputs, *optional, *([kind.target] if kind.target else [])]
         # A column that is optional in another kind has the default NONE; here it is required.
         names = {column: getattr(self, column) for column in columns}
@@ -109,6 +105,7 @@ class Columns:
         """Raises ValueError if the settings for drawing splits contradict each other or the splits
         that the data has (``given``)."""
         by_hash = [GROUP] * (self.group != NONE) + [SPLIT_SEED] * bool(self.split_seed)
+        own = [split for split in SPLITS[1:] if split in given]
         if by_hash and self.time != NONE:
             raise ValueError(
                 f"{TIME}: splits are drawn in the order of times alone, so that {by_hash[0]} would "
@@ -119,45 +116,40 @@ class Columns:
                 f"{by_hash[0]}: train, validation and test are given, so that none is drawn; leave "
                 "it out, or leave out a split that shall be drawn from train"
             )
-        if self.time != NONE and (own := [split for split in SPLITS[1:] if split in given]):
+        if self.time != NONE and own:
             raise ValueError(
                 f"{TIME}: {' and '.join(own)} {'is' if len(own) == 1 else 'are'} given, but {TIME} "
                 "draws all three splits from train; leave one of them out"
             )
-        if self.time_format != NONE:
-            if self.time == NONE:
-                raise ValueError(f"{TIME_FORMAT}: name the column, too: `{TIME}: NAME`")
-            try:
-                read = datetime.strptime(_EXAMPLE.strftime(self.time_format), self.time_format)
-            except ValueError as error:
-                raise ValueError(f"{TIME_FORMAT}: {self.time_format!r}: {error}") from None
-            if read.year != _EXAMPLE.year:
-                raise ValueError(f"{TIME_FORMAT}: {self.time_format!r} has no year (%Y)")
+        if self.time_format != NONE and self.time == NONE:
+            raise ValueError(f"{TIME_FORMAT}: name the column, too: `{TIME}: NAME`")
+        if self.time_format != NONE and not re.search("%[YyGcx]", self.time_format):
+            raise ValueError(f"{TIME_FORMAT}: {self.time_format!r} has no year (%Y)")
 
 
-def _fields() -> list[tuple[str, Any, Any]]:
-    """Returns the fields of ``SCHEMA``: every kind's columns and settings for reading cells,
-    ``empty_cells``, and the settings for drawing splits. By default a required column is read from
-    the data's column of the same name, and an optional column is not read."""
+def _schema() -> Any:
+    """Returns the settings of a source that reads records: every kind's columns and settings for
+    reading cells, ``empty_cells``, and the settings for drawing splits. By default a required
+    column is read from the data's column of the same name, and an optional column is not read."""
     kinds = TASKS.values()
     columns = {column: column for kind in kinds for column in (*kind.inputs, kind.target)}
     columns |= {column: NONE for kind in kinds for column in kind.optional}
     gathered = {column for kind in kinds for column in kind.gathered}
     settings = {key: each for kind in kinds for key, each in settings_of(kind).items()}
-    fields = [(c, str | list[str] if c in gathered else str, name) for c, name in columns.items()]
-    fields += [(key, each.annotation, each.default) for key, each in settings.items()]
-    fields += [
+    fields: list[tuple[str, Any, Any]] = [
+        *((c, str | list[str] if c in gathered else str, name) for c, name in columns.items()),
+        *((key, each.annotation, each.default) for key, each in settings.items()),
         (EMPTY_CELLS, Literal["refuse", "skip"], "refuse"),
         (GROUP, str, NONE),
         (TIME, str, NONE),
         (TIME_FORMAT, str, NONE),
         (SPLIT_SEED, int, 0),
     ]
-    return [(name, of, field(default=default)) for name, of, default in fields]
+    typed = [(name, of, field(default=default)) for name, of, default in fields]
+    return make_dataclass("Columns", typed, bases=(Columns,), frozen=True, kw_only=True)
 
 
-# The settings of a source that reads records: its ``schema``.
-SCHEMA = make_dataclass("Columns", _fields(), bases=(Columns,), frozen=True, kw_only=True)
+SCHEMA = _schema()
 
 
 def draws_test(settings: Mapping[str, Any]) -> bool:
@@ -215,16 +207,14 @@ def time_of(value: Any, time_format: str, place: str) -> Time:
     """Returns the time in a cell: a date or a datetime in ISO 8601, a number (a year, seconds), or
     a text in ``time_format``, the format of ``datetime.strptime``. Nothing is guessed: 03/04/2020
     may be in March or in April."""
-    if isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime.combine(value, time())
-    shown = str(value) if isinstance(value, datetime) else text_of(value, place).strip()
+    is_date = isinstance(value, date)
+    shown = str(value) if is_date else text_of(value, place).strip()
+    number = math.nan if is_date or time_format != NONE or "_" in shown else number_of(shown)
+    if math.isfinite(number):
+        return Time(number, shown, "a number")
     try:
-        if not isinstance(value, datetime) and time_format == NONE:
-            if math.isfinite(number := _number(shown)):
-                return Time(number, shown, "a number")
-            value = datetime.fromisoformat(shown)
-        elif not isinstance(value, datetime):
-            value = datetime.strptime(shown, time_format)
+        is_iso = is_date or time_format == NONE
+        moment = datetime.fromisoformat(shown) if is_iso else datetime.strptime(shown, time_format)
     except ValueError:
         needed = (
             f"not in the `{TIME_FORMAT}` {time_format!r}"
@@ -233,30 +223,24 @@ def time_of(value: Any, time_format: str, place: str) -> Time:
             "(--set time_format of make new) gives another form, such as '%d/%m/%Y'"
         )
         raise ValueError(f"{place} is {short(shown)}, {needed}") from None
-    form = f"a time {'with' if value.tzinfo else 'without'} an offset"
-    return Time(value.replace(tzinfo=value.tzinfo or UTC).timestamp(), shown, form)
-
-
-def _number(text: str) -> float:
-    try:
-        return math.nan if "_" in text else float(text)
-    except ValueError:
-        return math.nan
+    form = f"a time {'with' if moment.tzinfo else 'without'} an offset"
+    return Time(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp(), shown, form)
 
 
 def cuts_of(times: Iterable[tuple[Time, str]], column: str) -> Cuts:
     """Returns the cuts by which about 80 % of the rows are train, 10 % validation and 10 % test.
     Rows of equal time are in one split. ``times`` are those of all rows, each with its place."""
+    places: dict[str, tuple[Time, str]] = {}  # the first row of each form
     counts = Counter[float]()
-    first: tuple[Time, str] | None = None
     for moment, place in times:
-        first = first or (moment, place)
-        if moment.form != first[0].form:
-            raise ValueError(
-                f"{place}: {column} is {short(moment.shown)}, {moment.form}, but {first[1]} has "
-                f"{short(first[0].shown)}, {first[0].form}; write all in one form"
-            )
+        places.setdefault(moment.form, (moment, place))
         counts[moment.value] += 1
+    if len(places) > 1:
+        (first, first_place), (other, place), *_ = places.values()
+        raise ValueError(
+            f"{place}: {column} is {short(other.shown)}, {other.form}, but {first_place} has "
+            f"{short(first.shown)}, {first.form}; write all in one form"
+        )
     if len(counts) < 3:
         raise ValueError(
             f"{TIME}: {column} has {len(counts)} different times, too few to draw three splits; "
@@ -265,9 +249,9 @@ def cuts_of(times: Iterable[tuple[Time, str]], column: str) -> Cuts:
     ordered = sorted(counts)
     earlier = [0, *accumulate(counts[value] for value in ordered)]  # rows before each time
 
-    def nearest(split: str, candidates: range) -> int:
-        share = FIRST_HELD_OUT[split] * earlier[-1]
-        return min(candidates, key=lambda i: abs(earlier[i] - share))
+    def nearest(share: float, candidates: range) -> int:
+        return min(candidates, key=lambda i: abs(earlier[i] - share * earlier[-1]))
 
-    validation = nearest("validation", range(1, len(ordered) - 1))
-    return Cuts(ordered[validation], ordered[nearest("test", range(validation + 1, len(ordered)))])
+    validation = nearest(0.8, range(1, len(ordered) - 1))
+    test = nearest(0.9, range(validation + 1, len(ordered)))
+    return Cuts(ordered[validation], ordered[test])

@@ -42,13 +42,12 @@ def docstrings(source: bytes) -> list[str]:
 
 
 def _documentation(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-            yield ast.get_docstring(node, clean=False) or ""
-        case ast.Expr(value=ast.Call() as call) | ast.Assign(value=ast.Call() as call):
-            match call.func:
-                case ast.Name(id=name) | ast.Attribute(attr=name) if _DOCUMENTING.search(name):
-                    yield from map(_text, call.args)
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield ast.get_docstring(node, clean=False) or ""
+    elif isinstance(node, ast.Expr | ast.Assign) and isinstance(node.value, ast.Call):
+        match node.value.func:
+            case ast.Name(id=name) | ast.Attribute(attr=name) if _DOCUMENTING.search(name):
+                yield from map(_text, node.value.args)
     for block in ("body", "orelse", "handlers", "finalbody"):
         for statement in getattr(node, block, ()):
             yield from _documentation(statement)
@@ -225,21 +224,17 @@ def prose(docstring: str) -> list[Sentence]:
     result: list[Sentence] = []
     for text, section in _paragraphs(docstring.expandtabs().split("\n")):
         for marked in sentences(_inline(text)):
-            sentence = _unmarked(marked, "summary" if not result and section == "body" else section)
+            plain, spans = "", list[tuple[int, int]]()
+            for number, piece in enumerate(_EDGE.split(marked)):
+                piece = piece.replace(_SPACE, " ")
+                if number % 2 and piece:  # code stands between every other pair of marks
+                    spans.append((len(plain), len(plain) + len(piece)))
+                plain += piece
+            is_summary = not result and section == "body"
+            sentence = Sentence(plain, "summary" if is_summary else section, spans)
             result += [sentence] if _is_prose(sentence) else []
     is_structured = any(sentence.section in _LISTED for sentence in result)
     return result if is_structured else [each._replace(section="") for each in result]
-
-
-def _unmarked(marked: str, section: str) -> Sentence:
-    """Returns a sentence without BEGIN and END; its spans are the code that was between them."""
-    text, spans = "", list[tuple[int, int]]()
-    for number, piece in enumerate(_EDGE.split(marked)):
-        piece = piece.replace(_SPACE, " ")
-        if number % 2 and piece:
-            spans.append((len(text), len(text) + len(piece)))
-        text += piece
-    return Sentence(text, section, spans)
 
 
 def _is_prose(sentence: Sentence) -> bool:
@@ -248,19 +243,16 @@ def _is_prose(sentence: Sentence) -> bool:
     outside = text
     for begin, end in reversed(sentence.spans):
         outside = outside[:begin] + " " + outside[end:]
-    begins = text[:1].isalnum() or text[:1] in "\"'([" or sentence.spans[:1] == [(0, len(words[0]))]
-    ends = text[-1:].isalnum() or text[-1:] in ".!?:)\"'"
-    plain = len(_WORD.findall(outside))
     letters = sum(map(str.isalpha, outside)) + outside.count(" ")
     return (
         12 <= len(text) <= 600
         and text.isprintable()
         and 3 <= len(words) <= 80
         and not _REFUSED.search(outside)
-        and begins
-        and ends
+        and (text[0].isalnum() or text[0] in "\"'([" or (0, len(words[0])) in sentence.spans[:1])
+        and (text[-1].isalnum() or text[-1] in ".!?:)\"'")
         and not (text[-1] == ":" and len(words) < 5)
-        and plain >= max(2, 0.4 * len(words))
+        and len(_WORD.findall(outside)) >= max(2, 0.4 * len(words))
         and letters >= 0.85 * len(outside)
     )
 

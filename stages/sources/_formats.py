@@ -20,7 +20,6 @@ from stages.core.text_files import (
     sep_line,
     text_lines,
 )
-from stages.tasks._cells import short
 
 FORMATS = ("txt", "csv", "tsv", "jsonl", "json", "conll", "conllu", "parquet")
 Format = Literal[
@@ -31,6 +30,13 @@ Delimiter = Literal["auto", "comma", "semicolon", "tab", "bar"]  # of csv and ts
 DELIMITERS: dict[Delimiter, str] = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 CONLLU = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC"]
 MOST_CELL = 2**26  # characters
+# What a row that cannot be read has in it, and the command that mends its file.
+MENDS = {
+    r"\\\"": r"""\" for "", a quotation mark of csv: sed 's/\\"/""/g' FILE > NEW""",
+    r"(?s)\r(?!\n).*\n": "a carriage return (\\r) that ends no line: "
+    r"sed -e 's/\r$//' -e 's/\r/ /g' FILE > NEW",
+    r"\r(?!\n)": r"a carriage return (\r) that ends no line: tr '\r' '\n' < FILE > NEW",
+}
 
 
 class Record(NamedTuple):
@@ -151,7 +157,7 @@ def _table(
     sign = DELIMITERS.get(delimiter, first or ("," if quoted else "\t"))
     form: Json = {"strict": True} if quoted else {"quoting": csv.QUOTE_NONE}
     raw: list[str] = []  # the lines of the row
-    reader = csv.reader(_noted(texts, raw), delimiter=sign, **form)
+    reader = csv.reader((raw.append(text) or text for text in texts), delimiter=sign, **form)
     begin, header = 1 + skipped, list[str]()
     empty: list[Record] = []  # rows of empty cells that may be the last ones
     try:
@@ -171,7 +177,7 @@ def _table(
                         f"({', '.join(cells)}): join files by their columns (pandas.concat)"
                     )
                 if len(cells) < len(columns) or any(map(str.strip, cells[len(columns) :])):
-                    raise ValueError(f"{place}: {_unequal(cells, columns)}{_escape_in(raw)}")
+                    raise ValueError(f"{place}: {_unequal(cells, columns, ''.join(raw))}")
                 empty.append(_on_line(begin, dict(zip(columns, cells, strict=False))))
                 if any(map(str.strip, cells)):
                     yield from empty
@@ -180,34 +186,25 @@ def _table(
             raw.clear()
     except csv.Error as error:
         never = "; a quotation mark of this row never closes" * ("end of data" in str(error))
-        reason = f"no row of csv{_escape_in(raw)}" if _escape_in(raw) else f"{error}{never}"
+        mend = _mend("".join(raw))
+        reason = f"no row of csv{mend}" if mend else f"{error}{never}"
         raise ValueError(f"{name} line {begin}: {reason}") from None
     if columns is None:
         raise ValueError(f"{name} line 1: the file is empty; its first line must name the columns")
 
 
-def _noted(texts: Iterable[str], raw: list[str]) -> Iterator[str]:
-    """Yields the lines and adds them to ``raw``, which the caller empties after each row."""
-    for text in texts:
-        raw.append(text)
-        yield text
+def _mend(text: str) -> str:
+    """Returns what ``MENDS`` says of a text, to be put after a message."""
+    reasons = (what for pattern, what in MENDS.items() if re.search(pattern, text))
+    return next((f"; the row has {what}" for what in reasons), "")
 
 
-def _escape_in(raw: Iterable[str]) -> str:
-    """Returns advice on an escape or a line end that csv does not have, or an empty text."""
-    row = "".join(raw)
-    if '\\"' in row:
-        return r"""; the row has \" for "", a quotation mark of csv: sed 's/\\"/""/g' FILE > NEW"""
-    if "\r" in row.replace("\r\n", ""):
-        command = "sed -e 's/\\r$//' -e 's/\\r/ /g'" if "\n" in row else "tr '\\r' '\\n' <"
-        return f"; the row has a carriage return (\\r) that ends no line: {command} FILE > NEW"
-    return ""
-
-
-def _unequal(cells: list[str], columns: list[str]) -> str:
+def _unequal(cells: list[str], columns: list[str], text: str) -> str:
     is_numbered = len(cells) == len(columns) + 1 and cells[0] == "1"
     last = "; the first may be R's name of the row: row.names = FALSE leaves it out" * is_numbered
-    return f"{len(cells)} cells, but {len(columns)} columns: {', '.join(columns)}{last}"
+    return (
+        f"{len(cells)} cells, but {len(columns)} columns: {', '.join(columns)}{last}{_mend(text)}"
+    )
 
 
 def _names(cells: list[str], place: str) -> list[str]:
@@ -250,56 +247,39 @@ def _plain(cell: Any) -> Any:
 # JSON ----------------------------------------------------------------------------------------
 
 
-def _object_of(pairs: list[tuple[str, Any]]) -> Json:
-    """Returns the JSON object of these pairs. Raises KeyError for a repeated key, of which Python
-    would keep the last value."""
-    cells = dict(pairs)
-    if len(cells) < len(pairs):
-        keys = [key for key, _ in pairs]
-        key = next(key for key in keys if keys.count(key) > 1)
-        values = " and ".join(short(value) for name, value in pairs if name == key)
-        raise KeyError(f"the key {key!r} is there more than once, with {values}; keep one")
-    return cells
-
-
-def _decoded(text: str, name: str, line: int | None) -> Any:
+def _decoded(text: str, name: str, line: int | None = None) -> Any:
     """Returns the value of a JSON text, which begins in this ``line`` of a file, or is the whole
-    file. Raises ValueError with the place."""
-    place = name if line is None else f"{name} line {line}"
+    file. Raises ValueError, with the place, for other texts and for a repeated key, of which Python
+    would keep the last value."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> Json:
+        keys = [key for key, _ in pairs]
+        if repeated := [key for key in keys if keys.count(key) > 1]:
+            raise ValueError(f"the key {repeated[0]!r} is there more than once; keep one")
+        return dict(pairs)
+
     try:
-        return json.loads(text, object_pairs_hook=_object_of)
-    except KeyError as error:
-        raise ValueError(f"{place}: {error.args[0]}") from None
-    except RecursionError:
-        raise ValueError(f"{place}: is nested too deeply") from None
+        return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         several = "; objects must be in one list, or each on a line" if "Extra" in error.msg else ""
         whole = "; is it one JSON text? `format: json`" if text.strip() in ("[", "{") else ""
-        advice = _escape_in([text.replace("\\", "")]) or several or whole
+        advice = several or whole
         place = f"{name} line {line or error.lineno}"
         raise ValueError(f"{place}: not JSON: {error.msg}{advice}") from None
-    except ValueError as error:  # a number with thousands of digits
-        raise ValueError(f"{place}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{name}{f' line {line}' if line else ''}: {error}") from None
 
 
-def _object(item: Any, text: str, place: str) -> Json:
-    """Returns ``item``, which was read from ``text``, if it is an object that UTF-8 can encode."""
+def _object(item: Any, place: str) -> Json:
     if not isinstance(item, dict):
         raise ValueError(f"{place}: must be an object with the columns, not {item!r}")
-    if "\\ud" in text.lower():
-        try:
-            json.dumps(item, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            half = ascii(error.object[error.start])
-            raise ValueError(f"{place}: {half} is half a surrogate pair; delete it") from None
     return item
 
 
 def _json_lines(lines: Iterable[tuple[int, str]], name: str) -> Iterator[Record]:
     for number, line in lines:
-        place = f"{name} line {number}"
         if line.strip():
-            yield _on_line(number, _object(_decoded(line, name, number), line, place))
+            yield _on_line(number, _object(_decoded(line, name, number), f"{name} line {number}"))
 
 
 def _json(lines: Lines, name: str) -> Iterator[Record]:
@@ -310,8 +290,7 @@ def _json(lines: Lines, name: str) -> Iterator[Record]:
     if len(written) > 1 and all(line[0] + line[-1] == "{}" for line in written):
         yield from _json_lines(numbered, name)
         return
-    text = "".join(line for _, line in numbered)
-    rows = _decoded(text, name, None)
+    rows = _decoded("".join(line for _, line in numbered), name)
     if isinstance(rows, dict) and isinstance(rows.get("data"), list):
         rows = rows["data"]
     if not isinstance(rows, list):
@@ -324,14 +303,13 @@ def _json(lines: Lines, name: str) -> Iterator[Record]:
         )
     first = rows[0] if rows and isinstance(rows[0], dict) else {}
     if "qas" in first or "'qas'" in str(first.get("paragraphs")):
-        yield from _squad([{"paragraphs": rows}] if "qas" in first else rows, text, name)
+        yield from _squad([{"paragraphs": rows}] if "qas" in first else rows, name)
         return
     for number, cells in enumerate(rows, 1):
-        cells = _object(cells, text, f"{name} object {number}")
-        yield Record(str(number), f"object {number}", cells)
+        yield Record(str(number), f"object {number}", _object(cells, f"{name} object {number}"))
 
 
-def _squad(articles: list[Json], text: str, name: str) -> Iterator[Record]:
+def _squad(articles: list[Json], name: str) -> Iterator[Record]:
     """Yields the questions at ``articles[].paragraphs[].qas[]`` (Rajpurkar et al. 2016;
     with ``is_impossible``: 2018)."""
     number = 0
@@ -345,8 +323,7 @@ def _squad(articles: list[Json], text: str, name: str) -> Iterator[Record]:
                     if not entry.get("is_impossible"):
                         cells["answers"] = entry["answers"]
                     key = str(entry.get("id", number))
-                    place = f"question {key}"
-                    yield Record(key, place, _object(cells, text, f"{name} {place}"))
+                    yield Record(key, f"question {key}", cells)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{name} question {number}: lacks {error}, or has another form than SQuAD's files"
@@ -380,7 +357,6 @@ def _conll(lines: Lines, columns: list[str] | None, name: str) -> Iterator[Recor
             while len(cells) > len(columns) and not cells[-1]:  # tabs at the end of the line
                 cells.pop()
             if len(cells) != len(columns):
-                advice = f"{_unequal(cells, columns)}{_escape_in([text])}"
-                raise ValueError(f"{name} line {number}: {advice}")
+                raise ValueError(f"{name} line {number}: {_unequal(cells, columns, text)}")
             begin = begin if words else number
             words.append(cells)

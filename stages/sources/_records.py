@@ -17,9 +17,10 @@ from stages.sources._columns import (
     cuts_of,
     draws_test,
 )
-from stages.sources._formats import Delimiter, Record, Unit, read
+from stages.sources._formats import Record, read
 from stages.sources._source import Document, Labelled, Source, drawn_from_train, sentences_of
-from stages.tasks._kind import Kind, Split
+from stages.tasks._task import Split
+from stages.tasks._task import Task as Kind
 
 
 @dataclass(frozen=True)
@@ -30,24 +31,10 @@ class SourceFile:
     name: str  # in ids
     format: str
     split: Split
-    columns: Columns
-    names: list[str] | None  # of the columns of a file without a header
-    unit: Unit
-    languages: tuple[str, ...]
-    delimiter: Delimiter
+    reading: Settings  # the arguments of ``read``
 
     def records(self) -> Iterator[Record]:
-        names = self.names
-        if self.format == "conll" and names is None:
-            names = [self.columns.name_of(column) for column in ("words", "tags")]
-        return read(
-            self.path,
-            self.format,
-            columns=names,
-            unit=self.unit,
-            languages=self.languages,
-            delimiter=self.delimiter,
-        )
+        return read(self.path, self.format, **self.reading)
 
 
 class Placed(NamedTuple):
@@ -57,7 +44,6 @@ class Placed(NamedTuple):
     split: Split  # in the data; the splits that the data lacks are drawn from train
     place: str
     cells: Cells
-    columns: Columns
     kind: Kind
     key: str | None = None  # its hash draws the split; by default that of the input
     hint: str = ""  # what helps if a column is missing
@@ -79,44 +65,61 @@ class RecordSource(Source):
         """The splits that the data has; the others are drawn."""
 
     @abstractmethod
-    def placed(self, kind: Kind | None) -> Iterator[Placed]:
-        """Yields the records; ``kind`` is None for a corpus."""
+    def parts(self, kind: Kind | None) -> Iterable[Iterable[Placed]]:
+        """Returns the records of each file or split; ``kind`` is None for a corpus."""
+
+    def check(self, kind: Kind | None) -> None:
+        """Reads the first document or example of each part."""
+        for part in self.parts(kind):
+            next(self._rows(part), None)
 
     def examples(self, kind: Kind) -> Iterator[Labelled]:
-        for placed, read_row in self.rows(self.placed(kind)):
-            split = self._split_of(placed, read_row, kind, kind.group_key(read_row.row))
-            yield Labelled(placed.id, split, read_row.row, group=read_row.group, time=read_row.time)
+        for placed, row in self._all_rows(kind):
+            split = self._split_of(placed, row, kind, kind.group_key(row.row))
+            yield Labelled(placed.id, split, row.row, group=row.group, time=row.time)
 
     def documents(self) -> Iterator[Document]:
-        for placed, read_row in self.rows(self.placed(None)):
-            (text,) = placed.kind.texts(read_row.row)
-            key = placed.key or placed.kind.split_key(read_row.row)
-            yield Document(
-                placed.id, self._split_of(placed, read_row, None, key), sentences_of(text)
-            )
+        for placed, row in self._all_rows(None):
+            (text,) = placed.kind.texts(row.row)
+            key = placed.key or placed.kind.split_key(row.row)
+            split = self._split_of(placed, row, None, key)
+            yield Document(placed.id, split, sentences_of(text))
 
-    def rows(self, records: Iterable[Placed]) -> Iterator[tuple[Placed, ReadRow]]:
-        """Yields the records with their rows, without rows that the settings leave out."""
+    def _all_rows(self, kind: Kind | None) -> Iterator[tuple[Placed, ReadRow]]:
+        for part in self.parts(kind):
+            yield from self._rows(part)
+
+    def _rows(self, part: Iterable[Placed]) -> Iterator[tuple[Placed, ReadRow]]:
+        """Yields the records of a part with their rows, without rows that the settings leave out.
+        An absent key of JSON is an empty cell, but not if no record of the part has the key."""
         self.columns.check_draw(self.given)
-        for placed in records:
+        absent: str | None = None
+        is_read = False
+        for placed in part:
             try:
-                read_row = placed.columns.read(placed.cells, placed.kind, placed.place)
+                row = self.columns.read(placed.cells, placed.kind, placed.place)
             except MissingColumnError as error:
-                raise ValueError(f"{error}{placed.hint}") from None
-            if read_row is not None:
-                yield placed, read_row
+                absent = absent or f"{error}{placed.hint}"
+                if self.columns.empty_cells == "refuse":
+                    break
+                continue
+            if row is not None:
+                is_read = True
+                yield placed, row
+        if absent and not (is_read and self.columns.empty_cells == "skip"):
+            raise ValueError(absent)
 
-    def _split_of(self, placed: Placed, read_row: ReadRow, kind: Kind | None, key: str) -> Split:
-        if read_row.time is not None:
-            return self._cuts_of(kind).split_of(read_row.time.value)
-        key = key if read_row.group is None else read_row.group
+    def _split_of(self, placed: Placed, row: ReadRow, kind: Kind | None, key: str) -> Split:
+        if row.time is not None:
+            return self._cuts_of(kind).split_of(row.time.value)
+        key = key if row.group is None else row.group
         return drawn_from_train(placed.split, key, self.given, self.columns.split_seed)
 
     def _cuts_of(self, kind: Kind | None) -> Cuts:
-        """Returns the cuts between splits that are drawn by time. All rows are read_row first."""
+        """Returns the cuts between splits that are drawn by time. All rows are read first."""
         known: dict[Kind | None, Cuts] = vars(self).setdefault("_cuts", {})
         if kind not in known:
-            rows = self.rows(self.placed(kind))
-            times = ((read_row.time, placed.place) for placed, read_row in rows if read_row.time)
+            rows = self._all_rows(kind)
+            times = ((row.time, placed.place) for placed, row in rows if row.time)
             known[kind] = cuts_of(times, self.columns.time)
         return known[kind]

@@ -10,7 +10,8 @@ from stages.core.artifacts import Json
 from stages.core.components import Components, Settings
 from stages.sources._columns import Time
 from stages.sources._sentences import sentences
-from stages.tasks._kind import SPLITS, Kind, Split
+from stages.tasks._task import SPLITS, Split
+from stages.tasks._task import Task as Kind
 
 
 class Document(NamedTuple):

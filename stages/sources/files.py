@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 from stages.core.components import unknown
-from stages.sources._columns import NONE, TEXT, TIME, WORDS, Columns, cell
+from stages.sources._columns import EMPTY_CELLS, NONE, TEXT, TIME, WORDS, Columns, cell
 from stages.sources._formats import FORMATS, Delimiter, Format, Record, Unit, format_of, sides
 from stages.sources._records import Placed, RecordSource, SourceFile
-from stages.tasks._kind import SPLITS, Kind, Split, split_named
+from stages.tasks._task import SPLITS, Split, split_named
+from stages.tasks._task import Task as Kind
 
 PARALLEL = "parallel"
-_WORDS_AND_TAGS = {"conllu": {"words": "FORM", "tags": "UPOS"}}  # default columns of formats
 
 
 class Files(RecordSource):
@@ -68,10 +68,9 @@ class Files(RecordSource):
     ) -> None:
         self.columns, self.root, self.format = naming, Path(path), format
         self.names = None if isinstance(columns, str) else columns
-        self.unit: Unit = unit
-        self.delimiter: Delimiter = delimiter
         self.split_column = None if split == NONE else split
-        self.languages = (naming.name_of("text"), naming.name_of("target"))
+        self.languages, self.unit = (naming.text, naming.target), unit
+        self.reading = {"unit": unit, "languages": self.languages, "delimiter": delimiter}
         if self.split_column and naming.time != NONE:
             raise ValueError(
                 f"{TIME}: the column {split} gives the splits (`split`; --split {NONE} of make "
@@ -85,69 +84,46 @@ class Files(RecordSource):
         for file in self.files:
             self._format(file)
 
-    @property
+    @cached_property
     def given(self) -> set[Split]:
-        return self._splits_of_column if self.split_column else self._named_splits
-
-    @cached_property
-    def _named_splits(self) -> set[Split]:
         splits = {*self.files.values()}
-        return splits if len(splits) > 1 else set()
-
-    @cached_property
-    def _splits_of_column(self) -> set[Split]:
-        splits = {
-            self._split(file, record) for file in self.each_file() for record in file.records()
-        }
-        if "train" not in splits:
-            raise ValueError(f"split: no row of {self.split_column} is of train")
-        return splits
+        if self.split_column is not None:
+            splits = {
+                self._split(file, record) for file in self.each_file() for record in file.records()
+            }
+            if "train" not in splits:
+                raise ValueError(f"split: no row of {self.split_column} is of train")
+        return splits if self.split_column or len(splits) > 1 else set()
 
     def each_file(self) -> Iterator[SourceFile]:
         for path, split in self.files.items():
-            format = self._format(path)
-            of_format = {
-                column: name
-                for column, name in _WORDS_AND_TAGS.get(format, {}).items()
-                if self.columns.name_of(column) == column
-            }
             name = path.name if path == self.root else path.relative_to(self.root).as_posix()
-            columns = self.columns.renamed(of_format)
-            yield SourceFile(
-                path, name, format, split, columns, self.names, self.unit, self.languages,
-                self.delimiter,
-            )  # fmt: skip
+            format, names = self._format(path), self.names
+            if format == "conll" and names is None:
+                names = [self.columns.words, self.columns.tags]
+            yield SourceFile(path, name, format, split, self.reading | {"columns": names})
 
-    def check(self, kind: Kind | None) -> None:
-        """Reads the first document or example of each file."""
-        for file in self.each_file():
-            next(self.rows(self._placed(file, kind)), None)
-
-    def placed(self, kind: Kind | None) -> Iterator[Placed]:
-        for file in self.each_file():
-            yield from self._placed(file, kind)
+    def parts(self, kind: Kind | None) -> Iterator[Iterator[Placed]]:
+        return (self._placed(file, kind) for file in self.each_file())
 
     def _placed(self, file: SourceFile, kind: Kind | None) -> Iterator[Placed]:
-        of_documents = WORDS if file.format in ("conll", "conllu") else TEXT
-        key = file.name if file.unit == "file" and kind is None else None
+        row_kind = kind or (WORDS if file.format in ("conll", "conllu") else TEXT)
+        key = file.name if self.unit == "file" and kind is None else None
         hint = ""
         if file.split != "train":
             hint = "; leave out a file without labels, and its split is drawn from train"
-        elif file.format in ("csv", "tsv") and file.names is None:
+        elif file.format in ("csv", "tsv") and self.names is None:
             hint = "; if its first line names none, give their names: `columns: [...]`"
-        if kind and file.format == "txt" and [*file.columns.of(kind)] != ["text"]:
+        elif file.format in ("json", "jsonl"):
+            hint = f"; `{EMPTY_CELLS}: skip` leaves out objects without it"
+        if kind and file.format == "txt" and [*self.columns.of(kind)] != ["text"]:
             raise ValueError(f"{file.path}: a txt file has no labels; if it has, name its `format`")
         for record in file.records():
-            yield Placed(
-                f"{file.name}:{record.key}",
-                self._split(file, record),
-                f"{file.path} {record.place}",
-                record.cells,
-                file.columns,
-                kind or of_documents,
-                key,
-                hint,
-            )
+            cells, place = record.cells, f"{file.path} {record.place}"
+            split = self._split(file, record)
+            if file.format == "conllu":
+                cells = {"words": cells["FORM"], "tags": cells["UPOS"]} | cells
+            yield Placed(f"{file.name}:{record.key}", split, place, cells, row_kind, key, hint)
 
     def _split(self, file: SourceFile, record: Record) -> Split:
         if self.split_column is None:
@@ -182,9 +158,10 @@ class Files(RecordSource):
 
     def _listed(self) -> list[Path]:
         if self.format == PARALLEL:
+            first, second = self.languages
             raise ValueError(
-                "train: name what parallel files begin with, such as train of train."
-                f"{self.languages[0]} and train.{self.languages[1]}"
+                "train: name what parallel files begin with, such as train of "
+                f"train.{first} and train.{second}"
             )
         if self.root.is_file():
             return [self.root]

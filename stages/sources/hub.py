@@ -5,7 +5,7 @@ dataset runs.
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,8 @@ from stages.core.components import unknown
 from stages.core.hub_names import COMMIT, ON_THE_HUB
 from stages.sources._columns import NONE, TEXT, Columns
 from stages.sources._records import Placed, RecordSource
-from stages.tasks._kind import Kind, Split
+from stages.tasks._task import Split
+from stages.tasks._task import Task as Kind
 
 CARD = "README.md"
 REACHED_WITHIN_S = 5.0
@@ -36,7 +37,7 @@ class Hub(RecordSource):
     ``time`` and ``split_seed`` are those of files. A label that the dataset gives as a number is
     replaced by its name.
 
-    Raises ValueError for data that cannot be loaded or read, and for a row that is no example.
+    Raises ValueError for a dataset that cannot be downloaded, and for a row that is no example.
     """
 
     def __init__(
@@ -83,15 +84,13 @@ class Hub(RecordSource):
     def check(self, kind: Kind | None) -> None:
         """Reads the first row of each split of a folder; a dataset on the hub is not requested
         before its own stage."""
-        for split in self.splits if self.dataset == NONE else ():
-            next(self.rows(self._placed(split, kind or TEXT)), None)
+        if self.dataset == NONE:
+            super().check(kind)
 
-    def placed(self, kind: Kind | None) -> Iterator[Placed]:
-        for split in self.splits:
-            yield from self._placed(split, kind or TEXT)
+    def parts(self, kind: Kind | None) -> Iterator[Iterator[Placed]]:
+        return (self._placed(split, name, kind or TEXT) for split, name in self.splits.items())
 
-    def _placed(self, split: Split, kind: Kind) -> Iterator[Placed]:
-        name = self.splits[split]
+    def _placed(self, split: Split, name: str, kind: Kind) -> Iterator[Placed]:
         if name not in self._tables:
             raise ValueError(
                 f"{split}: {self.title}: {unknown(name, [*self._tables])}; {NONE} draws it "
@@ -102,10 +101,10 @@ class Hub(RecordSource):
         wanted = {n if n in known else n.partition(".")[0] for n in self.columns.names(kind)}
         if wanted <= known:  # without the others, since pictures and sounds would be decoded
             table = table.select_columns(sorted(wanted))
-        for number, cells in enumerate(_readable(table, f"{self.title} {name}"), 1):
+        for number, cells in enumerate(table, 1):
             place = f"{self.title} {name} row {number}"
             named = {key: _named(cells[key], features.get(key), place, key) for key in cells}
-            yield Placed(f"{name}:{number}", split, place, named, self.columns, kind)
+            yield Placed(f"{name}:{number}", split, place, named, kind)
 
     @cached_property
     def _tables(self) -> Mapping[str, Any]:
@@ -117,11 +116,7 @@ class Hub(RecordSource):
         datasets.disable_progress_bars()
         datasets.logging.set_verbosity(datasets.logging.CRITICAL)
         folder = self.path if self.dataset == NONE else self._folder()
-        try:
-            return datasets.load_dataset(str(folder), streaming=True, **self._chosen(folder))
-        except Exception as error:  # readers of data raise many kinds of errors
-            key = "path" if self.dataset == NONE else "dataset"
-            raise ValueError(f"{key}: {self.title} cannot be read: {_line(error)}") from None
+        return datasets.load_dataset(str(folder), streaming=True, **self._chosen(folder))
 
     def _folder(self) -> Path:
         """Returns the dataset's folder in the hub's cache, with the files of the configuration."""
@@ -145,9 +140,10 @@ class Hub(RecordSource):
             HfApi().dataset_info(self.dataset, revision=self.revision, timeout=REACHED_WITHIN_S)
             return Path(snapshot_download(self.dataset, **request))
         except Exception as error:  # a network fails in many ways
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise ValueError(
                 f"dataset: {self.dataset} at revision {self.revision} is not in the cache, nor can "
-                f"it be downloaded: {_line(error)}\nWithout a network, fill the cache elsewhere "
+                f"it be downloaded: {reason}\nWithout a network, fill the cache elsewhere "
                 f"(`hf download --repo-type dataset {self.dataset} --revision {self.revision}`) "
                 "and set HF_HOME to a copy of it"
             ) from None
@@ -180,18 +176,6 @@ def _paths(files: Any) -> list[str]:
     if isinstance(files, Mapping):
         return _paths(files["path"])
     return [files] if isinstance(files, str) else [path for each in files for path in _paths(each)]
-
-
-def _readable(rows: Iterable[Json], title: str) -> Iterator[Json]:
-    """Yields the rows; an error of their reader is raised as ValueError."""
-    try:
-        yield from rows
-    except Exception as error:  # readers of data raise many kinds of errors
-        raise ValueError(f"{title} cannot be read: {_line(error)}") from None
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _named(value: Any, feature: Any, place: str, column: str) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
+from statistics import median_low
 from typing import Literal
 
 from tqdm import tqdm
@@ -14,7 +15,8 @@ from tqdm import tqdm
 from stages.core.components import Settings, unknown
 from stages.sources._docs import Sentence, docstrings, prose, tagged, with_section
 from stages.sources._source import Document, Labelled, Source, split_of
-from stages.tasks._kind import SPLITS, Kind
+from stages.tasks._task import SPLITS
+from stages.tasks._task import Task as Kind
 
 # Tests, copies of other distributions, and numpy's distutils, which is missing on newer Pythons.
 _SKIPPED = {
@@ -69,12 +71,10 @@ class InstalledDocs(Source):
             raise ValueError("annotation: a task needs one of code_spans, sections")
 
     def documents(self) -> Iterator[Document]:
-        kept: dict[str, list[str]] = {}
-        seen: set[str] = set()
-        for split in reversed(SPLITS):
-            for path, of_file in self._files.items():
-                if split_of(path) == split:
-                    kept[path] = [s.text for s in of_file if _is_new(s.text.lower(), seen)]
+        kept, seen = dict[str, list[str]](), set[str]()
+        for path in sorted(self._files, key=lambda path: -SPLITS.index(split_of(path))):
+            texts = (sentence.text for sentence in self._files[path])
+            kept[path] = [text for text in texts if _is_new(text.lower(), seen)]
         for path in self._files:
             if kept[path]:
                 yield Document(path, split_of(path), kept[path])
@@ -95,11 +95,22 @@ class InstalledDocs(Source):
 
     @cached_property
     def _files(self) -> dict[str, list[Sentence]]:
-        """The sentences of each file that has any, by its path within the package's folder."""
-        files = [file for package in self.packages for file in _source_files(package)]
+        """The sentences of each file that has any, by its path within the package's folder; no
+        tests and no copies of other packages."""
+        paths: dict[str, Path] = {}
+        for package in self.packages:
+            distribution = metadata.distribution(package)
+            files = {
+                str(file): Path(str(distribution.locate_file(file)))
+                for file in distribution.files or []
+                if file.suffix == ".py" and not {*file.with_suffix("").parts} & _SKIPPED
+            }
+            if not files:
+                raise ValueError(f"packages: {package!r} is installed, but without Python source")
+            paths |= {name: files[name] for name in sorted(files) if files[name].exists()}
         by_file: dict[str, list[Sentence]] = {}
         gc.disable()  # parsing makes many objects, none in a cycle
-        for name, path in tqdm(files, desc="documentation", unit="file", disable=None):
+        for name, path in tqdm(paths.items(), desc="documentation", unit="file", disable=None):
             texts = docstrings(path.read_bytes())
             by_file[name] = [sentence for text in texts for sentence in prose(text)]
         gc.enable()
@@ -113,14 +124,12 @@ def _is_new(key: str, seen: set[str]) -> bool:
 def _balanced(examples: Iterable[Labelled]) -> Iterator[Labelled]:
     """Cuts classes to the size of the (lower) median class of their split. A hash of the id decides
     which examples are kept."""
-    groups: dict[tuple[str, str], list[Labelled]] = defaultdict(list)
+    groups: dict[tuple[int, str], list[Labelled]] = defaultdict(list)
     for example in examples:
-        groups[example.split, example.row["label"]].append(example)
-    for split in SPLITS:
-        classes = [group for (of, _), group in sorted(groups.items()) if of == split]
-        most = sorted(map(len, classes))[(len(classes) - 1) // 2] if classes else 0
-        for group in classes:
-            yield from sorted(group, key=lambda e: hashlib.sha256(e.id.encode()).digest())[:most]
+        groups[SPLITS.index(example.split), example.row["label"]].append(example)
+    for (split, _), group in sorted(groups.items(), key=lambda item: item[0]):
+        most = median_low([len(other) for (of, _), other in groups.items() if of == split])
+        yield from sorted(group, key=lambda e: hashlib.sha256(e.id.encode()).digest())[:most]
 
 
 def _version(package: str) -> str:
@@ -129,17 +138,3 @@ def _version(package: str) -> str:
     except metadata.PackageNotFoundError:
         installed = sorted({d.name.lower() for d in metadata.distributions() if d.name})
         raise ValueError(f"packages: not installed: {unknown(package, installed)}") from None
-
-
-def _source_files(package: str) -> list[tuple[str, Path]]:
-    """Returns the name and the path of each Python file of a package, sorted, without tests and
-    copies of other packages."""
-    distribution = metadata.distribution(package)
-    files = sorted(
-        (str(file), Path(str(distribution.locate_file(file))))
-        for file in distribution.files or []
-        if file.suffix == ".py" and not {*file.with_suffix("").parts} & _SKIPPED
-    )
-    if not files:
-        raise ValueError(f"packages: {package!r} is installed, but without Python source")
-    return [(name, path) for name, path in files if path.exists()]

@@ -3,15 +3,14 @@ their texts alone."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 from stages.core.artifacts import read_json, read_jsonl
 from stages.core.components import unknown
 from stages.sources._source import Document, Labelled, Source, split_of
-from stages.tasks._kind import SPLITS, Kind, Split
-from stages.tasks._task import TASKS
+from stages.tasks._task import SPLITS, TASKS, Split
+from stages.tasks._task import Task as Kind
 from stages.tasks._text_form import TextForm
 
 Row = dict[str, Any]
@@ -74,60 +73,51 @@ class Tasks(Source):
             )
 
     def documents(self) -> Iterator[Document]:
-        folders = {task: self.folder / task / "examples" for task in self.tasks}
-        records = {task: read_json(folder / "task.json") for task, folder in folders.items()}
-        kinds = {task: TASKS[record["kind"]] for task, record in records.items()}
-        sentences_of: dict[str, Callable[[Row], list[str]]] = {}
-        for task, kind in kinds.items():
-            if not self.answers:
-                sentences_of[task] = kind.texts
-            elif kind.form is None:
+        rows: dict[str, dict[Split, list[Row]]] = {}
+        texts, key_of = dict[str, Callable[[Row], list[str]]](), dict[str, Callable[[Row], str]]()
+        for task in self.tasks:
+            folder = self.folder / task / "examples"
+            record = read_json(folder / "task.json")
+            kind = TASKS[record["kind"]]
+            if self.answers and kind.form is None:
                 raise ValueError(f"tasks: {task} is {kind.name}, which has no text form")
-            else:
-                sentences_of[task] = partial(_pair, kind.as_text(task, records[task]))
-        key_of = {task: kind.split_key for task, kind in kinds.items()}
-        rows, num_removed = self._rows(key_of)
-        if not self.answers:
-            rows = {
-                (task, split): [
-                    row for row in rows[task, "train"] if _split_of_text(key_of[task](row)) == split
-                ]
-                for task, split in product(self.tasks, SPLITS)
+            form = kind.as_text(task, record) if self.answers else None
+            texts[task], key_of[task] = partial(_pair, form) if form else kind.texts, kind.split_key
+            rows[task] = {split: read_jsonl(folder / f"{split}.jsonl") for split in SPLITS}
+
+        def keys(split: Split) -> set[str]:
+            return {key_of[task](row) for task in self.tasks for row in rows[task][split]}
+
+        def allowed(split: Split, held_out: set[str]) -> dict[str, list[Row]]:
+            return {
+                task: [row for row in rows[task][split] if key_of[task](row) not in held_out]
+                for task in self.tasks
             }
-        numbers = self.mixed({task: len(rows[task, "train"]) for task in self.tasks})
-        for task, sentences in sentences_of.items():
-            train, validation = rows[task, "train"], rows[task, "validation"]
+
+        tested = keys("test")
+        train, validation = (
+            allowed("train", tested | keys("validation")),
+            allowed("validation", tested),
+        )
+        removed = {task: len(rows[task]["train"]) - len(train[task]) for task in self.tasks}
+        if not self.answers:
+            for task, key in key_of.items():
+                # Salted, since the source may have drawn the row's own split from the same key.
+                drawn = [(row, split_of(f"text {key(row)}")) for row in train[task]]
+                train[task] = [row for row, split in drawn if split != "validation"]
+                validation[task] = [row for row, split in drawn if split == "validation"]
+        numbers = self.mixed({task: len(train[task]) for task in self.tasks})
+        for task, number in numbers.items():
             print(
-                f"{task}: {numbers[task]} documents of {len(train)} rows; {num_removed[task]} more "
+                f"{task}: {number} documents of {len(train[task])} rows; {removed[task]} more "
                 "are left out, since another task tests on them"
             )
-            for i in range(numbers[task]):
-                row, turn = train[i % len(train)], i // len(train)
-                yield Document(f"{task} {row['id']} {turn}", "train", sentences(row))
-            for row in validation:
-                yield Document(f"{task} {row['id']}", "validation", sentences(row))
-
-    def _rows(
-        self, key_of: Mapping[str, Callable[[Row], str]]
-    ) -> tuple[dict[tuple[str, Split], list[Row]], dict[str, int]]:
-        """Returns the rows of each task and split, without rows whose key is in a later split of
-        any task, and the number of each task's train rows that are left out."""
-        all_rows = {
-            (task, split): read_jsonl(self.folder / task / "examples" / f"{split}.jsonl")
-            for task in self.tasks
-            for split in SPLITS
-        }
-        held_out: set[str] = set()
-        allowed = {}
-        for split in reversed(SPLITS):  # test, validation, train
-            for task in self.tasks:
-                key, rows = key_of[task], all_rows[task, split]
-                allowed[task, split] = [row for row in rows if key(row) not in held_out]
-            for task in self.tasks:
-                held_out.update(map(key_of[task], all_rows[task, split]))
-        pairs = ((all_rows[task, "train"], allowed[task, "train"]) for task in self.tasks)
-        removed = [len(before) - len(after) for before, after in pairs]
-        return allowed, dict(zip(self.tasks, removed, strict=True))
+            for i in range(number):
+                turn, at = divmod(i, len(train[task]))
+                row = train[task][at]
+                yield Document(f"{task} {row['id']} {turn}", "train", texts[task](row))
+            for row in validation[task]:
+                yield Document(f"{task} {row['id']}", "validation", texts[task](row))
 
     def mixed(self, rows: dict[str, int]) -> dict[str, int]:
         """Returns the number of documents of each task, given its number of ``rows``.
@@ -144,12 +134,6 @@ class Tasks(Source):
 
     def examples(self, kind: Kind) -> Iterator[Labelled]:
         raise AssertionError("check has refused it")
-
-
-def _split_of_text(key: str) -> Split:
-    """Returns the split of a train row's text: validation for a tenth of the texts, else train. The
-    key is salted, since the source may have drawn the row's own split from the key."""
-    return "validation" if split_of(f"text {key}") == "validation" else "train"
 
 
 def _pair(form: TextForm, row: Row) -> list[str]:

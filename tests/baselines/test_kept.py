@@ -19,13 +19,10 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fit_baselines()
 
 
-def key_of(run: str, task: str, *, budget: str = "4", seeds: tuple[int, int] = (7, 2)) -> TrialKey:
-    return TrialKey(run, seeds[0], task, CLASSICAL, budget, seeds[1])
+KEY = TrialKey("tfidf", 7, "type", CLASSICAL, "4", 2)
 
 
-@pytest.mark.parametrize(
-    ("run", "task"), [("majority", "type"), ("tfidf", "type"), ("window", "tag")]
-)
+@pytest.mark.parametrize(("run", "task"), [("majority", "type"), ("tfidf", "type"), ("crf", "tag")])
 def test_refit_predicts_the_test_rows_as_the_stage_did(run: str, task: str) -> None:
     rows = read_jsonl(paths.examples(task) / "test.jsonl")
     written = read(paths.BASELINES / task / "predictions.csv.gz", PredictionRecord)
@@ -37,27 +34,23 @@ def test_refit_predicts_the_test_rows_as_the_stage_did(run: str, task: str) -> N
         assert baseline.predict(rows) == of_trial
 
 
-def test_refit_refuses_rows_that_have_changed() -> None:
-    path = paths.examples("type") / "validation.jsonl"
-    write_jsonl(path, read_jsonl(path)[1:])
-    with pytest.raises(
-        ValueError, match=r"data/tasks/type/examples has changed since; run `dvc repro`"
-    ):
-        _kept.refit(_kept.path_of(key_of("tfidf", "type")), paths.examples("type"))
-
-
-def test_refit_refuses_a_baseline_that_answers_differently(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other code of the baseline or another version of scikit-learn may be the cause."""
-    monkeypatch.setattr(
-        "stages.baselines.majority.Majority.predict", lambda self, rows: ["x"] * len(rows)
-    )
-    with pytest.raises(
-        ValueError, match=r"majority-4-7-2\.json: the baseline answers differently; run"
-    ):
-        _kept.refit(_kept.path_of(key_of("majority", "type")), paths.examples("type"))
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [("rows", "type/examples has changed since"), ("code", "the baseline answers differently")],
+)
+def test_refit_refuses_other_rows_and_other_answers(changed, fault, monkeypatch) -> None:
+    """Other code of the baseline or another version of scikit-learn changes answers."""
+    validation = paths.examples("type") / "validation.jsonl"
+    if changed == "rows":
+        write_jsonl(validation, read_jsonl(validation)[1:])
+    else:
+        answers = lambda self, rows: ["x"] * len(rows)  # noqa: E731
+        monkeypatch.setattr("stages.baselines.tfidf.Tfidf.predict", answers)
+    with pytest.raises(ValueError, match=rf"tfidf-4-7-2\.json: .*{fault}; run `dvc repro`"):
+        _kept.refit(_kept.path_of(KEY), paths.examples("type"))
 
 
 def test_save_keeps_settings_and_no_rows() -> None:
-    about = json.loads(_kept.path_of(key_of("tfidf", "type")).read_text())
+    about = json.loads(_kept.path_of(KEY).read_text())
     assert about["component"] == {"name": "tfidf"}
     assert all(isinstance(value, str | int | dict) for value in about.values())

@@ -49,8 +49,3 @@ def test_fit_chooses_the_order_with_the_fewest_bits_on_validation() -> None:
     model = fitted(TRAIN, orders=[1, 2, 4])
     bits = {order: sum(model.bits(r["text"], order) for r in VALIDATION) for order in (1, 2, 4)}
     assert model.order == min(bits, key=lambda order: bits[order])
-
-
-def test_ngram_refuses_an_order_of_nothing() -> None:
-    with pytest.raises(ValueError, match="orders must be at least 1"):
-        Ngram(orders=[0])

@@ -2,46 +2,29 @@
 
 import math
 from copy import deepcopy
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from stages.core.seeding import stream
 from stages.models._backbone import Backbone
 from stages.objectives._objective import Terms
 from stages.objectives.distillation import Distillation, soft_cross_entropy
-from stages.objectives.mlm import MLM
-from stages.text.batch import IGNORE_INDEX, Batch
-from stages.text.packing import Row
-from stages.text.tokenizer import BOS_ID, EOS_ID, NUM_SPECIAL, Vocabulary
+from stages.text.batch import IGNORE_INDEX
+from stages.text.tokenizer import Vocabulary
+from tests.objectives.rows import collated, row_of
 from tests.small import VOCAB_SIZE, headless, small_model
 
-VOCABULARY = Vocabulary(VOCAB_SIZE)
-LENGTH = 32
-
-
-def rows(number: int = 3, *, length: int = LENGTH) -> list[Row]:
-    texts = stream(0, "text").integers(NUM_SPECIAL, VOCAB_SIZE - 100, (number, length - 2))
-    return [Row(np.array([BOS_ID, *text, EOS_ID]), np.ones(length, dtype=int)) for text in texts]
-
-
-def batch_of(objective: Distillation | MLM) -> Batch:
-    examples = rows()
-    return objective.collate(examples, rngs=[stream(0, "mask", i) for i, _ in enumerate(examples)])
+ROWS = [row_of(30, seed=i) for i in range(3)]
 
 
 def weighted(terms: Terms) -> torch.Tensor:
     return torch.stack([weight * total for weight, total in terms.values()]).sum()
 
 
-def frozen(teacher: Backbone) -> Backbone:
-    return teacher.requires_grad_(False).eval()
-
-
 def taught(student: Backbone, teacher: Backbone, **settings) -> Distillation:
-    objective = Distillation(VOCABULARY, LENGTH, **settings)
-    objective.learn_from(frozen(teacher), student)
+    objective = Distillation(Vocabulary(VOCAB_SIZE), 32, **settings)
+    objective.learn_from(teacher.requires_grad_(False).eval(), student)
     return objective
 
 
@@ -53,11 +36,6 @@ def test_soft_loss_of_a_case_by_hand() -> None:
     first = torch.tensor([[True, False]])
     loss = soft_cross_entropy(student, teacher, first, temperature=2.0)
     assert loss.item() == pytest.approx(4 * math.log(2))
-    # a student of 3/5 and 2/5 at T = 2
-    student[0, 0] = torch.tensor([2 * math.log(3), 2 * math.log(2)])
-    expected = -4 * (3 / 4 * math.log(3 / 5) + 1 / 4 * math.log(2 / 5))
-    loss = soft_cross_entropy(student, teacher, first, temperature=2.0)
-    assert loss.item() == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
@@ -65,9 +43,8 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn(temperature) -> None
     """The soft loss is T^2 times the entropy, with gradient 0; the cosine distance is 0."""
     student, teacher = small_model("encoder").eval(), small_model("encoder")
     objective = taught(student, teacher, temperature=temperature, student_init="random")
-    batch = batch_of(objective)
+    batch: Any = collated(objective, ROWS)
     terms = objective.loss(headless(student), batch)
-    assert batch.target_positions is not None and batch.labels is not None
     states = student(batch).gather(1, batch.target_positions[..., None].expand(-1, -1, 32))
     scores = (student.unembed(states) / temperature).log_softmax(-1)
     entropies = -(scores.exp() * scores).sum(-1)[batch.labels != IGNORE_INDEX]
@@ -82,7 +59,7 @@ def test_only_the_student_learns() -> None:
     student, teacher = small_model("encoder"), small_model("encoder")
     before = deepcopy(teacher.state_dict())
     objective = taught(student, teacher, student_init="random")
-    weighted(objective.loss(headless(student).train(), batch_of(objective))).backward()
+    weighted(objective.loss(headless(student).train(), collated(objective, ROWS))).backward()
     torch.optim.SGD(student.parameters(), lr=1.0).step()
     assert all(p.grad is None for p in teacher.parameters())
     assert all(torch.equal(weight, before[name]) for name, weight in teacher.state_dict().items())
@@ -112,9 +89,8 @@ def test_the_student_begins_with_every_second_layer(family) -> None:
     ("theirs", "settings", "message"),
     [
         ({"num_layers": 4, "d_ff": 32}, {}, "make all sizes but num_layers equal"),
-        ({"num_layers": 6}, {}, "make this run a modernbert with num_layers 3"),
+        ({"num_layers": 6}, {}, "make this model a modernbert with num_layers 3"),
         ({"d_model": 64}, {}, "cosine_weight compares states: d_model is 64 there and 32 here"),
-        ({"num_layers": 4, "d_model": 64}, {"cosine_weight": 0.0}, "copies weights"),
     ],
 )
 def test_a_teacher_of_another_shape_is_refused(theirs, settings, message) -> None:

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from stages.objectives.multi_task import MultiTask, pair_of
+from stages.core.seeding import stream
+from stages.objectives.multi_task import MultiTask
 from stages.tasks._task import TASKS
-from stages.tasks._text_to_text import TextToText
+from stages.tasks._text_form import TextToText
 from stages.text.batch import IGNORE_INDEX
 from stages.text.corpus import encode
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import EOS_ID, Vocabulary
+from tests.objectives.rows import collated
 from tests.small import VOCAB_SIZE, small_model, small_tokenizer
 
-WRITERS = ("decoder", "encoder_decoder")
 RECORD = {"task": {"name": "classification"}, "labels": ["list", "value"]}
 ROWS = [
     {"id": str(i), "text": f"a {word} of the module", "label": ("list", "value")[i % 2]}
@@ -23,29 +24,15 @@ ROWS = [
 ]
 
 
-def objective(architecture: str, max_tokens: int = 32) -> MultiTask:
-    of = MultiTask(Vocabulary(VOCAB_SIZE), max_tokens)
-    of.architecture = architecture
-    return of
-
-
-def packing(rows: list[dict[str, Any]], max_tokens: int) -> Packing:
-    form = TASKS["classification"].as_text("kind", RECORD)
-    documents = [[form.input(row), form.answer(row) or ""] for row in rows]
-    return Packing(encode(documents, small_tokenizer()), max_tokens, seed=1)
-
-
-def collated(of: MultiTask, rows: list[Row]) -> Any:
-    return of.collate(rows, rngs=[np.random.default_rng(0)] * len(rows))
-
-
-@pytest.mark.parametrize("architecture", WRITERS)
+@pytest.mark.parametrize("architecture", ["decoder", "encoder_decoder"])
 def test_a_document_is_to_a_model_what_the_task_is(architecture) -> None:
     """The logits of its targets equal those of the task's own batch."""
     form = TASKS["classification"].as_text("kind", RECORD)
     corpus = encode([[form.input(r), form.answer(r) or ""] for r in ROWS], small_tokenizer())
     whole = len(corpus.tokens)
-    batch = collated(objective(architecture, whole), [Packing(corpus, whole, seed=1).row(0)])
+    objective = MultiTask(Vocabulary(VOCAB_SIZE), whole)
+    objective.architecture = architecture
+    batch: Any = collated(objective, [Packing(corpus, whole, seed=1).row(0)])
     model = small_model(architecture).eval()
     states = model.decode(batch) if batch.decoder_input_ids is not None else model(batch)
     ours = model.unembed(states)[batch.labels != IGNORE_INDEX]
@@ -55,9 +42,8 @@ def test_a_document_is_to_a_model_what_the_task_is(architecture) -> None:
     task = TextToText("kind", RECORD, inner)
     alone = {}
     for example in task.encode(ROWS):
-        one = task.collate([example], rngs=[])
-        assert one.labels is not None
-        alone[tuple(example.tokens)] = model.logits(one)[0], one.labels[0]
+        one: Any = task.collate([example], rngs=[])
+        alone[tuple(example.tokens)] = model.unembed(model.decode(one))[0], one.labels[0]
     documents = batch.document_ids[0]
     order = [
         tuple(tokens[: tokens.index(EOS_ID) + 1])
@@ -70,18 +56,19 @@ def test_a_document_is_to_a_model_what_the_task_is(architecture) -> None:
     torch.testing.assert_close(ours, logits, rtol=1e-4, atol=1e-5)
 
 
-def test_what_a_row_cuts_is_learnt_as_far_as_it_is_there() -> None:
-    tokens = np.array([2, 10, 11, 12, 13, 3])  # <bos> text text target target <eos>
-    starts = np.array([True, False, False, True, False, False])
-
-    def cut(begin: int, end: int) -> tuple[list[int], list[int]]:
-        part = slice(begin, end)
-        row = Row(tokens[part], np.ones(end - begin), starts_sentence=starts[part])
-        source, target = pair_of(row, small_tokenizer())
-        return source.tolist(), target.tolist()
-
-    assert cut(0, 6) == ([2, 10, 11, 3], [12, 13, 3])
-    assert cut(0, 5) == ([2, 10, 11, 3], [12, 13])
-    assert cut(0, 3) == ([2, 10, 11], [])
-    assert cut(2, 6) == ([11, 12, 13, 3], [])
-    assert cut(3, 6) == ([12, 13, 3], [])
+@pytest.mark.parametrize(
+    ("begin", "end", "inputs", "targets"),
+    [
+        (0, 6, [2, 10, 11, 3], [12, 13, 3]),
+        (0, 5, [2, 10, 11, 3], [12, 13]),
+        (0, 3, [2, 10, 11], []),
+        (2, 6, [11, 12, 13, 3], []),
+        (3, 6, [12, 13, 3], []),
+    ],
+)
+def test_what_a_row_cuts_is_learnt_as_far_as_it_is_there(begin, end, inputs, targets) -> None:
+    tokens = np.array([2, 10, 11, 12, 13, 3])[begin:end]  # <bos> text text target target <eos>
+    starts = np.array([True, False, False, True, False, False])[begin:end]
+    row = Row(tokens, np.ones(len(tokens)), starts_sentence=starts)
+    pair = MultiTask(small_tokenizer(), 8).pair(row, rng=stream(0, "none"))
+    assert [each.tolist() for each in pair] == [inputs, targets]

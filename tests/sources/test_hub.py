@@ -16,9 +16,8 @@ import pyarrow.parquet
 import pytest
 
 from stages.core.artifacts import Json
-from stages.sources._source import SOURCES
+from stages.sources._source import SOURCES, split_of
 from stages.sources.hub import Hub
-from stages.tasks._kind import SPLITS
 from stages.tasks._task import TASKS
 from tests.project import ROOT
 
@@ -113,32 +112,26 @@ def test_hub_gives_or_draws_splits() -> None:
     assert texts == [[e.row["text"]] for e in examples]
     with pytest.raises(ValueError, match="^validation: own: unknown 'dev'; Valid: train, test; no"):
         rows("classification", path="own", validation="dev")
+    Path("own/test.csv").write_text("text,gold\nx,1\n")
+    with pytest.raises(ValueError, match="^own test row 1: no column 'label'; there are: text, go"):
+        source(**settings).check(TASKS["classification"])
 
 
-def test_hub_draws_all_rows_of_a_group_into_one_split() -> None:
-    lines = [f"text {i},{i % 2},user{i % 40}" for i in range(200)]
-    Path("folder").mkdir()
-    Path("folder/train.csv").write_text("\n".join(["text,label,user", *lines]))
-    drawn: Json = {"path": "folder", "validation": "none", "test": "none", "group": "user"}
-    splits = {(e.group, e.split) for e in source(**drawn).examples(TASKS["classification"])}
-    assert len(splits) == 40 and {split for _, split in splits} == set(SPLITS)
-    with pytest.raises(ValueError, match="source: group: train, validation and test are given"):
-        source(path="folder", group="user")
-
-
-def test_hub_draws_splits_in_the_order_of_time() -> None:
+@pytest.mark.parametrize("by", ["group", "time"])
+def test_hub_draws_splits_by_group_and_in_the_order_of_time(by: str) -> None:
     lines = [f"text {i},{i % 2},{2000 + i * 7 % 20}" for i in range(200)]
     Path("folder").mkdir()
     Path("folder/train.csv").write_text("\n".join(["text,label,year", *lines]))
-    drawn: Json = {"path": "folder", "validation": "none", "test": "none", "time": "year"}
-    examples = [*source(**drawn).examples(TASKS["classification"])]
-    splits = {(e.time.shown, e.split) for e in examples if e.time}
-    expected = {**dict.fromkeys(range(2000, 2016), "train"), 2016: "validation"}
-    expected |= {2017: "validation", 2018: "test", 2019: "test"}
-    assert splits == {(str(year), split) for year, split in expected.items()}
-    assert [d.split for d in source(**drawn).documents()] == [e.split for e in examples]
-    with pytest.raises(ValueError, match="source: time: validation and test are given, but time"):
-        source(path="folder", time="year")
+    drawn = source(path="folder", validation="none", test="none", **{by: "year"})
+    examples = [*drawn.examples(TASKS["classification"])]
+    splits = {(e.group or (e.time.shown if e.time else ""), e.split) for e in examples}
+    assert [d.split for d in drawn.documents()] == [e.split for e in examples]
+    years = [str(2000 + i) for i in range(20)]
+    ordered = [*["train"] * 16, *["validation"] * 2, *["test"] * 2]
+    expected = ordered if by == "time" else map(split_of, years)
+    assert splits == {*zip(years, expected, strict=True)}
+    with pytest.raises(ValueError, match=f"source: {by}: .*given"):
+        source(path="folder", **{by: "year"})
 
 
 def test_hub_reads_a_configuration_of_the_card_or_a_folder() -> None:
@@ -177,15 +170,6 @@ def test_hub_reads_no_column_that_is_not_asked_for() -> None:
     assert rows("classification", **settings) == [{"text": "One.", "label": "1"}]
 
 
-def test_check_reads_the_first_row_of_each_split() -> None:
-    write_csv("own/train.csv", "One.")
-    Path("own/test.csv").write_text("text,gold\nx,1\n")
-    settings = {"path": "own", "validation": "none"}
-    with pytest.raises(ValueError, match="^own test row 1: no column 'label'; there are: text, go"):
-        source(**settings).check(TASKS["classification"])
-    source(**settings).check(None)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -200,21 +184,6 @@ def test_hub_refuses_settings_that_do_not_fit(settings: dict, message: str) -> N
     with pytest.raises(ValueError) as error:
         source(**settings)
     assert message in str(error.value)
-
-
-def test_hub_names_data_that_cannot_be_read(capfd) -> None:
-    Path("own").mkdir()
-    Path("own/train.parquet").write_bytes(b"PAR1 and no more")
-    settings = {"path": "own", "validation": "none", "test": "none"}
-    with pytest.raises(ValueError, match="^path: own cannot be read: Parquet magic bytes"):
-        rows("classification", **settings)
-    assert capfd.readouterr() == ("", "")
-    Path("own/train.parquet").unlink()
-    with pytest.raises(ValueError, match="^path: own cannot be read"):
-        rows("classification", **settings)
-    Path("own/train.jsonl").write_text('{"text": "One.", "label": 1}\n' * 9 + '{"text": \n')
-    with pytest.raises(ValueError, match="^own train cannot be read: JSON parse error: .* row 9"):
-        rows("classification", **settings)
 
 
 FILES = {
@@ -272,8 +241,8 @@ class SmallHub(BaseHTTPRequestHandler):
 
 FOLDERS = [{"type": "directory", "path": name, "oid": name} for name in "ab"]
 READ = f"""
-from stages.tasks._task import TASKS
 from stages.sources._source import SOURCES
+from stages.tasks._task import TASKS
 
 settings = {ON_THE_HUB | {"name": "hub", "config": "b", "validation": "none", "test": "none"}}
 source = SOURCES.build(settings, where="tasks.own.source")

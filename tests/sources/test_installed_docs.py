@@ -68,12 +68,14 @@ def test_documents_are_the_prose_of_files(shelf: Installer) -> None:
     ]
 
 
-def test_documents_keep_their_split_when_files_are_added(shelf: Installer) -> None:
+def test_documents_keep_their_split_when_files_are_added_and_are_not_of_tests(shelf) -> None:
     shelf(rooms(20))
     few = {d.id: d.split for d in source().documents()}
-    shelf(rooms(20) | {f"shelf/a_{i}.py": module("maps", i) for i in range(9)})
+    more = {f"shelf/a_{i}.py": module("maps", i) for i in range(9)}
+    copies = {f"shelf/{name}/a.py": module(name, 1) for name in ("tests", "_vendor", "externals")}
+    shelf(rooms(20) | more | copies)
     many = {d.id: d.split for d in source().documents()}
-    assert len(few) == 20 and len(many) == 29
+    assert few.keys() == {*rooms(20)} and many.keys() == {*rooms(20), *more}
     assert few.items() <= many.items()
 
 
@@ -85,12 +87,6 @@ def test_documents_have_a_sentence_once_and_rather_in_test(shelf: Installer) -> 
     counts = Counter(s for d in documents for s in d.sentences)
     assert set(counts.values()) == {1}
     assert [d.split for d in documents] == ["test"]
-
-
-def test_documents_are_not_of_tests_and_copies(shelf: Installer) -> None:
-    skipped = {f"shelf/{name}/a.py": module(name, 1) for name in ("tests", "_vendor", "externals")}
-    shelf(rooms(20) | skipped)
-    assert {d.id for d in source().documents()} == set(rooms(20))
 
 
 def test_examples_of_a_class_are_as_many_as_the_median_and_no_input_comes_twice(
@@ -105,20 +101,13 @@ def test_examples_of_a_class_are_as_many_as_the_median_and_no_input_comes_twice(
     assert len(inputs) == len(examples)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "labels"),
-    [
-        ("code_spans", {"B-CODE", "O"}),
-        ("sections", {"summary", "body", "params", "returns", "raises", "notes"}),
-    ],
-)
-def test_examples_have_the_labels_of_their_annotation(
-    annotation: str, labels: set[str], shelf: Installer
-) -> None:
+def test_examples_of_code_spans_have_bio_tags_and_clusters(shelf: Installer) -> None:
     shelf(rooms(20))
-    shelf({"desk/a.py": module("pens", 1)}, name="desk")
-    rows = [e.row for e in annotated(annotation, packages=["shelf", "desk"])]
-    assert {label for row in rows for label in row.get("tags", [row.get("label")])} == labels
+    shelf({"desk/a.py": module("pens", 77)}, name="desk")
+    packages = source(annotation="code_spans", packages=["shelf", "desk"])
+    examples = [*packages.examples(TASKS["tagging"])]
+    assert {tag for e in examples for tag in e.row["tags"]} == {"B-CODE", "O"}
+    assert {e.cluster for e in examples} == {"shelf", "desk"}
 
 
 @pytest.mark.parametrize(
@@ -127,25 +116,17 @@ def test_examples_have_the_labels_of_their_annotation(
         ({"packages": ["numpyy"]}, "all.source: packages: not installed: unknown 'numpyy'; did yo"),
         ({"packages": ["numpy", "numpy"]}, "packages: 'numpy' is listed twice"),
         ({"path": "nowhere.lock"}, "path: no such file or folder: nowhere.lock"),
-        ({"annotation": "colours"}, "corpora.all.source.annotation: "),
-        ({"package": ["numpy"]}, "did you mean 'packages'?"),
+        ({}, "annotation: a task needs one of code_spans, "),
+        ({"packages": ["shelf"], "annotation": "sections"}, "'shelf' is installed, but without"),
     ],
 )
-def test_installed_docs_name_settings_that_are_wrong(settings: dict, message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        source(**{"packages": ["numpy"], **settings})
-    assert message in str(error.value)
-
-
-def test_installed_docs_refuse_a_task_without_annotation() -> None:
-    with pytest.raises(ValueError, match="annotation: a task needs one of code_spans, "):
-        source(packages=["numpy"]).check(TASKS["tagging"])
-
-
-def test_installed_docs_refuse_a_package_without_source(shelf: Installer) -> None:
+def test_installed_docs_name_settings_that_are_wrong(
+    settings: dict, message: str, shelf: Installer
+) -> None:
     shelf({"shelf/data.txt": "no source"})
-    with pytest.raises(ValueError, match="packages: 'shelf' is installed, but without Python"):
-        list(source().documents())
+    with pytest.raises(ValueError) as error:
+        list(source(**{"packages": ["numpy"], **settings}).examples(CLASSIFICATION))
+    assert message in str(error.value)
 
 
 def test_packages_of_every_study_have_one_version_in_the_lock() -> None:
