@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -48,8 +49,8 @@ from stages.tasks._cells import Row
 from stages.tasks._labelled_rows import of_draw
 from stages.tasks._task import TASKS
 
-# Tables that every run has; their rows are concatenated over the runs.
-OF_EACH_RUN: dict[str, type] = {
+# Tables that every model has; their rows are concatenated over the models.
+OF_EACH_MODEL: dict[str, type] = {
     "skipped.csv": SkippedMethod,
     "inputs.csv": InputRecord,
     "estimates.csv": EstimateRecord,
@@ -69,18 +70,18 @@ def main(plan: EvaluationPlan, task: str) -> str:
         return {row["id"]: every_answer[row["id"]] for row in of_draw(rows, finetune_seed)}
 
     discard_unlisted(paths.FINETUNED / task, plan.runs)
-    runs = [paths.FINETUNED / task / run for run in plan.runs]
+    models = [paths.FINETUNED / task / name for name in plan.runs]
     trials: list[ScoredTrial] = []
     by_row: list[np.ndarray] = []  # one for each trial
-    predictions: dict[str, Mapping[str, str]] = {}  # by run, of the trials that examples show
+    predictions: dict[str, Mapping[str, str]] = {}  # by model, of the trials that examples show
     answered: list[tuple[CellKey, list[str], list[str], list[float | None]]] = []
     confused: list[tuple[CellKey, Pairs]] = []  # one for each trial, if the kind has classes
     covered: list[CoverageRecord] = []
-    for folder in tqdm([*runs, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
+    for folder in tqdm([*models, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
         answers, probabilities, calibrated = _answers(folder)
         validation = _validation(folder)
         unscored = read(folder / "trials.csv", TrialRecord)
-        predictions |= {run: answers[trial.key] for run, trial in shown_trials(unscored).items()}
+        predictions |= {name: answers[trial.key] for name, trial in shown_trials(unscored).items()}
         for trial in unscored:
             key = trial.key
             gold = gold_of(key.finetune_seed)
@@ -113,11 +114,12 @@ def main(plan: EvaluationPlan, task: str) -> str:
         np.save(folder / "row_scores.npy", np.array(by_row, dtype=np.float32))
         np.save(folder / "row_groups.npy", _row_groups(rows, about))
         kept_curves = {(trial.key, trial.lr) for trial in trials}
-        curves = [epoch for run in runs for epoch in read(run / "history.csv", EpochRecord)]
+        curves = [epoch for model in models for epoch in read(model / "history.csv", EpochRecord)]
         curves = [epoch for epoch in curves if (epoch.key, epoch.lr) in kept_curves]
         write(folder / "history.csv", EpochRecord, curves)
-        for name, record in OF_EACH_RUN.items():
-            write(folder / name, record, [row for run in runs for row in read(run / name, record)])
+        for name, record in OF_EACH_MODEL.items():
+            tables = (read(model / name, record) for model in models)
+            write(folder / name, record, chain.from_iterable(tables))
         write_json(folder / "task.json", about)
         first = (about["split_seeds"] or [0])[0]  # if there are several draws, the first is shown
         test = of_draw(rows, first)

@@ -50,7 +50,7 @@ def write(results: Results) -> None:
 def labels(results: Results) -> dict[str, str]:
     """Returns the display names of those models that have one."""
     runs = results.params.runs.items()
-    return {name: run.label for name, run in runs if getattr(run, "label", None)}
+    return {name: run.label for name, run in runs if run.label}
 
 
 if __name__ == "__main__":

@@ -9,26 +9,20 @@ other is 3 points below it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from stages import fit_baseline
 from stages.core.keys import TrialKey
 from stages.core.params import Params
 from stages.evaluation.records import CLASSICAL, ScoredTrial
 from stages.evaluation.row_scores import by_groups
-from stages.findings.answers import Study, answers
-from stages.findings.axes import pairs
-from stages.findings.cells import Scores, cells
-from stages.findings.contrasts import Compared, compared
-from stages.findings.costs import Costs
-from stages.findings.effects import Trials, interactions, main_effects
-from stages.findings.facts import Answer, Interaction, MainEffect
-from stages.findings.groups import groups
+from stages.findings.contrasts import Compared
+from stages.findings.facts import Answer, MainEffect
+from stages.findings.results import Results
 from tests.synthetic_study import ADAPTATION, raw_params, run
 
 # Standard deviations of latents; 0.025 is a point of score.
@@ -37,7 +31,7 @@ ROW, DRAW_ROW, MODEL_ROW, TRIAL_ROW = 0.63, 0.32, 0.2, 0.67  # of a test row; sq
 GROUP = 0.3  # of a model and a group of rows
 TASK = (0.6, 1.0, 1.5)  # how much tasks differ in the spread of trials
 NUM_ROWS, NUM_VALIDATION = 600, 100
-LEVEL, BEST, WEAK = 0.45, "window", "tfidf"  # accuracy of the first model; two baselines
+LEVEL, BEST, WEAK = 0.45, "crf", "tfidf"  # accuracy of the first model; two baselines
 ARCHITECTURES = {"a": ("encoder", "mlm"), "b": ("decoder", "causal"), "c": ("bilstm", "causal")}
 SIZES = {"small": (96, 800_000), "large": (192, 2_600_000)}
 Model = tuple[str, str, str]  # architecture, size, pretrained ("yes", "no") or a corpus
@@ -79,22 +73,15 @@ def crossed(*architectures: str) -> tuple[Model, ...]:
 class Drawn:
     """A drawn study with its findings, and the truth of each."""
 
-    effects: list[MainEffect]
-    lines: Trials
-    answers: list[Answer]
-    compared: list[Compared]
+    results: Results
     expected: Mapping[tuple[str, str, str], float]  # of a name, task and method
-
-    @cached_property
-    def interactions(self) -> list[Interaction]:
-        return interactions(self.lines, self.compared, confidence=0.95)
 
     def truth(self, effect: MainEffect) -> float:
         """Returns the expected value of a main effect."""
         own = [
             self.difference(c)
-            for c in self.compared
-            if (c.axis, c.level_a, c.level_b) == (effect.axis, effect.level_a, effect.level_b)
+            for c in self.results.compared
+            if c.levels == (effect.axis, effect.level_a, effect.level_b)
         ]
         return float(np.mean(own))
 
@@ -107,7 +94,7 @@ class Drawn:
 
     def difference(self, c: Compared) -> float:
         """Returns the expected difference of two cells."""
-        a, b = (self.expected[side.group, side.task, side.method] for side in (c.a, c.b))
+        a, b = (self.expected[side.model, side.task, side.method] for side in (c.a, c.b))
         return b - a
 
 
@@ -132,17 +119,21 @@ def _params(case: Case) -> Params:
     corpora = {entry["corpus"] for entry in runs.values()} - {"none"} | {"all"}
     raw["corpora"] = dict.fromkeys(sorted(corpora), raw["corpora"]["all"])
     raw["tasks"] = {f"t{i}": raw["tasks"]["type"] for i in range(case.tasks)}
-    raw["budget"]["matched"] = "none"
+    raw["pretrain"]["matched"] = "none"
+    raw["baselines"] = {name: {"name": name} for name in (BEST, WEAK)}
     full: dict[str, Any] = {"method": {"name": "full"}, "training": dict(ADAPTATION)}
     raw["finetune"] |= {"methods": dict.fromkeys(case.methods, full), "seeds": [1]}
     return Params(**raw)
 
 
 def _trial(case: Case, key: TrialKey, value: float, validation: float) -> ScoredTrial:
-    record = fit_baseline._record(key, key.run, num_tries=1, validation_score=validation)
-    fields = {f: getattr(record, f) for f in type(record).__dataclass_fields__}
+    fields: dict[str, Any] = {
+        **key._asdict(),
+        "architecture": key.run,
+        "used_architecture": key.run,
+    }
     scores = {"metric": "accuracy", "value": value, "other_metric": "accuracy"}
-    trial = ScoredTrial(**fields, **scores, other_value=value)
+    trial = ScoredTrial(**fields, validation_score=validation, **scores, other_value=value)
     if key.run in (BEST, WEAK):
         return trial
     architecture, size, _ = key.run.split("_")
@@ -199,43 +190,13 @@ def drawn(case: Case, rng: np.random.Generator) -> Drawn:
             key = TrialKey(name, s + 1, f"t{t}", method, "200", 1)
             trials.append(_trial(case, key, float(test[i].mean()), float(validation[i])))
             rows[key] = by_group[i]
-    return _found(params, trials, rows, expected)
-
-
-def _found(
-    params: Params,
-    trials: list[ScoredTrial],
-    rows: Mapping[TrialKey, np.ndarray],
-    expected: Mapping[tuple[str, str, str], float],
-) -> Drawn:
-    models = [trial for trial in trials if trial.run in params.runs]
-    all_groups = groups(params.runs, params.tokenizers, models, rates={}, likeness={})
-    all_cells, moderation = cells(
-        all_groups,
-        trials,
-        lambda trial: rows[trial.key],
-        overlaps=dict.fromkeys(params.tasks),
-        baselines=(BEST, WEAK),
-        confidence=0.95,
+    about = {"split_seeds": [], "num_examples": {"train": 200, "test": NUM_ROWS}}
+    results = Results(
+        params=params,
+        trials=trials,
+        row_scores=rows,
+        tasks=dict.fromkeys(params.tasks, about),
+        confusion=dict.fromkeys(params.tasks, []),
+        coverage=dict.fromkeys(params.tasks, []),
     )
-    methods = params.finetune.methods
-    scores = Scores([*params.tasks], [*methods], ["200"], all_groups, [BEST, WEAK], all_cells)
-    pairs_of_cells = compared(scores, pairs(all_groups), methods, moderation)
-    lines = Trials(all_cells)
-    study = Study(
-        scores=scores,
-        trials=lines,
-        moderation=moderation,
-        costs=Costs(params.runs, {}, {}, {}),
-        outside={},
-        num_labels=dict.fromkeys(params.tasks, {"200": 200}),
-        confusion=dict.fromkeys(params.tasks, ()),
-        coverage=dict.fromkeys(params.tasks, ()),
-    )
-    return Drawn(
-        effects=main_effects(lines, pairs_of_cells, confidence=0.95),
-        lines=lines,
-        answers=answers(study),
-        compared=pairs_of_cells,
-        expected=expected,
-    )
+    return Drawn(results, expected)

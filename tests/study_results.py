@@ -54,7 +54,5 @@ def study_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 
 def with_baseline_at(results: Results, value: float) -> Results:
     """Returns results in which each task's strongest baseline has this score in all trials."""
-    trials = [
-        replace(t, value=value) if t.run in ("window", "tfidf") else t for t in results.trials
-    ]
+    trials = [replace(t, value=value) if t.run in ("crf", "tfidf") else t for t in results.trials]
     return replace(results, trials=trials)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from stages import fit_baseline
 from stages.core.artifacts import write_json, write_jsonl
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import Params, Run
@@ -33,7 +32,7 @@ from stages.evaluation.records import (
     write,
 )
 from stages.evaluation.transferability import ESTIMATES, EstimateRecord
-from stages.findings.pretraining import Step, TriedStep
+from stages.findings.models import Step, TriedStep
 from stages.tasks._labelled_rows import distinct_draws
 from tests.smoke import write_plans
 
@@ -166,12 +165,12 @@ def raw_params(runs: Mapping[str, Any] = RUNS) -> dict[str, Any]:
             }
             for name in METRICS
         },
-        "runs": deepcopy(dict(runs)),
-        "budget": {"matched": "tokens", "reference": next(iter(runs))},
+        "models": deepcopy(dict(runs)),
+        "pretrain": {"matched": "tokens", "reference": next(iter(runs))},
         "baselines": {
             "majority": {"name": "majority"},
             "tfidf": {"name": "tfidf"},
-            "window": {"name": "window"},
+            "crf": {"name": "crf"},
         },
         "finetune": {
             "methods": {
@@ -238,7 +237,7 @@ def write_study(
                 )
             write(root / "data/timings/finetune" / task / f"{name}.csv", CostRecord, costs)
         for name, budget in product(params.baselines, params.finetune.label_budgets):
-            if name != ("tfidf" if task == "tag" else "window"):
+            if name != ("tfidf" if task == "tag" else "crf"):
                 trials += _baselines(params, task, name, budget)
         write(root / "data/evaluated" / task / "trials.csv", ScoredTrial, trials)
         scored = rows_of(trials)
@@ -358,8 +357,8 @@ def looked_at(task: str, params: Params) -> list[dict[str, Any]]:
     """Returns the examples of predictions that evaluate writes."""
     runs = [*params.runs]
     votes = [
-        {"prediction": "array", "right": True, "runs": runs[:1]},
-        {"prediction": "int <b>", "right": False, "runs": runs[1:]},
+        {"prediction": "array", "right": True, "models": runs[:1]},
+        {"prediction": "int <b>", "right": False, "models": runs[1:]},
     ]
     row = {"id": f"{task} 1", "chosen": "any", "input": {"text": "a list & <i>more</i>"}}
     return [row | {"answer": "array", "predictions": votes}]
@@ -375,7 +374,7 @@ def confused(trials: list[ScoredTrial]) -> list[ConfusionRecord]:
 def _reliable(trial: ScoredTrial) -> ReliabilityRecord:
     """Returns the only bin of a cell whose predictions are overconfident by 0.1."""
     return ReliabilityRecord(
-        run=trial.run,
+        model=trial.model,
         method=trial.method,
         label_budget=trial.label_budget,
         number=300,
@@ -590,8 +589,13 @@ def _baselines(params: Params, task: str, name: str, budget: int | str) -> list[
 def _baseline(
     task: str, name: str, budget: str, pretrain_seed: int, finetune_seed: int, offset: float
 ) -> ScoredTrial:
-    value = {"majority": 0.04, "tfidf": 0.57, "window": 0.53}[name] + offset
+    value = {"majority": 0.04, "tfidf": 0.57, "crf": 0.53}[name] + offset
     key = TrialKey(name, pretrain_seed, task, CLASSICAL, budget, finetune_seed)
-    record = fit_baseline._record(key, name, num_tries=4, validation_score=value)
-    scores = {"metric": METRICS[task], "value": value}
-    return ScoredTrial(**asdict(record), **scores, other_metric="accuracy", other_value=value)
+    fields: dict[str, Any] = {**key._asdict(), "architecture": name, "used_architecture": name}
+    scores: dict[str, Any] = {
+        "metric": METRICS[task],
+        "value": value,
+        "validation_score": value,
+        "num_tries": 4,
+    }
+    return ScoredTrial(**fields, **scores, other_metric="accuracy", other_value=value)

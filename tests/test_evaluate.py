@@ -52,7 +52,7 @@ ESTIMATED = {"num_rows": 200, "num_states": 3000, "flops": 10**9, "reason": ""}
 
 
 def key(run: str, seed: int = 1) -> TrialKey:
-    method = "full" if run != "window" else CLASSICAL
+    method = "full" if run != "crf" else CLASSICAL
     return TrialKey(run, seed, "tag", method, "200", 1)
 
 
@@ -90,12 +90,12 @@ def write_run(run: str, answers: Sequence[str]) -> None:
         validation_loss=1.2,
     )
     write(folder / "history.csv", EpochRecord, [epoch, replace(epoch, lr=0.1)])
-    for name, record in evaluate.OF_EACH_RUN.items():
+    for name, record in evaluate.OF_EACH_MODEL.items():
         write(folder / name, record, table(name, run))
 
 
 def write_baseline(answers: Mapping[int, Sequence[str]]) -> None:
-    write_trials(paths.BASELINES / "tag", "window", answers)
+    write_trials(paths.BASELINES / "tag", "crf", answers)
 
 
 def write_task(kind: str, rows: Sequence[Json], labels: Sequence[Json], metric: str) -> None:
@@ -148,7 +148,7 @@ def test_evaluate_scores_predictions_whatever_their_order() -> None:
     assert [(trial.run, trial.value, trial.other_value) for trial in trials] == [
         (RIGHT, 1.0, 1.0),
         (WRONG, 0.0, pytest.approx(1 / 6)),
-        ("window", 2 / 3, pytest.approx(5 / 6)),
+        ("crf", 2 / 3, pytest.approx(5 / 6)),
     ]
     assert {trial.metric for trial in trials} == {"entity_f1"}
     assert {name: value for name, value in asdict(trials[0]).items() if name in TRIAL} == TRIAL
@@ -169,10 +169,10 @@ def test_evaluate_writes_the_score_of_each_row() -> None:
     assert path.read_bytes() == written
 
 
-@pytest.mark.parametrize("name", evaluate.OF_EACH_RUN)
+@pytest.mark.parametrize("name", evaluate.OF_EACH_MODEL)
 def test_evaluate_concatenates_the_tables_of_the_runs(name: str) -> None:
     evaluated()
-    rows = read(EVALUATED / name, evaluate.OF_EACH_RUN[name])
+    rows = read(EVALUATED / name, evaluate.OF_EACH_MODEL[name])
     assert rows == [row for run in RUNS for row in table(name, run)] and rows
 
 
@@ -187,10 +187,10 @@ def test_evaluate_counts_confused_words_of_every_run_and_baseline() -> None:
     evaluated()
     confusion = read(EVALUATED / "confusion.csv", ConfusionRecord)
     words = sum(len(tags.split()) for tags in GOLD)
-    for run in (*RUNS, "window"):
-        of_run = [record for record in confusion if record.run == run]
-        assert sum(record.number for record in of_run) == words * of_run[0].num_trials
-        assert all(r.answer == r.prediction for r in of_run) == (run == RIGHT)
+    for run in (*RUNS, "crf"):
+        of_model = [record for record in confusion if record.model == run]
+        assert sum(record.number for record in of_model) == words * of_model[0].num_trials
+        assert all(r.answer == r.prediction for r in of_model) == (run == RIGHT)
 
 
 def test_evaluate_turns_probabilities_into_a_calibration_error() -> None:
@@ -201,7 +201,12 @@ def test_evaluate_turns_probabilities_into_a_calibration_error() -> None:
     assert (wrong.accuracy, wrong.mean_probability, wrong.calibration_error) == (0, 0.75, 0.75)
     assert right.calibration_error is None
     (bin,) = read(EVALUATED / "reliability.csv", ReliabilityRecord)
-    assert (bin.run, bin.number, bin.mean_probability, bin.accuracy) == (WRONG, len(GOLD), 0.75, 0)
+    assert (bin.model, bin.number, bin.mean_probability, bin.accuracy) == (
+        WRONG,
+        len(GOLD),
+        0.75,
+        0,
+    )
 
 
 @pytest.mark.parametrize("text", ["a\rb", "a\r", "a\nb", "a\r\nb", 'a "b", c', "", " "])

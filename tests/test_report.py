@@ -72,7 +72,7 @@ def test_trials_csv_has_a_row_for_each_trial(reported: Path) -> None:
 def test_scores_csv_has_the_mean_of_the_trials(reported: Path) -> None:
     trials = rows(reported / "trials.csv")
     for row in rows(reported / "scores.csv"):
-        own = [t for t in trials if all(t[k] == row[k] for k in ("run", "method", "task"))]
+        own = [t for t in trials if all(t[k] == row[k] for k in ("model", "method", "task"))]
         mean = sum(float(trial["value"]) for trial in own) / len(own)
         assert float(row["mean"]) == pytest.approx(mean, abs=1e-6)
 
@@ -139,17 +139,17 @@ def test_report_shows_times_only_where_costs_are(small: dict[str, Any], tmp_path
     assert changed <= {"costs.csv", "index.html", "answer.txt", "summary.json"} | cost
 
 
-def leave_out(run: str, seed: int) -> None:
-    """Removes the evaluated trials of one run, or of none (""), and of one seed, or of none (0)."""
+def leave_out(model: str, seed: int) -> None:
+    """Removes the evaluated trials of one model (none: "") and of one seed (none: 0)."""
     path = Path("data/evaluated/tag/trials.csv")
     trials = read(path, ScoredTrial)
-    write(path, ScoredTrial, [t for t in trials if t.run != run and t.finetune_seed != seed])
+    write(path, ScoredTrial, [t for t in trials if t.model != model and t.finetune_seed != seed])
 
 
 def test_report_names_trials_that_are_missing(small: dict[str, Any], tmp_path: Path) -> None:
     params = write_study(tmp_path, small)
     leave_out("encoder_scratch", 0)
-    with pytest.raises(ValueError, match=r"tag/trials\.csv: no trial of encoder_scratch, seed 1"):
+    with pytest.raises(ValueError, match=r"tag/trials\.csv: no trial of encoder_scratch on tag"):
         run_stage(params, report)
 
 
@@ -166,18 +166,18 @@ def test_report_of_a_single_seed_has_effects_without_intervals(
     assert "no effect has an interval" in Path("reports/comparison.md").read_text()
 
 
-def test_report_leaves_a_gap_for_a_method_that_does_not_fit_a_run(
+def test_report_leaves_a_gap_for_a_method_that_does_not_fit_a_model(
     small: dict[str, Any], tmp_path: Path
 ) -> None:
     """Tables, pictures and effects have all other trials."""
     small["tasks"] = {"tag": small["tasks"]["tag"]}
     params = write_study(tmp_path, small, incompatible=[("encoder_scratch", "linear_probe")])
     run_stage(params, report)
-    pairs = {(row["run"], row["method"]) for row in rows(Path("reports/trials.csv"))}
+    pairs = {(row["model"], row["method"]) for row in rows(Path("reports/trials.csv"))}
     assert ("encoder_scratch", "full") in pairs and ("encoder_scratch", "linear_probe") not in pairs
     by_method = [r for r in rows(Path("reports/contrasts.csv")) if r["axis"] == "method"]
-    assert {row["run_a"] for row in by_method} == {"encoder_mlm"}
+    assert {row["model_a"] for row in by_method} == {"encoder_mlm"}
     test_reports_have_no_nan(Path("reports"))
     write(Path("data/evaluated/tag/skipped.csv"), SkippedMethod, [])  # nothing explains the gap
-    with pytest.raises(ValueError, match=r"no trial of encoder_scratch, seed 1 on tag \(linear_pr"):
+    with pytest.raises(ValueError, match=r"no trial of encoder_scratch on tag, linear_probe"):
         run_stage(params, report)

@@ -35,7 +35,7 @@ class ReliabilityRecord:
     """One bin of a cell's reliability diagram: the predictions, from all of the cell's trials, with
     a probability in this bin."""
 
-    run: str
+    model: str
     method: str
     label_budget: str
     number: int  # of predictions
@@ -53,10 +53,9 @@ def calibration(
     numbers of rows as weights. In a bin of n rows with probability p, chance alone gives an error
     of about 0.8 sqrt(p (1 - p) / n).
     """
-    given = [each for each in probabilities if each is not None]
-    if len(given) < len(probabilities):
+    if None in probabilities:
         return None
-    p = np.array(given)
+    p = np.array(probabilities, dtype=float)
     right = _right(gold, predicted)
     distances = np.bincount(_bins(p), right - p, NUM_BINS)  # of each bin, times its number of rows
     return Calibration(
@@ -78,12 +77,12 @@ def reliability(
             p = np.array(probabilities, dtype=float)
             for row, weights in enumerate((np.ones_like(p), p, _right(gold, predicted))):
                 sums[cell][row] += np.bincount(_bins(p), weights, NUM_BINS)
-    for cell, bins in sums.items():
+    for (model, _, method, label_budget), bins in sums.items():
         for number, probability, right in bins.T[bins[0] > 0]:
             yield ReliabilityRecord(
-                run=cell.run,
-                method=cell.method,
-                label_budget=cell.label_budget,
+                model=model,
+                method=method,
+                label_budget=label_budget,
                 number=int(number),
                 mean_probability=probability / number,
                 accuracy=right / number,

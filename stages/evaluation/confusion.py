@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from stages.core.keys import CellKey
-from stages.tasks._kind import Kind
-from stages.tasks._tags import OUTSIDE
+from stages.tasks._task import Task as Kind
 
 Pairs = Counter[tuple[str, str]]  # (right class, predicted class) -> how often
 
@@ -16,7 +15,7 @@ class ConfusionRecord:
     """An entry of a confusion matrix: how often ``prediction`` was given where ``answer`` is right,
     summed over ``num_trials`` trials. ``number`` counts rows or, for tagging, words."""
 
-    run: str
+    model: str
     method: str
     label_budget: str
     num_trials: int
@@ -35,11 +34,7 @@ def classes(kind: Kind, answer: str) -> list[str]:
     type of span (its tag without B- or I-)."""
     if kind.target not in kind.lists:
         return [answer]
-    return [tag if tag == OUTSIDE else _type(tag) for tag in answer.split(" ")]
-
-
-def _type(tag: str) -> str:
-    return tag[2:] if tag[:2] in ("B-", "I-") and tag[2:] else tag
+    return [tag[2:] if tag[:2] in ("B-", "I-") and tag[2:] else tag for tag in answer.split(" ")]
 
 
 def pairs(kind: Kind, gold: Mapping[str, str], predicted: Mapping[str, str]) -> Pairs:
@@ -52,18 +47,17 @@ def pairs(kind: Kind, gold: Mapping[str, str], predicted: Mapping[str, str]) -> 
 
 def records(pairs_by_trial: Iterable[tuple[CellKey, Pairs]]) -> Iterator[ConfusionRecord]:
     """Yields, cell by cell, the counts summed over the cell's trials, sorted by class."""
-    sums: dict[CellKey, Pairs] = {}
-    trials: Counter[CellKey] = Counter()
+    trials: dict[CellKey, list[Pairs]] = {}
     for cell, counts in pairs_by_trial:
-        sums.setdefault(cell, Counter()).update(counts)
-        trials[cell] += 1
-    for cell, counts in sums.items():
-        for (answer, prediction), number in sorted(counts.items()):
+        trials.setdefault(cell, []).append(counts)
+    for cell, of_cell in trials.items():
+        total = sum(of_cell, Pairs())
+        for (answer, prediction), number in sorted(total.items()):
             yield ConfusionRecord(
-                run=cell.run,
+                model=cell.model,
                 method=cell.method,
                 label_budget=cell.label_budget,
-                num_trials=trials[cell],
+                num_trials=len(of_cell),
                 answer=answer,
                 prediction=prediction,
                 number=number,

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl
@@ -20,7 +21,6 @@ LONG, SHORT = 13, 8  # n for texts of at least 13 words, and of 8 to 12 words
 WORD = re.compile(r"\w+")
 
 Words = tuple[str, ...]
-Matches = set[Words]  # the n-grams and whole texts of test rows that were found
 
 
 @dataclass(frozen=True)
@@ -83,20 +83,11 @@ class TaskTexts:
 
     def overlap(self, documents: Iterable[Sequence[str]]) -> dict[str, Overlap]:
         """Returns the overlap of each task with the documents."""
-        return self.overlap_of([self.matches(documents)])
-
-    def matches(self, documents: Iterable[Sequence[str]]) -> Matches:
-        """Returns the matches in documents, to be passed to ``overlap_of``."""
-        return {
-            found
+        seen = {
+            match
             for sentences in documents
-            for _, found in self._found([words(sentence) for sentence in sentences])
+            for _, match in self._found([words(sentence) for sentence in sentences])
         }
-
-    def overlap_of(self, matches: Iterable[Matches]) -> dict[str, Overlap]:
-        """Returns the overlap of each task with the documents of several calls of ``matches``, in
-        this process or others."""
-        seen = set[Words]().union(*matches)
         return {
             task: Overlap(
                 num_test=len(rows),
@@ -114,27 +105,20 @@ class TaskTexts:
         """
         for document in documents:
             sentences = [(sentence, words(sentence)) for sentence in document]
-            while touched := self._touched([own for _, own in sentences]):
-                sentences = [each for i, each in enumerate(sentences) if i not in touched]
+            while True:
+                owner = [i for i, (_, own) in enumerate(sentences) for _ in own]
+                matches = self._found([own for _, own in sentences])
+                ends = [(owner[start], owner[start + len(gram) - 1]) for start, gram in matches]
+                touched = {i for first, last in ends for i in range(first, last + 1)}
+                if not touched:
+                    break
+                sentences = [pair for i, pair in enumerate(sentences) if i not in touched]
             yield [sentence for sentence, _ in sentences]
-
-    def _touched(self, sentences: Sequence[Sequence[str]]) -> set[int]:
-        """Returns the indices of the sentences that overlap with a match."""
-        owner = [i for i, sentence in enumerate(sentences) for _ in sentence]
-        matches = self._found(sentences)
-        return {
-            place
-            for start, gram in matches
-            for place in range(owner[start], owner[start + len(gram) - 1] + 1)
-        }
 
     def _found(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[int, Words]]:
         """Yields the matches in a document, each with the place of its first word."""
         running = [word for sentence in sentences for word in sentence]
-        ends, total = set[int]([0]), 0
-        for sentence in sentences:
-            total += len(sentence)
-            ends.add(total)
+        ends = {0, *accumulate(map(len, sentences))}
         for start, first in enumerate(running):
             for n in self._lengths.get(first, ()):
                 gram = tuple(running[start : start + n])

@@ -1,4 +1,4 @@
-"""Examples for the report: a few test rows with the prediction of each run."""
+"""Examples for the report: a few test rows with the prediction of each model."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,20 +7,20 @@ from stages.core.artifacts import Json
 from stages.evaluation.metrics import score
 from stages.evaluation.records import TrialRecord, budget_order
 from stages.tasks._cells import Row
-from stages.tasks._kind import Kind
+from stages.tasks._task import Task as Kind
 
 ANY = 3  # number of rows to show from the start of test, which is in random order
-DISPUTED = 5  # number of further rows to show: those on which runs agree least
+DISPUTED = 5  # number of further rows to show: those on which models agree least
 
 
 def shown_trials(trials: Iterable[TrialRecord]) -> dict[str, TrialRecord]:
-    """Returns one trial of each run and baseline: the first with the run's largest label budget."""
-    trial_by_run: dict[str, TrialRecord] = {}
+    """Returns one trial of each model and baseline: the first with its largest label budget."""
+    trial_by_model: dict[str, TrialRecord] = {}
     for trial in trials:
-        best = trial_by_run.get(trial.run)
+        best = trial_by_model.get(trial.model)
         if best is None or budget_order(trial.label_budget) > budget_order(best.label_budget):
-            trial_by_run[trial.run] = trial
-    return trial_by_run
+            trial_by_model[trial.model] = trial
+    return trial_by_model
 
 
 def examples(
@@ -29,7 +29,7 @@ def examples(
     gold: Mapping[str, str],
     predictions: Mapping[str, Mapping[str, str]],
 ) -> list[Json]:
-    """Returns the rows to show; ``predictions`` are by run and then by the row's id.
+    """Returns the rows to show; ``predictions`` are by model and then by the row's id.
 
     The first ``ANY`` are a random sample. The others are the rows on which predictions are most
     evenly divided; ties go to the earlier row.
@@ -47,8 +47,8 @@ def examples(
                 {
                     "prediction": kind.shown(row, prediction),
                     "right": is_right(kind, gold[row["id"]], prediction),
-                    "runs": [
-                        run for run, one in predictions.items() if one[row["id"]] == prediction
+                    "models": [
+                        model for model, one in predictions.items() if one[row["id"]] == prediction
                     ],
                 }
                 for prediction, _ in votes[row["id"]].most_common()

@@ -15,15 +15,6 @@ import numpy as np
 from stages.evaluation.contamination import words
 
 
-@dataclass
-class Reading:
-    """What was counted in some documents of a corpus."""
-
-    documents: int
-    bytes: int
-    words: Counter[str]
-
-
 @dataclass(frozen=True)
 class Likeness:
     """The likeness of a task's texts to a corpus."""
@@ -43,29 +34,21 @@ class Measured:
     tasks: dict[str, Likeness]
 
 
-def read(documents: Iterable[Sequence[str]]) -> Reading:
-    """Counts the words of documents, which are lists of sentences."""
-    reading = Reading(0, 0, Counter())
-    for sentences in documents:
-        reading.documents += 1
-        for sentence in sentences:
-            reading.bytes += len(sentence.encode())
-            reading.words.update(words(sentence))
-    return reading
-
-
-def measured(readings: Iterable[Reading], tasks: Mapping[str, Sequence[str]]) -> Measured:
-    """Returns the size of the whole corpus and the likeness of each task's texts to it."""
-    documents = num_bytes = 0
+def measured(documents: Iterable[Sequence[str]], tasks: Mapping[str, Sequence[str]]) -> Measured:
+    """Returns the size of a corpus, given as documents (lists of sentences), and the likeness of
+    each task's texts to it."""
+    num_documents = num_bytes = 0
     corpus: Counter[str] = Counter()
-    for reading in readings:
-        documents, num_bytes = documents + reading.documents, num_bytes + reading.bytes
-        corpus.update(reading.words)
+    for sentences in documents:
+        num_documents += 1
+        for sentence in sentences:
+            num_bytes += len(sentence.encode())
+            corpus.update(words(sentence))
     likeness = {}
     for task, texts in tasks.items():
         own = Counter(word for text in texts for word in words(text))
         likeness[task] = Likeness(own.total(), similarity(own, corpus))
-    return Measured(documents, corpus.total(), len(corpus), num_bytes, likeness)
+    return Measured(num_documents, corpus.total(), len(corpus), num_bytes, likeness)
 
 
 def similarity(one: Counter[str], other: Counter[str]) -> float | None:

@@ -57,6 +57,13 @@ def scale_of(metric: str) -> Scale:
     return metric_of(metric).scale
 
 
+def unit_of(metric: str) -> tuple[str, bool]:
+    """Returns the unit of a metric's scores (the metric itself if it has none), and whether lower
+    values are better. Scores of the same unit can be averaged."""
+    scale = scale_of(metric)
+    return scale.unit or metric, scale.lower_is_better
+
+
 def cut(low: float, high: float, metric: str, *, difference: bool = False) -> Ends:
     """Returns the ends of an interval, cut off at the ends of the metric's scale (or, with
     ``difference``, at those of differences on it).

@@ -5,22 +5,22 @@ the variance of every contrast is shrunk towards the variance of comparable cont
 limma). Plain moderation exceeds its nominal error rate if some cells vary more than others; this
 procedure does not. It was chosen by simulation (benchmarks/coverage.md):
 
-- For one task, method and label budget, a seed draws the same labels in all runs. So seeds are
-  paired, and the prior of a contrast is the mean variance of paired differences. For two runs this
-  is twice the residual mean square of runs and seeds; for two methods or label budgets it is the
-  mean over runs.
-- The prior is multiplied by a factor of the run (for two runs, by the mean of their factors): how
-  much more or less the run varies than others over all tasks, methods and label budgets. The factor
-  is itself shrunk towards 1. So a run whose seeds vary widely does not borrow the others' small
-  variance.
+- For one task, method and label budget, a seed draws the same labels for all models. So seeds are
+  paired, and the prior of a contrast is the mean variance of paired differences. For two models
+  this is twice the residual mean square of models and seeds; for two methods or label budgets it is
+  the mean over models.
+- The prior is multiplied by a factor of the model (for two models, by the mean of their factors):
+  how much more or less the model varies than others over all tasks, methods and label budgets. The
+  factor is itself shrunk towards 1. So a model whose seeds vary widely does not borrow the others'
+  small variance.
 - The prior counts for at most 3 degrees of freedom, at most 1.5 times those of the contrast itself,
-  and at most the number that the other runs have. With a single task it counts for half as many,
-  because a run's factor then comes from the same trials whose variance it corrects: without the
-  halving, up to 10 % of studies made false claims where one run varied widely.
+  and at most the number that the other models have. With a single task it counts for half as many,
+  because a model's factor then comes from the same trials whose variance it corrects: without the
+  halving, up to 10 % of studies made false claims where one model varied widely.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -35,7 +35,7 @@ from stages.evaluation.variance import Prior, Sample
 PRIOR_DF = 3.0  # most degrees of freedom of a prior
 PRIOR_DF_PER_OWN = 1.5  # most of them per degree of freedom of the contrast itself
 OF_ONE_TASK = 0.5  # multiplies the degrees of freedom of a prior if the study has one task
-FACTOR_DF = 3.0  # weight of the value 1, towards which a run's factor is shrunk
+FACTOR_DF = 3.0  # weight of the value 1, towards which a model's factor is shrunk
 
 
 Place = tuple[str, str, str]  # task, method and label budget of a CellKey
@@ -43,39 +43,40 @@ Place = tuple[str, str, str]  # task, method and label budget of a CellKey
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Scores, or differences of scores, of runs that have the same units."""
+    """Scores, or differences of scores, of models that have the same units."""
 
-    runs: tuple[str, ...]
-    values: Float[np.ndarray, "runs units"]
+    models: tuple[str, ...]
+    values: Float[np.ndarray, "models units"]
 
     @property
     def num_units(self) -> int:
         return self.values.shape[1]
 
     @cached_property
-    def residuals(self) -> Float[np.ndarray, "runs units"]:
-        """The values minus the means of runs and of units."""
+    def residuals(self) -> Float[np.ndarray, "models units"]:
+        """The values minus the means of models and of units."""
         centred = self.values - self.values.mean(axis=1, keepdims=True)
         return centred - centred.mean(axis=0)
 
     @property
     def residual_mean_square(self) -> float:
-        """The mean variance of a run between units, without the part that all runs share."""
-        return float((self.residuals**2).sum()) / ((len(self.runs) - 1) * (self.num_units - 1))
+        """The mean variance of a model between units, without the part that all models share."""
+        df = (len(self.models) - 1) * (self.num_units - 1)
+        return float((self.residuals**2).sum()) / df
 
     @property
-    def residual_variances(self) -> Float[np.ndarray, " runs"]:
-        """Each run's variance; unbiased for three or more runs, even if they vary unequally."""
-        number = len(self.runs)
+    def residual_variances(self) -> Float[np.ndarray, " models"]:
+        """Each model's variance; unbiased for three or more models, even if they vary unequally."""
+        number = len(self.models)
         squares = (self.residuals**2).sum(axis=1) / (self.num_units - 1)
         if number < 3:
             return squares * number / max(number - 1, 1)
-        # A residual's variance is (1 - 1/n)^2 times its own run's and 1/n^2 times each other run's.
+        # A residual's variance is (1 - 1/n)^2 times its own model's and 1/n^2 times each other's.
         total = squares.sum() * number / (number - 1)
         return np.maximum((squares - total / number**2) * number / (number - 2), 0.0)
 
     @cached_property
-    def variances(self) -> Float[np.ndarray, " runs"]:
+    def variances(self) -> Float[np.ndarray, " models"]:
         return self.values.var(axis=1, ddof=1)
 
 
@@ -86,13 +87,18 @@ class Moderation:
         self, samples: Mapping[CellKey, Sample], *, baselines: Collection[str], confidence: float
     ) -> None:
         """``baselines`` names the baselines in ``samples``. Their variances are not shrunk towards
-        those of runs."""
+        those of models."""
         self.samples, self.confidence = samples, confidence
         self._baselines = frozenset(baselines)
-        self._differences_by_pair: dict[tuple[CellKey, CellKey], Interval] = {}
+        self._models: dict[Place, list[str]] = defaultdict(list)  # with at least two units
+        for key, sample in samples.items():
+            if key.model not in self._baselines and sample.num_units > 1:
+                self._models[key[1:]].append(key.model)
+        self._tables = {place: t for place in self._models if (t := self._table(place))}
+        # Each model's variance relative to the mean of the models in its tables.
+        self._factors = _factors((t, t.residual_variances) for t in self._tables.values())
+        self._differences: dict[tuple[CellKey, CellKey], Interval] = {}
         self._to_baselines: dict[tuple[Place, CellKey], _Table | None] = {}
-
-    # Intervals
 
     def mean(self, key: CellKey) -> Interval:
         """Returns the interval of the mean score of a cell."""
@@ -100,9 +106,9 @@ class Moderation:
         return mean(self.samples[key], confidence=self.confidence, prior=prior)
 
     def difference(self, a: CellKey, b: CellKey) -> Interval:
-        """Returns the interval of the mean of ``a`` minus that of ``b``."""
-        if (a, b) not in self._differences_by_pair:
-            self._differences_by_pair[a, b] = difference(
+        """Returns the interval of the mean of ``a`` minus that of ``b``; computed once."""
+        if (a, b) not in self._differences:
+            self._differences[a, b] = difference(
                 self.samples[a],
                 self.samples[b],
                 confidence=self.confidence,
@@ -110,128 +116,80 @@ class Moderation:
                 prior_a=self._prior_of_mean(a),
                 prior_b=self._prior_of_mean(b),
             )
-        return self._differences_by_pair[a, b]
+        return self._differences[a, b]
 
-    # Priors
-
-    @cached_property
-    def _runs(self) -> dict[Place, list[str]]:
-        """The runs with at least two units, by task, method and label budget."""
-        runs_by_place: dict[Place, list[str]] = defaultdict(list)
-        for key, sample in self.samples.items():
-            if key.run not in self._baselines and sample.num_units > 1:
-                runs_by_place[key[1:]].append(key.run)
-        return runs_by_place
-
-    @cached_property
-    def _tables(self) -> dict[Place, _Table]:
-        return {
-            place: table
-            for place, runs in self._runs.items()
-            if (table := self._table({run: self.samples[CellKey(run, *place)] for run in runs}))
-        }
-
-    def _table(self, samples: Mapping[str, Sample]) -> _Table | None:
-        """Returns the table of the largest group of runs with the same units, or None if the group
-        has fewer than two runs."""
-        members: dict[tuple[object, ...], list[str]] = defaultdict(list)
-        for run, sample in samples.items():
-            members[tuple(sorted(sample.unit_keys))].append(run)
-        runs = max(members.values(), key=len, default=[])
-        if len(runs) < 2:
+    def _table(self, place: Place, other: Callable[[str], CellKey] | None = None) -> _Table | None:
+        """Returns the scores of the largest group of a place's models with the same units, or their
+        differences to the cell ``other`` of a model; None for fewer than two models."""
+        members: dict[tuple[object, ...], list[tuple[str, Sample]]] = defaultdict(list)
+        for model in self._models.get(place, ()):
+            sample = self.samples[CellKey(model, *place)]
+            if other is not None:
+                subtracted = self.samples.get(other(model))
+                if subtracted is None or not are_paired(sample, subtracted):
+                    continue
+                sample = sample.minus(subtracted)
+            members[tuple(sorted(sample.units))].append((model, sample))
+        group = max(members.values(), key=len, default=[])
+        if len(group) < 2:
             return None
-        values = [_in_order(samples[run]) for run in runs]
-        return _Table(tuple(runs), np.array(values))
+        in_order = [sorted(zip(s.units, s.unit_values.tolist(), strict=True)) for _, s in group]
+        values = np.array([[value for _, value in of_model] for of_model in in_order])
+        return _Table(tuple(model for model, _ in group), values)
 
     @cached_property
-    def _factors(self) -> dict[str, float]:
-        """Each run's variance relative to the mean of the runs in its tables, shrunk towards 1."""
-        return _relative_spreads(
-            [(table, table.residual_variances) for table in self._tables.values()]
-        )
-
-    def _differences(self, one: Place, other: Place) -> _Table | None:
-        """Returns the table of each run's differences between two places: the same task with two
-        methods or two label budgets."""
-        samples = {}
-        for run in self._runs.get(one, ()):
-            a, b = (self.samples.get(CellKey(run, *place)) for place in (one, other))
-            if a is not None and b is not None and are_paired(a, b):
-                samples[run] = a.minus(b)
-        return self._table(samples)
+    def _between_places(self) -> dict[frozenset[Place], _Table]:
+        """The differences of each model between two methods or two label budgets, on one task."""
+        tables: dict[frozenset[Place], _Table | None] = {}
+        for one, other in combinations(self._models, 2):
+            unlike = [a != b for a, b in zip(one, other, strict=True)]
+            if unlike in ([False, True, False], [False, False, True]):
+                tables[frozenset((one, other))] = self._table(
+                    one, lambda model, place=other: CellKey(model, *place)
+                )
+        return {places: table for places, table in tables.items() if table}
 
     @cached_property
-    def _pairs_of_places(self) -> dict[tuple[Place, Place], _Table]:
-        tables = {}
-        for one, other in combinations(self._runs, 2):
-            differ = [a != b for a, b in zip(one, other, strict=True)]
-            if not differ[0] and sum(differ) == 1 and (table := self._differences(one, other)):
-                tables[one, other] = table
-        return tables
-
-    def _table_of_differences(self, one: Place, other: Place) -> _Table | None:
-        """Returns the table of each run's differences between two places, or None. Their sign may
-        be reversed, which does not matter for variances."""
-        tables = self._pairs_of_places
-        return tables.get((one, other)) or tables.get((other, one))
-
-    @cached_property
-    def _factors_of_places(self) -> dict[str, float]:
-        """The variance of each run's differences between methods or label budgets, relative to that
-        of all runs and shrunk towards 1."""
-        return _relative_spreads(
-            [(table, table.variances) for table in self._pairs_of_places.values()]
-        )
+    def _factors_between_places(self) -> dict[str, float]:
+        return _factors((table, table.variances) for table in self._between_places.values())
 
     def _prior(self, a: CellKey, b: CellKey) -> Prior | None:
         """Returns the prior of the difference of two cells, or None without comparable cells."""
         own_df = self.samples[a].num_units - 1
-        if a.run == b.run:
-            table = self._table_of_differences(a[1:], b[1:])
-            return self._prior_of_one(table, a.run, self._factors_of_places, own_df)
+        if a.model == b.model:
+            table = self._between_places.get(frozenset((a[1:], b[1:])))
+            return self._prior_of_one(table, a.model, self._factors_between_places, own_df)
         if a[1:] == b[1:]:
             table = self._tables.get(a[1:])
-            if table is None or not {a.run, b.run} <= {*table.runs}:
+            if table is None or not {a.model, b.model} <= {*table.models}:
                 return None
-            factors = _relative(self._factors, table.runs)
-            variance = table.residual_mean_square * (factors[a.run] + factors[b.run])
-            return self._weighted(variance, own_df, (len(table.runs) - 2) * (table.num_units - 1))
-        return self._prior_to_baseline(a, b)
-
-    def _prior_to_baseline(self, a: CellKey, b: CellKey) -> Prior | None:
-        """Returns the prior of the difference of a run and a baseline: the mean variance of such
-        differences, of which the run's half is multiplied by the run's factor."""
-        run, baseline = (b, a) if a.run in self._baselines else (a, b)
-        if baseline.run not in self._baselines or run.run in self._baselines:
+            factors = _relative(self._factors, table.models)
+            variance = table.residual_mean_square * (factors[a.model] + factors[b.model])
+            return self._weighted(variance, own_df, (len(table.models) - 2) * (table.num_units - 1))
+        model, baseline = (b, a) if a.model in self._baselines else (a, b)
+        if baseline.model not in self._baselines or model.model in self._baselines:
             return None
-        table = self._table_to_baseline(run[1:], baseline)
-        halved = {name: (1 + factor) / 2 for name, factor in self._factors.items()}
-        return self._prior_of_one(table, run.run, halved, self.samples[baseline].num_units - 1)
-
-    def _table_to_baseline(self, place: Place, baseline: CellKey) -> _Table | None:
-        """Returns the table of the differences between a place's runs and a baseline; cached."""
+        # The mean variance of such differences, of which the model's half has the model's factor.
+        place = model[1:]
         if (place, baseline) not in self._to_baselines:
-            of_baseline = self.samples[baseline]
-            samples = {
-                name: sample.minus(of_baseline)
-                for name in self._runs.get(place, ())
-                if are_paired(sample := self.samples[CellKey(name, *place)], of_baseline)
-            }
-            self._to_baselines[place, baseline] = self._table(samples)
-        return self._to_baselines[place, baseline]
+            self._to_baselines[place, baseline] = self._table(place, lambda _: baseline)
+        halved = {name: (1 + factor) / 2 for name, factor in self._factors.items()}
+        own_df = self.samples[baseline].num_units - 1
+        table = self._to_baselines[place, baseline]
+        return self._prior_of_one(table, model.model, halved, own_df)
 
     def _prior_of_mean(self, key: CellKey) -> Prior | None:
         own_df = self.samples[key].num_units - 1
-        return self._prior_of_one(self._tables.get(key[1:]), key.run, self._factors, own_df)
+        return self._prior_of_one(self._tables.get(key[1:]), key.model, self._factors, own_df)
 
     def _prior_of_one(
-        self, table: _Table | None, run: str, factors: Mapping[str, float], own_df: float
+        self, table: _Table | None, model: str, factors: Mapping[str, float], own_df: float
     ) -> Prior | None:
-        """Returns a prior with the mean variance of a table's runs, times the factor of ``run``."""
-        if table is None or run not in table.runs:
+        """Returns a prior with the mean variance of a table's models, times a model's factor."""
+        if table is None or model not in table.models:
             return None
-        variance = float(table.variances.mean()) * _relative(factors, table.runs)[run]
-        return self._weighted(variance, own_df, (len(table.runs) - 1) * (table.num_units - 1))
+        variance = float(table.variances.mean()) * _relative(factors, table.models)[model]
+        return self._weighted(variance, own_df, (len(table.models) - 1) * (table.num_units - 1))
 
     def _weighted(self, variance: float, own_df: float, others_df: float) -> Prior:
         """Returns a prior whose degrees of freedom are limited as the module docstring says."""
@@ -240,16 +198,10 @@ class Moderation:
         return Prior(float(variance), OF_ONE_TASK * df if has_one_task else df)
 
 
-def _in_order(sample: Sample) -> list[float]:
-    """Returns the values of a sample's units, ordered by the units' keys."""
-    pairs = sorted(zip(sample.unit_keys, sample.unit_values.tolist(), strict=True))
-    return [value for _, value in pairs]
-
-
-def _relative_spreads(
-    of_tables: Sequence[tuple[_Table, Float[np.ndarray, " runs"]]],
+def _factors(
+    of_tables: Iterable[tuple[_Table, Float[np.ndarray, " models"]]],
 ) -> dict[str, float]:
-    """Returns each run's factor: its variance divided by the mean variance of its table.
+    """Returns each model's factor: its variance divided by the mean variance of its table.
 
     Factors are averaged over tables, with the tables' degrees of freedom as weights. The average
     includes a factor of 1 with the weight FACTOR_DF.
@@ -258,16 +210,16 @@ def _relative_spreads(
     dfs: dict[str, float] = defaultdict(lambda: FACTOR_DF)
     for table, variances in of_tables:
         usual = variances.mean()
-        if len(table.runs) < 3 or usual <= 0:
+        if len(table.models) < 3 or usual <= 0:
             continue
-        for run, variance in zip(table.runs, variances.tolist(), strict=True):
-            sums[run] += (table.num_units - 1) * variance / usual
-            dfs[run] += table.num_units - 1
-    return {run: sums[run] / dfs[run] for run in sums}
+        for model, variance in zip(table.models, variances.tolist(), strict=True):
+            sums[model] += (table.num_units - 1) * variance / usual
+            dfs[model] += table.num_units - 1
+    return {model: sums[model] / dfs[model] for model in sums}
 
 
-def _relative(factors: Mapping[str, float], runs: Sequence[str]) -> dict[str, float]:
-    """Returns the factors of ``runs``, divided by their mean."""
-    of_runs = {run: factors.get(run, 1.0) for run in runs}
-    usual = sum(of_runs.values()) / len(of_runs)
-    return {run: factor / usual for run, factor in of_runs.items()}
+def _relative(factors: Mapping[str, float], models: Sequence[str]) -> dict[str, float]:
+    """Returns the factors of ``models``, divided by their mean."""
+    of_models = {model: factors.get(model, 1.0) for model in models}
+    usual = sum(of_models.values()) / len(of_models)
+    return {model: factor / usual for model, factor in of_models.items()}

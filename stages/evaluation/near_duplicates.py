@@ -7,13 +7,14 @@ Jaccard similarity of their words, in any order, is at least 0.8. The search is 
 hashed or sampled. Words are defined as in ``contamination``.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stages.evaluation.contamination import words
 from stages.tasks._cells import Row
-from stages.tasks._kind import Kind
+from stages.tasks._task import Task as Kind
 
 LEAST = 0.8  # lowest similarity of near-duplicates
 GRAM = 3  # words
@@ -33,16 +34,13 @@ class Nearest:
 def nearest(test: Sequence[str], train: Sequence[str]) -> dict[int, Nearest]:
     """Returns, for each test text with a near-duplicate in train, the most similar train text (the
     first of equally similar ones). Keys are indices of ``test``."""
-    test_words, train_words = [[words(text) for text in texts] for texts in (test, train)]
-    is_short = [[len(text) < SHORT for text in texts] for texts in (test_words, train_words)]
+    sides = [[words(text) for text in texts] for texts in (test, train)]
     best: dict[int, Nearest] = {}
-    for n, among in ((GRAM, None), (1, is_short)):
-        grams = [[_grams(text, n) for text in texts] for texts in (test_words, train_words)]
-        if among is not None:
-            grams = [
-                [own if short else frozenset() for own, short in zip(of, shorts, strict=True)]
-                for of, shorts in zip(grams, among, strict=True)
-            ]
+    for n, longest in ((GRAM, math.inf), (1, SHORT - 1)):
+        grams = [
+            [_grams(text, n) if len(text) <= longest else frozenset() for text in side]
+            for side in sides
+        ]
         for place, candidate in _similar(*grams):
             if place not in best or candidate.similarity > best[place].similarity:
                 best[place] = candidate

@@ -35,11 +35,10 @@ def rare_class(
     from sklearn.metrics import average_precision_score, precision_recall_curve
 
     counts = Counter(gold)
-    given = [each for each in probabilities if each is not None]
-    if len(labels) != 2 or not all(counts[label] for label in labels) or len(given) < len(gold):
+    if len(labels) != 2 or not all(counts[label] for label in labels) or None in probabilities:
         return None
     rare = min(labels, key=lambda label: counts[label])
-    p = np.array(given)
+    p = np.array(probabilities, dtype=float)
     scores = np.where([label == rare for label in predicted], p, 1 - p).round(6)
     is_rare = [label == rare for label in gold]
     precision, recall, _ = precision_recall_curve(is_rare, scores)

@@ -25,10 +25,15 @@ CLASSICAL = "classical"  # the method of every baseline
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointRow:
-    """A row about a checkpoint."""
+    """A row about a checkpoint. The files that stages write for each other call a model ``run``."""
 
     run: str
     pretrain_seed: int
+
+    @property
+    def model(self) -> str:
+        """The name of the model, or of a baseline, in params.yaml."""
+        return self.run
 
     @property
     def checkpoint(self) -> RunKey:
@@ -37,7 +42,7 @@ class CheckpointRow:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRow(CheckpointRow):
-    """A row about a trial of a run or of a baseline."""
+    """A row about a trial of a model or of a baseline."""
 
     task: str
     method: str
@@ -53,44 +58,49 @@ class TrialRow(CheckpointRow):
 class TrialRecord(TrialRow):
     """A trial without its scores on test rows.
 
-    A baseline has its component's name as architecture, the method CLASSICAL, corpus and objective
-    "none", the seeds that drew its labelled rows, and 0 or None for what only models have. A public
-    checkpoint has the objective "hub"; its corpus is its path, or the corpus on which a run
-    continued its pretraining; the cost of its original pretraining is unknown. A lineage is a run
-    with all its parents and teachers.
+    Defaults are the values of a baseline. It has its component's name as architecture, the method
+    CLASSICAL and the seeds that drew its labelled rows. A method that fits nothing has the defaults
+    of what fitting gives. A public checkpoint has the objective "hub"; its corpus is its path, or
+    the corpus on which a model continued its pretraining; the cost of its original pretraining is
+    unknown. A lineage is a model with all its parents and teachers.
     """
 
     architecture: str
-    objective: str
-    corpus: str
-    num_params: int
-    num_trained_params: int
-    pretrain_tokens: int | None
-    pretrain_flops: int | None
-    lineage_tokens: int | None
-    lineage_flops: int | None
-    finetune_flops: int  # at all learning rates; of a solved probe the states of its rows
-    lr: float  # the best learning rate on validation; 0 if nothing was trained
-    d_model: int
-    num_layers: int
-    best_epoch: int
-    weights_bytes: int | None  # size of the files needed for predictions; None for a baseline
-    num_pretrained_params: int  # all of the checkpoint; num_params counts only the used ones
+    objective: str = "none"
+    corpus: str = "none"
+    num_params: int = 0
+    num_trained_params: int = 0
+    pretrain_tokens: int | None = 0
+    pretrain_flops: int | None = 0
+    lineage_tokens: int | None = 0
+    lineage_flops: int | None = 0
+    finetune_flops: int = 0  # at all learning rates; of a solved probe the states of its rows
+    lr: float = 0.0  # the best learning rate on validation; 0 if nothing was trained
+    d_model: int = 0
+    num_layers: int = 0
+    best_epoch: int = 0
+    weights_bytes: int | None = None  # size of the files needed for predictions
+    num_pretrained_params: int = 0  # all of the checkpoint; num_params counts only the used ones
     used_architecture: str  # "encoder" if the decoder of an encoder_decoder is not used
-    design: str | None  # equal for models whose states differ only because of their weights
-    lineage_bytes: int | None  # bytes of the text of lineage_tokens
-    num_epochs: int  # trained at the best rate; 0 if nothing was trained in steps
-    num_steps: int  # in ``num_epochs``; for a solved probe the iterations at all C
-    last_train_loss: float | None  # mean of the last epoch; None without training
-    best_is_last: int  # 1 if the last epoch is the best on validation, even if another is kept
-    chosen_in_warmup: int  # 1 if the best epoch ended before the learning rate reached its peak
-    still_improving: int  # 1 if training ended too early (``trials/best_epoch.py``)
-    converged: int | None  # 1 if a solved probe reached a minimum at every C
-    C: float | None  # the inverse strength of a solved probe's penalty
-    num_tries: int  # candidates for validation: learning rates or values of C
-    at_edge: int | None  # 1 if the best rate or C is the smallest or largest of several
+    design: str | None = None  # equal for models whose states differ only because of their weights
+    lineage_bytes: int | None = 0  # bytes of the text of lineage_tokens
+    num_epochs: int = 0  # trained at the best rate; 0 if nothing was trained in steps
+    num_steps: int = 0  # in ``num_epochs``; for a solved probe the iterations at all C
+    last_train_loss: float | None = None  # mean of the last epoch; None without training
+    best_is_last: int = 0  # 1 if the last epoch is the best on validation, even if another is kept
+    chosen_in_warmup: int = 0  # 1 if the best epoch ended before the learning rate reached its peak
+    still_improving: int = 0  # 1 if training ended too early (``trials/validation.py``)
+    converged: int | None = None  # 1 if a solved probe reached a minimum at every C
+    C: float | None = None  # the inverse strength of a solved probe's penalty
+    num_tries: int = 1  # candidates for validation: learning rates or values of C
+    at_edge: int | None = None  # 1 if the best rate or C is the smallest or largest of several
     temperature: float | None = None  # fitted on validation; None if that is impossible
     validation_score: float | None = None  # by the task's metric; None without validation
+
+    @property
+    def is_external(self) -> bool:
+        """Whether the trial is of an external system, which learnt from no row of the study."""
+        return self.method == CLASSICAL and self.num_tries == 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,11 +152,15 @@ class EpochRecord(TrialRow):
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedMethod:
-    """A method that does not fit a run and therefore has no trials with this run."""
+    """A method that does not fit a model and therefore has no trials with it."""
 
-    run: str
+    run: str  # as in ``CheckpointRow``
     method: str
     reason: str
+
+    @property
+    def model(self) -> str:
+        return self.run
 
 
 @dataclass(frozen=True, kw_only=True)

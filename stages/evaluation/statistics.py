@@ -1,12 +1,13 @@
 """Confidence intervals and tests for means and for differences of means.
 
 An interval covers everything that varied: pretraining seeds, fine-tuning seeds and test rows. If a
-run was pretrained only once, its interval is about *these checkpoints*: it does not cover
+model was pretrained only once, its interval is about *these checkpoints*: it does not cover
 pretraining seeds.
 Simulations of whole studies show that intervals have their nominal coverage:
 benchmarks/coverage.md.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,21 +71,16 @@ class Interval:
         from few seeds. It is None if it would exceed MAX_SEEDS, if no number of seeds suffices
         without more test rows, or if seeds draw the splits.
         """
-        if self.variance is None or self.variance.of_draws:
-            return None
         variance = self.variance
+        if variance is None or variance.of_draws:
+            return None
 
         def finds(seeds: int) -> bool:
             more = variance.with_units(seeds / variance.between.num_units)
             return more.power(self.value, self.confidence) >= POWER
 
-        if not finds(MAX_SEEDS):
-            return None
-        low, high = 1, MAX_SEEDS  # too few, enough
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if finds(middle) else (middle, high)
-        return high
+        seeds = bisect_left(range(2, MAX_SEEDS + 1), True, key=finds) + 2
+        return seeds if seeds <= MAX_SEEDS else None
 
 
 def mean(sample: Sample, *, confidence: float, prior: Prior | None = None) -> Interval:
@@ -118,7 +114,7 @@ def difference(
     """Returns the interval of the mean of ``a`` minus the mean of ``b``. Test rows are paired.
 
     Seeds are paired if both samples have the same seeds, because a seed draws the same labels for
-    all runs; then the variance of the differences is shrunk towards ``prior``. Otherwise the
+    all models; then the variance of the differences is shrunk towards ``prior``. Otherwise the
     variances of both samples, each shrunk towards its own prior, are added as in Welch's t test.
     """
     fixed = a.is_fixed or b.is_fixed
@@ -166,7 +162,12 @@ def _interval(
 ) -> Interval:
     if between is None:
         return Interval(value, None, SINGLE, "none", confidence)
-    variance = Variance.crossed(between, rows, overlap=overlap)
+    number, of_rows = len(rows), 0.0
+    if number > 1:  # draws of the splits overlap
+        of_rows = (1 + number * (overlap or 0.0)) * (float(np.var(rows, ddof=1)) / number)
+    # The variances of rows and between units both contain the interaction: it is subtracted once.
+    alone = max(of_rows - between.interaction, 0.0)
+    variance = Variance(between, alone, number, of_draws=overlap is not None)
     if variance.total < NO_SPREAD**2:
         value = 0.0 if abs(value) < NO_SPREAD else value
         return Interval(value, None, AGREEING, "none", confidence)
@@ -175,11 +176,14 @@ def _interval(
     return Interval(value, variance, basis, test, confidence)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Returns p-values with Holm's correction (Holm 1979), which bounds the family-wise error rate:
-    if all below alpha are called significant, the chance of any false positive is at most alpha."""
-    order = np.argsort(p_values, kind="stable")
-    stepwise = np.asarray(p_values)[order] * np.arange(len(p_values), 0, -1)
-    corrected = np.empty(len(p_values))
-    corrected[order] = np.minimum(np.maximum.accumulate(stepwise), 1)
-    return corrected.tolist()
+    if all below alpha are called significant, the chance of any false positive is at most alpha.
+    What is None is not in the family and stays None."""
+    known = np.array([p for p in p_values if p is not None])
+    order = np.argsort(known, kind="stable")
+    corrected = np.empty(len(known))
+    stepwise = np.maximum.accumulate(known[order] * np.arange(len(known), 0, -1))
+    corrected[order] = np.minimum(stepwise, 1)
+    rest = iter(corrected.tolist())
+    return [None if p is None else next(rest) for p in p_values]

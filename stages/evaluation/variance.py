@@ -84,29 +84,25 @@ class Sample:
         return self.pretrained and self.num_checkpoints == 1
 
     @cached_property
-    def _trials_of_seeds(self) -> dict[int, list[int]]:
+    def _trials_of_seeds(self) -> list[list[int]]:
         seeds: dict[int, list[int]] = {}
         for trial, (pretrain_seed, _) in enumerate(self.keys):
             seeds.setdefault(pretrain_seed, []).append(trial)
-        return seeds
+        return [*seeds.values()]
 
     @cached_property
-    def unit_keys(self) -> tuple[Key, ...]:
-        """The keys of the units. Samples with the same units can be paired."""
-        if self.num_checkpoints == 1 and self.overlap is None:
-            return self.keys
-        return tuple((seed, len(trials)) for seed, trials in self._trials_of_seeds.items())
+    def _trials_of_units(self) -> list[list[int]]:
+        has_one = self.num_checkpoints == 1 and self.overlap is None
+        return [[i] for i in range(len(self.keys))] if has_one else self._trials_of_seeds
 
     @cached_property
     def units(self) -> list[tuple[Key, ...]]:
         """The keys of each unit's trials. Equal units have the same draws of labels."""
-        if self.num_checkpoints == 1 and self.overlap is None:
-            return [(key,) for key in self.keys]
-        return [tuple(self.keys[i] for i in unit) for unit in self._trials_of_seeds.values()]
+        return [tuple(self.keys[i] for i in unit) for unit in self._trials_of_units]
 
     @property
     def num_units(self) -> int:
-        return len(self.unit_keys)
+        return len(self._trials_of_units)
 
     @cached_property
     def unit_values(self) -> Float[np.ndarray, " units"]:
@@ -119,8 +115,8 @@ class Sample:
     def _unit_means(self, numbers: np.ndarray) -> np.ndarray:
         if self.num_units == len(self.keys):
             return numbers.astype(float)
-        trials = self._trials_of_seeds.values()
-        return np.array([numbers[unit].mean(axis=0, dtype=float) for unit in trials])
+        units = self._trials_of_units
+        return np.array([numbers[unit].mean(axis=0, dtype=float) for unit in units])
 
     @cached_property
     def mean(self) -> float:
@@ -161,13 +157,11 @@ class Sample:
 
     def _within(self) -> "Between | None":
         """Returns the variance of the mean between the trials of each pretraining seed."""
-        parts = []
-        for trials in self._trials_of_seeds.values():
-            if len(trials) < 2:
-                return None
-            parts.append(_between(self.values[trials], self.rows[trials]))
-        total = added(parts)
-        weight = 1 / len(parts) ** 2  # for the variance of a mean over seeds
+        seeds = self._trials_of_seeds
+        if min(map(len, seeds)) < 2:
+            return None
+        total = added([_between(self.values[trials], self.rows[trials]) for trials in seeds])
+        weight = 1 / len(seeds) ** 2  # for the variance of a mean over seeds
         units, interaction = weight * total.units, weight * total.interaction
         return Between(units, total.df, interaction, total.num_units)
 
@@ -225,11 +219,6 @@ def added(parts: Sequence[Between]) -> Between:
     )
 
 
-def of_rows(rows: Float[np.ndarray, " n"]) -> float:
-    """Returns the variance of a mean over test rows."""
-    return float(np.var(rows, ddof=1)) / len(rows) if len(rows) > 1 else 0.0
-
-
 @dataclass(frozen=True)
 class Variance:
     """The variance of a mean or of a difference of means."""
@@ -238,21 +227,6 @@ class Variance:
     rows: float  # the variance of the rows alone, without the interaction
     num_rows: float
     of_draws: bool = False  # whether rows are, or include, draws of the splits
-
-    @classmethod
-    def crossed(
-        cls,
-        between: Between,
-        rows: Float[np.ndarray, " n"],
-        *,
-        overlap: float | None = None,
-    ) -> "Variance":
-        """Returns the variance of a mean. ``rows`` are each row's mean over units. The variances of
-        ``rows`` and of ``between`` both contain the interaction, so it is subtracted once.
-        ``overlap`` is ``Sample.overlap``."""
-        correction = 1 + len(rows) * (overlap or 0.0)
-        alone = max(correction * of_rows(rows) - between.interaction, 0.0)
-        return cls(between, alone, len(rows), overlap is not None)
 
     @property
     def total(self) -> float:
@@ -286,12 +260,6 @@ class Variance:
         """Returns the variance that ``times * num_units`` units and the same prior would give."""
         now = self.between
         number = times * now.num_units
-        own_df = (now.df - now.prior_df) * (number - 1) / (now.num_units - 1)
-        between = replace(
-            now,
-            units=now.units / times,
-            df=now.prior_df + own_df,
-            num_units=number,
-            interaction=now.interaction / times,
-        )
-        return replace(self, between=between)
+        df = now.prior_df + (now.df - now.prior_df) * (number - 1) / (now.num_units - 1)
+        units, interaction = now.units / times, now.interaction / times
+        return replace(self, between=Between(units, df, interaction, number, now.prior_df))

@@ -10,112 +10,125 @@ Smyth 2004, eq. 3). Degrees of freedom are those of Bell and McCaffrey (2002), s
 seeds need no rule of their own.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from stages.core.keys import CellKey
+from stages.evaluation.metrics import unit_of
 from stages.evaluation.statistics import holm
 from stages.findings.axes import AXES, WITHIN
 from stages.findings.cells import Cell
-from stages.findings.contrasts import Compared, unit_of
-from stages.findings.facts import AxisName, Difference, Estimate, Interaction, MainEffect, Verdict
+from stages.findings.contrasts import Compared
+from stages.findings.facts import (
+    AxisName,
+    Claim,
+    Difference,
+    Estimate,
+    Interaction,
+    MainEffect,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from stages.findings.results import Results
 
 OWN = ("pretrained here", "none")  # checkpoints whose seeds change all weights
 PRIOR_DF = 3.0  # most degrees of freedom that the variance of other models counts for
 EFFECTS_LEVEL, LEADS_LEVEL = 0.04, 0.02  # two-sided; the two families of the first screen
 
+T = TypeVar("T", bound=Claim)
 Kind = Literal["between models", "within models", "lead"]
 Match = Sequence[tuple[float, Cell]]  # the cells that are compared, each with its sign
-Matrix = Float[np.ndarray, "_ trials"]
-
-
-@dataclass(frozen=True)
-class Weights:
-    """A weighted sum of trials, and residual sums whose squares estimate its variance."""
-
-    of_trials: Float[np.ndarray, " trials"]
-    blocks: Matrix  # by seed: all that a seed changes, whatever models share
-    clusters: Matrix  # by model and seed: its own models, as if independent
-    pool: Matrix  # by model and seed: all models, on the same tasks
-    kind: Kind
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A sum of trials with its standard error and degrees of freedom (0 if nothing is known)."""
-
-    value: float
-    error: float
-    df: float
-
-    @property
-    def p(self) -> float | None:
-        """The two-sided p-value of the hypothesis that the value is 0."""
-        if self.error * self.df <= 0:
-            return None
-        return 2 * float(special.stdtr(self.df, -abs(self.value) / self.error))
-
-    def estimate(self, confidence: float) -> Estimate:
-        if self.error * self.df <= 0:
-            return Estimate(self.value)
-        half = -float(special.stdtrit(self.df, (1 - confidence) / 2)) * self.error
-        return Estimate(self.value, self.value - half, self.value + half)
+Matrix = Float[np.ndarray, "_ trials"]  # weighted sums of trials
+Component = tuple[float, float]  # a variance and its degrees of freedom
 
 
 class Trials:
     """All trials of a study in one table. Trials of a cell that share a pretraining seed are one
     line, the mean over their fine-tuning seeds."""
 
-    def __init__(self, cells: Sequence[Cell]) -> None:
-        self.cells = cells
-        units = [unit for cell in cells for unit in cell.sample.units]
-        numbers = [cell.sample.num_units for cell in cells]
-        ends = np.cumsum([0, *numbers])
-        self._lines: dict[CellKey, np.ndarray] = {
-            cell.key: np.arange(*ends[i : i + 2]) for i, cell in enumerate(cells)
+    def __init__(self, cells: Sequence[Cell], *, confidence: float) -> None:
+        self._confidence, samples = confidence, [cell.sample for cell in cells]
+        self._of_cell = np.repeat(np.arange(len(cells)), [s.num_units for s in samples])
+        fields = ("task", "model", "method", "label_budget")
+        table = pd.DataFrame({name: [getattr(cell, name) for cell in cells] for name in fields})
+        table["is_own"] = [c.sample.checkpoints in OWN and not c.is_baseline for c in cells]
+        self.table = table.iloc[self._of_cell].reset_index(drop=True)
+        codes: dict[object, int] = {}
+        units = [unit for sample in samples for unit in sample.units]
+        self.seed = np.array([codes.setdefault(unit, len(codes)) for unit in units])
+        self.table["seed"] = self.seed
+        self.scores = np.concatenate([sample.unit_values for sample in samples])
+        self._lines = {c.key: np.flatnonzero(self._of_cell == i) for i, c in enumerate(cells)}
+        tasks = dict.fromkeys(cell.task for cell in cells)
+        # The scores of test rows (or of draws of the splits), by task, in the order of trials.
+        self.rows: Mapping[str, Float[np.ndarray, "trials_of_task n"]] = {
+            task: np.concatenate([c.sample.unit_rows for c in cells if c.task == task])
+            for task in tasks
         }
-        self._of_cell = np.repeat(np.arange(len(cells)), numbers)
-        self.seed = _codes(units)
-        self.scores = np.concatenate([cell.sample.unit_values for cell in cells])
+        self.overlaps = {cell.task: cell.sample.overlap for cell in cells}
         self._residuals: dict[tuple[bool, bytes], np.ndarray] = {}
 
-    def codes(self, *fields: str) -> Int[np.ndarray, " trials"]:
-        """Returns a number for each trial, the same for trials that agree in ``fields`` (of Cell,
-        or "seed")."""
-        of_cell = [tuple(getattr(c, f) for f in fields if f != "seed") for c in self.cells]
-        codes = _codes(of_cell)[self._of_cell]
-        return codes * len(self.seed) + self.seed if "seed" in fields else codes
+    def _codes(self, *columns: str) -> Int[np.ndarray, " trials"]:
+        """Returns a number for each trial, the same for trials that agree in ``columns``."""
+        return self.table.groupby(list(columns), sort=False).ngroup().to_numpy()
 
     @cached_property
-    def rows(self) -> Mapping[str, Float[np.ndarray, "trials_of_task n"]]:
-        """The scores of test rows (or of draws of the splits), by task, in the order of trials."""
-        parts: dict[str, list[np.ndarray]] = {}
-        for cell in self.cells:
-            parts.setdefault(cell.task, []).append(cell.sample.unit_rows)
-        return {task: np.concatenate(of_task) for task, of_task in parts.items()}
+    def _draws(self) -> Int[np.ndarray, " trials"]:
+        return self._codes("task", "label_budget", "seed")
 
-    @cached_property
-    def overlaps(self) -> Mapping[str, float | None]:
-        return {cell.task: cell.sample.overlap for cell in self.cells}
+    def measured(self, matches: Sequence[Match], kind: Kind) -> Claim:
+        """Returns the mean over ``matches`` with its moderated variance, not yet with a verdict.
 
-    def where(self, holds: Callable[[Cell], bool]) -> Bool[np.ndarray, " trials"]:
-        return np.array([holds(cell) for cell in self.cells], dtype=bool)[self._of_cell]
+        Within models the checkpoint cancels, so that the clusters are draws of labels.
+        """
+        weights, blocks = self._weights(matches)
+        table, compared = self.table, [cell for match in matches for _, cell in match]
+        is_compared = table["model"].isin({cell.model for cell in compared})
+        member = table["task"].isin({cell.task for cell in compared})
+        member = (member & (is_compared | table["is_own"])).to_numpy()
+        cancel = bool(np.allclose(np.bincount(self._draws, weights), 0))
+        residual = self._residual(member, draws_cancel=cancel)
+        clusters = self._codes("task" if kind == "within models" else "model")
+        clusters = clusters * len(self.seed) + self.seed
+        gather = (clusters == np.unique(clusters[member])[:, None]).astype(float)
+        own = gather * weights @ residual  # its own models, as if independent
+        column = self._codes("task", "method", "label_budget")
+        usual = np.bincount(column, abs(weights)) / np.bincount(column, weights != 0).clip(1)
+        pool = own if kind == "within models" else gather * usual[column] @ residual  # all models
+        square = float(weights @ weights)
+        parts = [self._quadratic(part, square) for part in (own, pool, blocks)]
+        seeds, df = _moderated(*parts, kind=kind)
+        rows, row_df, interaction = self._between_rows(weights, blocks)
+        seeds, rows = max(seeds, interaction), max(rows - interaction, 0.0)
+        if not df and any(self.overlaps[cell.task] is not None for cell in compared):
+            seeds, df = 0.0, 1.0
+        total = seeds + rows
+        is_known, value = total > 0 and df > 0, float(weights @ self.scores)
+        df = total**2 / (seeds**2 / df + rows**2 / row_df) if is_known else 0.0
+        half = -float(special.stdtrit(df, (1 - self._confidence) / 2)) * total**0.5
+        one_seed = any(cell.sample.is_fixed for cell in compared)
+        return Claim(
+            estimate=Estimate(value, value - half, value + half) if df else Estimate(value),
+            df=df,
+            p=2 * float(special.stdtr(df, -abs(value) / total**0.5)) if df else None,
+            verdict=Verdict.ONE_SEED if one_seed else Verdict.NOT_TESTED,
+        )
 
-    # Weights
-
-    def weights(self, matches: Sequence[Match], kind: Kind) -> Weights:
-        """Returns the mean over ``matches``.
+    def _weights(self, matches: Sequence[Match]) -> tuple[Float[np.ndarray, " trials"], Matrix]:
+        """Returns the weights of trials, and of their deviations from the means of cells by seed:
+        all that a seed changes, whatever models share.
 
         Cells of a match are compared on the seeds that they share (if there are two, or one for
-        all): a seed draws the same labels for all models. Within models the checkpoint cancels, so
-        that the clusters are draws of labels.
+        all): a seed draws the same labels for all models.
         """
         num_trials = len(self.scores)
         weights, blocks = np.zeros(num_trials), np.zeros((self.seed.max() + 1, num_trials))
@@ -130,30 +143,7 @@ class Trials:
                 for trial in kept:
                     blocks[self.seed[trial], kept] -= share / len(kept)
                     blocks[self.seed[trial], trial] += share
-        names = {cell.group for match in matches for _, cell in match}
-        tasks = {cell.task for match in matches for _, cell in match}
-        member = self.where(
-            lambda c: (
-                c.task in tasks
-                and (c.group in names or (not c.is_baseline and c.checkpoints in OWN))
-            )
-        )
-        residual = self._residual(member, draws_cancel=self._draws_cancel(weights))
-        fields = ("task", "seed") if kind == "within models" else ("group", "seed")
-        clusters = self.codes(*fields)
-        gather = (clusters == np.unique(clusters[member])[:, None]).astype(float)
-        own = gather * weights @ residual
-        column = self.codes("task", "method", "label_budget")
-        usual = np.bincount(column, abs(weights)) / np.bincount(column, weights != 0).clip(1)
-        pool = own if kind == "within models" else gather * usual[column] @ residual
-        return Weights(weights, blocks, own, pool, kind)
-
-    @cached_property
-    def _draws(self) -> Int[np.ndarray, " trials"]:
-        return _codes(self.codes("task", "label_budget", "seed").tolist())
-
-    def _draws_cancel(self, weights: Float[np.ndarray, " trials"]) -> bool:
-        return bool(np.allclose(np.bincount(self._draws, weights), 0))
+        return weights, blocks
 
     def _residual(self, member: Bool[np.ndarray, " trials"], *, draws_cancel: bool) -> np.ndarray:
         """Returns the matrix that subtracts the means of cells and, if the draws of labels cancel,
@@ -167,65 +157,44 @@ class Trials:
             self._residuals[key] = np.diag(member.astype(float)) - fit
         return self._residuals[key]
 
-    # Variances
-
-    def measured(self, weights: Weights) -> Measured:
-        """Returns the value of a sum with its moderated variance."""
-        w = weights.of_trials
+    def _between_rows(
+        self, weights: Float[np.ndarray, " trials"], blocks: Matrix
+    ) -> tuple[float, float, float]:
+        """Returns the variance between test rows, its degrees of freedom, and the part that the
+        variance between seeds also contains."""
         rows = interaction = squares = 0.0
-        has_draws = False
-        scale = float(w @ w) / max(float(np.square(weights.blocks).sum()), 1e-12)
-        of_task = {task: self.where(lambda c, t=task: c.task == t) for task in self.rows}
-        for task, at in of_task.items():
-            if not w[at].any():
-                continue
-            scores, overlap = self.rows[task], self.overlaps[task]
-            number = scores.shape[1]
-            has_draws = has_draws or overlap is not None
-            more = 1 + number * (overlap or 0.0)  # draws of the splits share rows
-            of_rows = more * _variance_of_mean(w[at] @ scores)
-            interaction += scale * _variance_of_mean(weights.blocks[:, at] @ scores)
-            rows, squares = rows + of_rows, squares + of_rows**2 / max(number - 1, 1)
-        row_df = rows**2 / squares if squares else 1.0
-        seeds, df = self._between_seeds(weights)
-        seeds, rows = max(seeds, interaction), max(rows - interaction, 0.0)
-        if not df and has_draws:
-            seeds, df = 0.0, 1.0
-        total = seeds + rows
-        known = total > 0 and df > 0
-        total_df = total**2 / (seeds**2 / df + rows**2 / row_df) if known else 0.0
-        return Measured(float(w @ self.scores), total**0.5, total_df)
+        scale = float(weights @ weights) / max(float(np.square(blocks).sum()), 1e-12)
+        for task, scores in self.rows.items():
+            at, number = (self.table["task"] == task).to_numpy(), scores.shape[1]
+            if weights[at].any():
+                more = 1 + number * (self.overlaps[task] or 0.0)  # draws of the splits share rows
+                of_rows = more * _variance_of_mean(weights[at] @ scores)
+                interaction += scale * _variance_of_mean(blocks[:, at] @ scores)
+                rows, squares = rows + of_rows, squares + of_rows**2 / max(number - 1, 1)
+        return rows, rows**2 / squares if squares else 1.0, interaction
 
-    def _between_seeds(self, weights: Weights) -> tuple[float, float]:
-        """Returns the variance between seeds and its degrees of freedom. The sum's own models are
-        averaged with all models; for an effect that is the prior of the blocks, which alone see
-        what models of one seed share."""
-        own, own_df = self._quadratic(weights.clusters, weights)
-        pool, pool_df = self._quadratic(weights.pool, weights)
-        blocks, blocks_df = self._quadratic(weights.blocks, weights)
-        df = min(own_df + PRIOR_DF, pool_df)
-        variance = (own_df * own + PRIOR_DF * pool) / (own_df + PRIOR_DF) if df else 0.0
-        if weights.kind != "lead" or not df:
-            prior_df = min(PRIOR_DF, df)
-            df = blocks_df + prior_df
-            variance = (blocks_df * blocks + prior_df * variance) / df if df else 0.0
-        return variance, df
-
-    def _quadratic(self, parts: Matrix, weights: Weights) -> tuple[float, float]:
+    def _quadratic(self, parts: Matrix, square: float) -> Component:
         """Returns the variance of a sum by residual sums, unbiased for equal variances, and its
-        degrees of freedom."""
+        degrees of freedom. ``square`` is the sum of the squared weights."""
         gram = parts @ parts.T
         trace = float(np.trace(gram))
         if trace < 1e-12:
             return 0.0, 0.0
-        scale = float(weights.of_trials @ weights.of_trials) / trace
         squares = float(np.square(parts @ self.scores).sum())
-        return scale * squares, trace**2 / float(np.square(gram).sum())
+        return square / trace * squares, trace**2 / float(np.square(gram).sum())
 
 
-def _codes(values: Sequence[object]) -> Int[np.ndarray, " n"]:
-    numbers: dict[object, int] = {}
-    return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=int)
+def _moderated(own: Component, pool: Component, blocks: Component, *, kind: Kind) -> Component:
+    """Returns the variance between seeds and its degrees of freedom. The sum's own models are
+    averaged with all models; for an effect that is the prior of the blocks, which alone see what
+    models of one seed share."""
+    df = min(own[1] + PRIOR_DF, pool[1])
+    variance = (own[1] * own[0] + PRIOR_DF * pool[0]) / (own[1] + PRIOR_DF) if df else 0.0
+    if kind != "lead" or not df:
+        prior_df = min(PRIOR_DF, df)
+        df = blocks[1] + prior_df
+        variance = (blocks[1] * blocks[0] + prior_df * variance) / df if df else 0.0
+    return variance, df
 
 
 def _variance_of_mean(values: Float[np.ndarray, "*claims n"]) -> float:
@@ -240,58 +209,45 @@ def _variance_of_mean(values: Float[np.ndarray, "*claims n"]) -> float:
 # Effects -------------------------------------------------------------------------------------
 
 
-def main_effects(
-    trials: Trials, found: Sequence[Compared], *, confidence: float
-) -> list[MainEffect]:
+def main_effects(results: "Results") -> list[MainEffect]:
     """Returns a main effect for each pair of levels of each axis, in the order of the axes. Tasks
     whose scores differ in unit have effects of their own."""
     members: dict[tuple[object, ...], list[Compared]] = {}
-    for compared in found:
-        key = compared.axis, compared.level_a, compared.level_b, unit_of(compared.metric)
-        members.setdefault(key, []).append(compared)
-    in_order = sorted(members.values(), key=lambda some: AXES.index(some[0].axis))
-    effects = [_main_effect(trials, some, confidence=confidence) for some in in_order]
-    tested = [e for e in effects if e.p is not None and e.verdict is not Verdict.ONE_SEED]
-    corrected = holm([e.p or 0.0 for e in tested])
-    p_holm = {id(e): p for e, p in zip(tested, corrected, strict=True)}
-    return [
-        replace(
-            e, p_holm=p_holm[id(e)], verdict=verdict_at(e.estimate, p_holm[id(e)], EFFECTS_LEVEL)
-        )
-        if id(e) in p_holm
-        else e
-        for e in effects
-    ]
+    for compared in sorted(results.compared, key=lambda c: AXES.index(c.axis)):
+        members.setdefault((*compared.levels, unit_of(compared.metric)), []).append(compared)
+    return judged([_main_effect(results, some) for some in members.values()], EFFECTS_LEVEL)
 
 
-def _main_effect(trials: Trials, some: Sequence[Compared], *, confidence: float) -> MainEffect:
-    first = some[0]
-    measured = _mean(trials, [(c,) for c in some], first.axis)
-    cells = [cell for c in some for cell in (c.a, c.b)]
-    one_seed = any(cell.has_one_pretraining_seed for cell in cells)
+def _main_effect(results: "Results", some: Sequence[Compared]) -> MainEffect:
     also: dict[str, Difference] = {}
     for difference in chain.from_iterable(c.also_differs for c in some):
         also.setdefault(difference.name, difference)
     return MainEffect(
-        axis=first.axis,
-        level_a=first.level_a,
-        level_b=first.level_b,
-        estimate=measured.estimate(confidence),
-        metric=first.metric,
-        tasks=tuple(dict.fromkeys(c.task for c in some)),
-        pairs=tuple(dict.fromkeys((c.a.group, c.b.group) for c in some)),
+        **vars(_mean(results, [(c,) for c in some], some[0].axis)),
+        axis=some[0].axis,
+        level_a=some[0].level_a,
+        level_b=some[0].level_b,
+        metric=some[0].metric,
+        tasks=tuple(dict.fromkeys(c.a.task for c in some)),
+        pairs=tuple(dict.fromkeys((c.a.model, c.b.model) for c in some)),
         num_pairs=len(some),
-        num_seeds=min(cell.sample.num_units for cell in cells),
-        df=measured.df,
-        p=measured.p,
-        p_holm=None,
-        verdict=Verdict.ONE_SEED if one_seed else Verdict.NOT_TESTED,
-        of_published=any(cell.checkpoints == "published" for cell in cells),
+        num_seeds=min(cell.sample.num_units for c in some for cell in (c.a, c.b)),
         also_differs=tuple(also.values()),
     )
 
 
-def _mean(trials: Trials, groups: Sequence[Sequence[Compared]], *axes: AxisName) -> Measured:
+def judged(family: Sequence[T], level: float) -> list[T]:
+    """Returns facts with the verdicts of a family of tests with this error rate (Holm)."""
+    corrected = holm([None if fact.verdict is Verdict.ONE_SEED else fact.p for fact in family])
+    facts = []
+    for fact, p in zip(family, corrected, strict=True):
+        sure = Verdict.UNSURE if fact.estimate.excludes_zero else Verdict.NOT_SIGNIFICANT
+        verdict = Verdict.SIGNIFICANT if p is not None and p < level else sure
+        facts.append(fact if p is None else replace(fact, p_holm=p, verdict=verdict))
+    return facts
+
+
+def _mean(results: "Results", groups: Sequence[Sequence[Compared]], *axes: AxisName) -> Claim:
     """Returns the mean over groups of the last comparison of a group less its first, if it has
     two."""
     kind: Kind = "within models" if all(axis in WITHIN for axis in axes) else "between models"
@@ -303,84 +259,52 @@ def _mean(trials: Trials, groups: Sequence[Sequence[Compared]], *axes: AxisName)
         ]
         for group in groups
     ]
-    return trials.measured(trials.weights(matches, kind))
+    return results.lines.measured(matches, kind)
 
 
-def verdict_at(estimate: Estimate, p_holm: float, level: float) -> Verdict:
-    """Returns the verdict on a tested difference whose family has this error rate."""
-    if p_holm < level:
-        return Verdict.SIGNIFICANT
-    return Verdict.UNSURE if estimate.excludes_zero else Verdict.NOT_SIGNIFICANT
-
-
-def interactions(
-    trials: Trials, found: Sequence[Compared], *, confidence: float
-) -> list[Interaction]:
+def interactions(results: "Results") -> list[Interaction]:
     """Returns the interaction of each two pairs of levels of two axes that the study crosses: four
     cells, of which each two neighbours differ in one of the axes."""
-    by_first: dict[CellKey, list[Compared]] = {}
-    for compared in found:
-        by_first.setdefault(compared.a.key, []).append(compared)
-    members: dict[tuple[object, ...], list[tuple[Compared, Compared]]] = {}
-    for at_a, at_b, across in _squares(found, by_first):
-        key = (at_a.axis, at_a.level_a, at_a.level_b, across.axis, across.level_a, across.level_b)
-        members.setdefault((*key, unit_of(at_a.metric)), []).append((at_a, at_b))
-    made = []
-    for (_, _, _, axis, low, high, _), some in members.items():
-        first = some[0][0]
-        names: tuple[AxisName, ...] = (first.axis, axis)  # type: ignore[assignment]
-        measured = _mean(trials, some, *names)
-        sides = [_mean(trials, [(pair[i],) for pair in some], first.axis) for i in (0, 1)]
-        at = [side.estimate(confidence) for side in sides]
-        cells = [cell for pair in some for c in pair for cell in (c.a, c.b)]
-        one_seed = any(cell.has_one_pretraining_seed for cell in cells)
-        made.append(
-            Interaction(
-                axis=first.axis,
-                level_a=first.level_a,
-                level_b=first.level_b,
-                second_axis=axis,  # type: ignore[arg-type]
-                second_level_a=str(low),
-                second_level_b=str(high),
-                at_a=at[0],
-                at_b=at[1],
-                estimate=measured.estimate(confidence),
-                num_pairs=len(some),
-                p=measured.p,
-                verdict=Verdict.ONE_SEED if one_seed else Verdict.NOT_TESTED,
-            )
+    members: dict[tuple[Any, ...], list[tuple[Compared, Compared]]] = {}
+    for at_a, at_b, across in _squares(results.compared):
+        key = (*at_a.levels, *across.levels, unit_of(at_a.metric))
+        members.setdefault(key, []).append((at_a, at_b))
+    made = [
+        Interaction(
+            **vars(_mean(results, some, axis, second)),
+            axis=axis,
+            level_a=level_a,
+            level_b=level_b,
+            second_axis=second,
+            second_level_a=low,
+            second_level_b=high,
+            at_a=_mean(results, [(at_a,) for at_a, _ in some], axis).estimate,
+            at_b=_mean(results, [(at_b,) for _, at_b in some], axis).estimate,
+            num_pairs=len(some),
         )
-    tested = [i for i in made if i.p is not None and i.verdict is not Verdict.ONE_SEED]
-    corrected = dict(zip(map(id, tested), holm([i.p or 0.0 for i in tested]), strict=True))
-    return [
-        replace(i, verdict=verdict_at(i.estimate, corrected[id(i)], 1 - confidence))
-        if id(i) in corrected
-        else i
-        for i in made
+        for (axis, level_a, level_b, second, low, high, _), some in members.items()
     ]
+    return judged(made, 1 - results.confidence)
 
 
-def _squares(
-    found: Sequence[Compared], by_first: Mapping[CellKey, Sequence[Compared]]
-) -> Iterator[tuple[Compared, Compared, Compared]]:
+def _squares(every: Sequence[Compared]) -> Iterator[tuple[Compared, Compared, Compared]]:
     """Yields the effect of an axis at both levels of a later axis, and a comparison on that."""
-    for at_a in found:
-        for across in by_first.get(at_a.a.key, ()):
+    by_first: dict[CellKey, list[Compared]] = {}
+    for compared in every:
+        by_first.setdefault(compared.a.key, []).append(compared)
+    for at_a in every:
+        for across in by_first[at_a.a.key]:
             if AXES.index(across.axis) <= AXES.index(at_a.axis):
                 continue
             for at_b in by_first.get(across.b.key, ()):
                 closes = any(
-                    c.b.key == at_b.b.key and _levels(c) == _levels(across)
+                    c.b.key == at_b.b.key and c.levels == across.levels
                     for c in by_first.get(at_a.b.key, ())
                 )
-                if closes and _levels(at_b) == _levels(at_a):
+                if closes and at_b.levels == at_a.levels:
                     yield at_a, at_b, across
 
 
-def _levels(compared: Compared) -> tuple[AxisName, str, str]:
-    return compared.axis, compared.level_a, compared.level_b
-
-
-def lead(trials: Trials, model: Cell, baseline: Cell) -> Measured:
+def lead(trials: Trials, model: Cell, baseline: Cell) -> Claim:
     """Returns the difference of a model less a baseline on their task."""
-    return trials.measured(trials.weights([[(1.0, model), (-1.0, baseline)]], "lead"))
+    return trials.measured([[(1.0, model), (-1.0, baseline)]], "lead")

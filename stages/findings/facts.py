@@ -1,8 +1,8 @@
 """The facts of a study that the report, the terminal and MLflow read.
 
 Facts are numbers, names and enums, without any sentence. ``Results`` (``findings.results``) has
-them: ``axes``, ``effects``, ``interactions``, ``answers``, ``contrasts``, ``audit`` and
-``scores_table``, each computed once.
+them: ``effects``, ``interactions``, ``answers``, ``contrasts``, ``audit`` and ``scores_table``, all
+computed once.
 
 Scores and differences are in the unit of their metric as it is stored (an accuracy of 0.93, not
 93); ``metrics.scale_of`` says how a metric is shown. A difference is the second side less the first
@@ -68,40 +68,37 @@ class Difference:
     b: object
 
 
-@dataclass(frozen=True)
-class Axis:
-    """What models of the study differ in. ``levels`` are in the order of params.yaml, from the
-    smallest to the largest for sizes and label budgets, "no" before "yes"."""
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A difference with its test."""
 
-    name: AxisName
-    levels: tuple[str, ...]
-    models: Mapping[str, tuple[str, ...]]  # level -> models; empty for methods and label budgets
+    estimate: Estimate
+    df: float | None  # 0 or None without an interval
+    p: float | None  # None without an interval
+    p_holm: float | None = None  # corrected for its family
+    verdict: Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
-class MainEffect:
-    """The mean difference of level b less level a over all matched pairs, tasks and seeds."""
+class MainEffect(Claim):
+    """The mean difference of level b less level a over all matched pairs, tasks and seeds. The main
+    effects of a study are a family."""
 
     axis: AxisName
     level_a: str
     level_b: str
-    estimate: Estimate
     metric: str  # of the first task; all tasks of an effect share its unit
     tasks: tuple[str, ...]
     pairs: tuple[tuple[str, str], ...]  # names of the models (a, b) that are matched
     num_pairs: int  # matched cells: pairs of models x tasks x methods x label budgets
     num_seeds: int  # fewest seeds of a matched model
-    df: float
-    p: float | None  # None without an interval
-    p_holm: float | None  # corrected for all main effects of the study
-    verdict: Verdict
-    of_published: bool  # a side is a published checkpoint: the interval covers no other one
     also_differs: tuple[Difference, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interaction:
-    """The effect of one axis at level b of a second axis, less its effect at level a."""
+class Interaction(Claim):
+    """The effect of one axis at level b of a second axis, less its effect at level a. The
+    interactions of a study are a family."""
 
     axis: AxisName
     level_a: str
@@ -111,10 +108,7 @@ class Interaction:
     second_level_b: str
     at_a: Estimate  # the effect of the first axis at each level of the second
     at_b: Estimate
-    estimate: Estimate  # at_b less at_a
     num_pairs: int  # matched quadruples of cells
-    p: float | None
-    verdict: Verdict  # NOT_TESTED unless the axes are crossed
 
 
 class LeadCertainty(Enum):
@@ -137,24 +131,26 @@ class Choice:
     is_baseline: bool
     score: Estimate  # on test rows
     validation: float | None  # mean score on validation rows, in the metric of ``score``
-    num_params: int | None
-    finetune_flops: float  # of one trial; 0 for a classical baseline
-    flops: float | None  # with those of pretraining and of all parents; None is unknown
-    finetune_s: float | None  # mean wall time of a trial; None is unknown
-    latency_s: float | None  # for one text
-    texts_per_s: float | None
-    weights_bytes: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lead:
-    """The difference of the chosen model less the chosen baseline on test rows."""
+class Lead(Claim):
+    """The difference of the chosen model less the chosen baseline on test rows. The leads on all
+    tasks and label budgets are a family."""
 
-    estimate: Estimate
-    p: float | None
-    p_holm: float | None  # corrected for all tasks and label budgets
-    verdict: Verdict
-    certainty: LeadCertainty
+    is_ahead: bool  # the model has the better score, or costs less at an equal one
+
+    @property
+    def certainty(self) -> LeadCertainty:
+        if not self.is_ahead:
+            return LeadCertainty.BASELINE
+        if self.p_holm is None:
+            return LeadCertainty.UNTESTED
+        certainties = {
+            Verdict.SIGNIFICANT: LeadCertainty.LEADS,
+            Verdict.UNSURE: LeadCertainty.UNSURE,
+        }
+        return certainties.get(self.verdict, LeadCertainty.OPEN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,8 +207,9 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrast:
-    """A pair of choices that differ in one axis, on one task: b less a. The second stage."""
+class Contrast(Claim):
+    """A pair of choices that differ in one axis, on one task: b less a. The second stage: the
+    contrasts of significant main effects are a family."""
 
     axis: AxisName
     task: str
@@ -223,13 +220,8 @@ class Contrast:
     level_a: str
     level_b: str
     metric: str
-    estimate: Estimate
-    df: float | None
     test: str  # name of the test, for example "paired t"
     basis: str  # which sources of chance the interval covers
-    p: float | None
-    p_holm: float | None  # within the contrasts of significant main effects
-    verdict: Verdict
     seeds_needed: int | None  # to find an effect of this size; None if found or unknown
     also_differs: tuple[Difference, ...]
 
@@ -264,8 +256,8 @@ class AuditAnswer:
     """The audit's answer to one question.
 
     ``values`` are the numbers and names that the answer states; its keys are listed in the
-    docstring of the question's function in ``findings.audit``. ``details`` are (subject, value)
-    rows, the most important first.
+    docstring of the question's function in ``findings.audit``. ``details`` are (name, value) pairs
+    that the answer lists.
     """
 
     question: AuditQuestion
@@ -332,3 +324,13 @@ class Confusion:
     answer: str  # the right label
     prediction: str
     share: float  # of the rows with the right label
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """An estimate of each model on a task, and its rank correlation with the scores."""
+
+    task: str
+    estimate: str
+    values: Mapping[str, float]  # model -> mean over its checkpoints
+    tau: float | None  # weighted Kendall's tau (Vigna 2015); None for fewer than four models

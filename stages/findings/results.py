@@ -1,8 +1,8 @@
 """All results of a study, read from the files of its stages."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, product
 from typing import TypeVar
@@ -11,7 +11,7 @@ import numpy as np
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl
-from stages.core.keys import RunKey, TrialKey
+from stages.core.keys import CellKey, RunKey, TrialKey
 from stages.core.params import NONE, Params
 from stages.evaluation.calibration import CoverageRecord, ReliabilityRecord
 from stages.evaluation.confusion import ConfusionRecord
@@ -31,208 +31,107 @@ from stages.evaluation.records import (
 )
 from stages.evaluation.row_scores import by_groups
 from stages.evaluation.transferability import EstimateRecord
-from stages.findings.answers import Study, answers, choice_of, score_table, violations
+from stages.findings.answers import answers
 from stages.findings.audit import audit
-from stages.findings.axes import Pair, axes, pairs
-from stages.findings.cells import Cell, Scores, cells, is_external
-from stages.findings.contrasts import Compared, compared, contrasts
-from stages.findings.costs import Costs
+from stages.findings.axes import pairs
+from stages.findings.cells import Cell, cells
+from stages.findings.contrasts import compared, contrasts
 from stages.findings.effects import Trials, interactions, main_effects
-from stages.findings.estimates import Agreement, agreements
-from stages.findings.facts import (
-    Answer,
-    AuditAnswer,
-    Axis,
-    Contrast,
-    Interaction,
-    MainEffect,
-    ModelCost,
-    ScoreTable,
-)
-from stages.findings.groups import Group, groups
-from stages.findings.overlap import Overlap
-from stages.findings.pretraining import Ending, Progress, endings, kept_rate, read_progress
-from stages.findings.ranking import Ranked, rankings
+from stages.findings.models import Progress, Step, TriedStep, endings, models
+from stages.findings.tables import agreements, model_costs, score_table
 from stages.tasks._labelled_rows import distinct_draws
+from stages.tracking.records import trial_name
 
 ROWS = "row_scores.npy", "row_groups.npy"  # [trials, rows]; [rows], empty if rows have no groups
+KINDS = "history", "rates", "samples"  # of files about the progress of a pretraining
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Results:
     """The trials and other records of a study, in the order of params.yaml, and the findings that
-    are derived from them."""
+    are derived from them. Records without which no finding fails may be left out."""
 
     params: Params
     trials: Sequence[ScoredTrial]
-    curves: Sequence[EpochRecord]
-    pretraining_costs: dict[RunKey, Json]  # wall_time_s, peak_memory_bytes, ...
-    finetuning_costs: dict[TrialKey, CostRecord]
-    tasks: dict[str, Json]  # task.json of each task: num_examples, labels, ...
-    examples: dict[str, list[Json]]  # of each task; see ``evaluation.examples``
-    near_duplicates: dict[str, NearDuplicates]  # of each task
-    confusion: dict[str, list[ConfusionRecord]]  # of each task
-    reliability: dict[str, list[ReliabilityRecord]]  # of each task
-    coverage: dict[str, list[CoverageRecord]]  # of each task
-    progress: dict[RunKey, Progress]
-    contamination: dict[tuple[str, str], Json]  # by corpus and tokenizer that a run was trained on
-    likeness: dict[tuple[str, str], Json]  # by corpus and tokenizer
-    inputs: dict[str, list[InputRecord]]  # of each task
-    row_scores: dict[TrialKey, np.ndarray]  # of rows, or of groups of rows
-    estimates: dict[str, list[EstimateRecord]]  # of each task
-    grouped_tasks: Sequence[str]  # whose test rows are counted by document, package or group
+    row_scores: Mapping[TrialKey, np.ndarray]  # of rows, or of groups of rows
+    tasks: Mapping[str, Json]  # task.json of each task: num_examples, labels, ...
+    grouped_tasks: Sequence[str] = ()  # whose test rows are counted by document, package or group
+    curves: Sequence[EpochRecord] = ()
+    pretraining_costs: Mapping[RunKey, Json] = field(default_factory=dict)  # wall_time_s, ...
+    finetuning_costs: Mapping[TrialKey, CostRecord] = field(default_factory=dict)
+    progress: Mapping[RunKey, Progress] = field(default_factory=dict)
+    # By corpus and tokenizer that a model was trained on
+    contamination: Mapping[tuple[str, str], Json] = field(default_factory=dict)
+    likeness: Mapping[tuple[str, str], Json] = field(default_factory=dict)
+    # By task
+    examples: Mapping[str, list[Json]] = field(default_factory=dict)  # as ``evaluation.examples``
+    near_duplicates: Mapping[str, NearDuplicates] = field(default_factory=dict)
+    confusion: Mapping[str, list[ConfusionRecord]] = field(default_factory=dict)
+    reliability: Mapping[str, list[ReliabilityRecord]] = field(default_factory=dict)
+    coverage: Mapping[str, list[CoverageRecord]] = field(default_factory=dict)
+    inputs: Mapping[str, list[InputRecord]] = field(default_factory=dict)
+    estimates: Mapping[str, list[EstimateRecord]] = field(default_factory=dict)
+
+    # Derived from the records. Facts are last; each is computed once.
+    models = cached_property(models)  # those that were fine-tuned
+    _cells = cached_property(cells)
+    pairs = cached_property(lambda self: pairs(self.models))  # of models that differ in one axis
+    compared = cached_property(compared)  # cells that differ in one axis
+    lines = cached_property(lambda self: Trials(self.cells, confidence=self.confidence))
+    endings = cached_property(endings)  # of pretrainings
+    effects = cached_property(main_effects)
+    interactions = cached_property(interactions)
+    contrasts = cached_property(contrasts)
+    answers = cached_property(answers)
+    scores_table = cached_property(score_table)
+    model_costs = cached_property(model_costs)
+    agreements = cached_property(agreements)  # of estimates from frozen states with scores
+    audit = cached_property(audit)
 
     @property
     def confidence(self) -> float:
         return self.params.evaluation.confidence
 
     @cached_property
-    def groups(self) -> list[Group]:
-        """The models that were fine-tuned."""
-        rates = {
-            checkpoint: kept_rate(self.params.runs[checkpoint.run], progress)
-            for checkpoint, progress in self.progress.items()
-            if progress.history
-        }
-        runs, tokenizers = self.params.runs, self.params.tokenizers
-        return groups(runs, tokenizers, self.trials, rates=rates, likeness=self.likeness)
+    def budgets(self) -> list[str]:
+        """The label budgets, the smallest first."""
+        return sorted(map(str, self.params.finetune.label_budgets), key=budget_order)
 
     @cached_property
-    def _cells_and_moderation(self) -> tuple[list[Cell], Moderation]:
-        return cells(
-            self.groups,
-            self.trials,
-            lambda trial: self.row_scores[trial.key],
-            overlaps={
-                task: numbers["test"] / numbers["train"] if about["split_seeds"] else None
-                for task, about in self.tasks.items()
-                if (numbers := about["num_examples"])
-            },
-            baselines=self.params.baselines,
-            confidence=self.confidence,
-        )
+    def baselines(self) -> list[str]:
+        """The baselines that are compatible with at least one task."""
+        fitted = {trial.model for trial in self.trials}
+        return [name for name in self.params.baselines if name in fitted]
 
-    @cached_property
-    def scores(self) -> Scores:
-        fitted = {trial.run for trial in self.trials}
-        return Scores(
-            tasks=list(self.params.tasks),
-            methods=list(self.params.finetune.methods),
-            label_budgets=sorted(map(str, self.params.finetune.label_budgets), key=budget_order),
-            groups=self.groups,
-            baselines=[name for name in self.params.baselines if name in fitted],
-            cells=self._cells_and_moderation[0],
-        )
+    @property
+    def cells(self) -> list[Cell]:
+        return self._cells[0]
 
     @property
     def moderation(self) -> Moderation:
         """The intervals of cells' means and of their differences."""
-        return self._cells_and_moderation[1]
-
-    # Facts
+        return self._cells[1]
 
     @cached_property
-    def pairs(self) -> list[Pair]:
-        return pairs(self.groups)
+    def _by_key(self) -> dict[CellKey, Cell]:
+        return {cell.key: cell for cell in self.cells}
 
-    @cached_property
-    def axes(self) -> list[Axis]:
-        return axes(self.pairs, self.scores.methods, self.scores.label_budgets)
+    def model_cells(self, task: str, label_budget: str) -> list[Cell]:
+        """Returns the cells of all models, without the baselines."""
+        names = product((model.name for model in self.models), self.params.finetune.methods)
+        keys = (CellKey(name, task, method, label_budget) for name, method in names)
+        return [self._by_key[key] for key in keys if key in self._by_key]
 
-    @cached_property
-    def compared(self) -> list[Compared]:
-        methods = self.params.finetune.methods
-        return compared(self.scores, self.pairs, methods, self.moderation)
+    def baseline_cells(self, task: str, label_budget: str) -> list[Cell]:
+        keys = (CellKey(name, task, CLASSICAL, label_budget) for name in self.baselines)
+        return [self._by_key[key] for key in keys if key in self._by_key]
 
-    @cached_property
-    def _lines(self) -> Trials:
-        return Trials(self.scores.cells)
-
-    @cached_property
-    def effects(self) -> list[MainEffect]:
-        return main_effects(self._lines, self.compared, confidence=self.confidence)
-
-    @cached_property
-    def interactions(self) -> list[Interaction]:
-        return interactions(self._lines, self.compared, confidence=self.confidence)
-
-    @cached_property
-    def contrasts(self) -> list[Contrast]:
-        return contrasts(
-            self.compared,
-            self.effects,
-            lambda cell: choice_of(cell, self.costs),
-            confidence=self.confidence,
-        )
-
-    @cached_property
-    def _study(self) -> Study:
-        return Study(
-            scores=self.scores,
-            trials=self._lines,
-            moderation=self.moderation,
-            costs=self.costs,
-            outside=violations(self.scores, self.costs, self.params.answer),
-            num_labels=self.num_labels,
-            confusion=self.confusion,
-            coverage=self.coverage,
-        )
-
-    @cached_property
-    def answers(self) -> list[Answer]:
-        return answers(self._study)
-
-    @cached_property
-    def scores_table(self) -> ScoreTable:
-        return score_table(self._study, self.answers, self.rankings)
-
-    @cached_property
-    def model_costs(self) -> list[ModelCost]:
-        return self.costs.of_models(self.groups, self.scores.cells)
-
-    @cached_property
-    def audit(self) -> list[AuditAnswer]:
-        return audit(self)
-
-    @cached_property
-    def rankings(self) -> list[Ranked]:
-        return rankings(self.scores, self.moderation)
-
-    @cached_property
-    def num_labels(self) -> dict[str, dict[str, int]]:
-        """The number of labels of each task and label budget; "all" is the size of the training
-        split."""
-        return {
-            task: {
-                budget: about["num_examples"]["train"] if budget == "all" else int(budget)
-                for budget in self.scores.label_budgets
-            }
-            for task, about in self.tasks.items()
-        }
-
-    @cached_property
-    def costs(self) -> Costs:
-        return Costs(
-            runs=self.params.runs,
-            pretraining=self.pretraining_costs,
-            finetuning=self.finetuning_costs,
-            lineage_flops={trial.checkpoint: trial.lineage_flops for trial in self.trials},
-        )
-
-    @cached_property
-    def overlap(self) -> Overlap:
-        return Overlap(self.contamination, self.likeness, list(self.params.tasks))
-
-    @cached_property
-    def agreements(self) -> list[Agreement]:
-        """How well the estimates from frozen states rank the models."""
-        return agreements(self.scores, self.estimates)
-
-    @cached_property
-    def endings(self) -> list[Ending]:
-        return endings(self.params.runs, self.progress)
+    def num_labels(self, task: str, label_budget: str) -> int:
+        """Returns the number of labels; for "all" the size of the training split."""
+        is_all = label_budget == "all"
+        return self.tasks[task]["num_examples"]["train"] if is_all else int(label_budget)
 
 
 def load(params: Params) -> Results:
@@ -241,9 +140,10 @@ def load(params: Params) -> Results:
 
     Raises ValueError with the path of a file that is missing or does not match params.yaml.
     """
-    discard_unlisted(paths.EVALUATED, params.tasks)
-    discard_unlisted(paths.TIMINGS / "pretrain", params.runs)
-    discard_unlisted(paths.TIMINGS / "finetune", params.tasks)
+    for folder in (paths.EVALUATED, paths.TIMINGS / "finetune"):
+        discard_unlisted(folder, params.tasks)
+    for folder in (paths.TIMINGS / "pretrain", *(paths.PROGRESS / kind for kind in KINDS)):
+        discard_unlisted(folder, params.runs)
     for task in params.tasks:
         discard_unlisted(paths.TIMINGS / "finetune" / task, [f"{run}.csv" for run in params.runs])
 
@@ -260,12 +160,11 @@ def load(params: Params) -> Results:
     tasks = records("task.json")
     for task, scored in tables("trials.csv", ScoredTrial).items():
         trials += _complete(params, task, tasks[task], scored)
-        rows, groups_of_rows = (np.load(present(paths.EVALUATED / task / name)) for name in ROWS)
-        by_row = by_groups(rows, groups_of_rows)
-        grouped_tasks += [task] if groups_of_rows.size else []
-        row_scores |= {trial.key: rows for trial, rows in zip(scored, by_row, strict=True)}
-        for run in params.runs:
-            costs = read(paths.TIMINGS / "finetune" / task / f"{run}.csv", CostRecord)
+        rows, groups = (np.load(present(paths.EVALUATED / task / name)) for name in ROWS)
+        grouped_tasks += [task] if groups.size else []
+        row_scores |= dict(zip((t.key for t in scored), by_groups(rows, groups), strict=True))
+        for name in params.runs:
+            costs = read(paths.TIMINGS / "finetune" / task / f"{name}.csv", CostRecord)
             finetuning |= {cost.key: cost for cost in costs}
     read_by = {(r.corpus, r.tokenizer) for r in params.runs.values() if r.learnt[0] != NONE}
     texts = [text for text in product(params.corpora, params.tokenizers) if text in read_by]
@@ -273,35 +172,37 @@ def load(params: Params) -> Results:
         {text: read_json(present(folder / text[0] / f"{text[1]}.json")) for text in texts}
         for folder in (paths.CONTAMINATION, paths.LIKENESS)
     )
-    results = Results(
+    near_duplicates = records("near_duplicates.json")
+    return Results(
         params=params,
         trials=trials,
+        row_scores=row_scores,
+        tasks=tasks,
+        grouped_tasks=grouped_tasks,
         curves=[*chain(*tables("history.csv", EpochRecord).values())],
         pretraining_costs={
             key: read_json(present(paths.pretraining_time(key))) for key in params.checkpoints
         },
         finetuning_costs=finetuning,
-        tasks=tasks,
+        progress={
+            key: Progress(
+                read(paths.progress(key, "history"), Step),
+                read(paths.progress(key, "rates"), TriedStep),
+            )
+            for key in params.checkpoints
+        },
+        contamination=contamination,
+        likeness=likeness,
         examples={
             task: read_jsonl(present(paths.EVALUATED / task / "examples.jsonl")) for task in tasks
         },
-        near_duplicates={
-            task: NearDuplicates(**about) for task, about in records("near_duplicates.json").items()
-        },
+        near_duplicates={t: NearDuplicates(**about) for t, about in near_duplicates.items()},
         confusion=tables("confusion.csv", ConfusionRecord),
         reliability=tables("reliability.csv", ReliabilityRecord),
         coverage=tables("coverage.csv", CoverageRecord),
-        progress=read_progress(params.checkpoints),
-        contamination=contamination,
-        likeness=likeness,
         inputs=tables("inputs.csv", InputRecord),
-        row_scores=row_scores,
         estimates=tables("estimates.csv", EstimateRecord),
-        grouped_tasks=grouped_tasks,
     )
-    if untimed := [t.key for t in trials if t.run in params.runs and t.key not in finetuning]:
-        raise ValueError(f"{paths.TIMINGS}: no cost of {_words(untimed[0])}; run `dvc repro`")
-    return results
 
 
 def _complete(
@@ -315,7 +216,7 @@ def _complete(
     where, finetune = paths.EVALUATED / task / "trials.csv", params.finetune
     trials = {trial.key: trial for trial in scored}
     skipped = read(paths.EVALUATED / task / "skipped.csv", SkippedMethod)
-    incompatible = {(each.run, each.method) for each in skipped}
+    incompatible = {(each.model, each.method) for each in skipped}
     listed = [
         TrialKey(name, pretrain_seed, task, method, str(budget), seed)
         for name, run in params.runs.items()
@@ -323,10 +224,9 @@ def _complete(
         if (name, method) not in incompatible
         for budget, seed in product(finetune.label_budgets, finetune.seeds)
     ]
-    external = {key.run: is_external(trial) for key, trial in trials.items()}
-    for name, budget in product(params.baselines, finetune.label_budgets):
-        if name not in external:  # the baseline is incompatible with the task
-            continue
+    external = {trial.model: trial.is_external for trial in scored}
+    fitted = [name for name in params.baselines if name in external]  # not the incompatible ones
+    for name, budget in product(fitted, finetune.label_budgets):
         draws = distinct_draws(
             budget,
             pretrain_seeds=params.pretrain_seeds,
@@ -335,28 +235,16 @@ def _complete(
             task=task,
             trains=not external[name],
         )
-        listed += [
-            TrialKey(name, seed, task, CLASSICAL, str(budget), other) for seed, other in draws
-        ]
-    if missing := [key for key in listed if key not in trials]:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise ValueError(f"{where}: no trial of {_words(missing[0])}{more}; run `dvc repro`")
-    if surplus := sorted(trials.keys() - set(listed)):
-        raise ValueError(
-            f"{where}: params.yaml does not list {_words(surplus[0])}; run `dvc repro`"
-        )
-    if lost := [key for key in listed if not math.isfinite(trials[key].value)]:
-        trial = trials[lost[0]]
-        raise ValueError(
-            f"{where}: the {trial.metric} of {_words(lost[0])} is {trial.value} and cannot "
-            f"be compared: the model did not learn; lower the learning rate (now {trial.lr:g})"
-        )
+        listed += [TrialKey(name, one, task, CLASSICAL, str(budget), two) for one, two in draws]
+    for key in listed:
+        if key not in trials:
+            raise ValueError(f"{where}: no trial of {trial_name(key)}; run `dvc repro`")
+        trial = trials[key]
+        if not math.isfinite(trial.value):
+            raise ValueError(
+                f"{where}: the {trial.metric} of {trial_name(key)} is {trial.value} and cannot be "
+                f"compared: the model did not learn; lower the learning rate (now {trial.lr:g})"
+            )
+    for key in trials.keys() - set(listed):
+        raise ValueError(f"{where}: params.yaml does not list {trial_name(key)}; run `dvc repro`")
     return [trials[key] for key in listed]
-
-
-def _words(trial: TrialKey) -> str:
-    """Returns the name of a trial for messages."""
-    return (
-        f"{trial.checkpoint} on {trial.task} ({trial.method}, {trial.label_budget} labels, "
-        f"fine-tuning seed {trial.finetune_seed})"
-    )

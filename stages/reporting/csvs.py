@@ -16,7 +16,7 @@ from stages.reporting.tables import amount
 from stages.reporting.view import confusion_shares
 
 KEYS = (
-    "study run architecture objective method task corpus pretrain_seed finetune_seed label_budget"
+    "study model architecture objective method task corpus pretrain_seed finetune_seed label_budget"
 )
 MAX_SUMMARY_VALUES = 20
 MEASURED = (
@@ -35,21 +35,21 @@ COLUMNS = {
         "costs": f"{KEYS} wall_time_s peak_memory_bytes processor_time_s "
         "weights_bytes latency_s texts_per_s tokens_per_s hardware threads side_by_side "
         + " ".join(f"pretrain_{name}" for name in MEASURED),
-        "scores": "task run method label_budget num_labels metric mean low high num_trials as_good "
-        "lowest_rank highest_rank",
+        "scores": "task model method label_budget num_labels metric mean low high num_trials "
+        "as_good lowest_rank highest_rank",
         "effects": "axis level_a level_b second_axis second_level_a second_level_b metric "
         f"num_tasks num_pairs num_seeds {TESTED} also_differs",
-        "contrasts": "axis task label_budget_a label_budget_b run_a run_b method_a method_b "
+        "contrasts": "axis task label_budget_a label_budget_b model_a model_b method_a method_b "
         f"level_a level_b metric mean_a mean_b {TESTED} test basis seeds_needed also_differs",
-        "answer": "task label_budget run method metric mean low high certainty baseline lead "
+        "answer": "task label_budget model method metric mean low high certainty baseline lead "
         "lead_low lead_high p_value p_holm best_on_test next_best cheapest_as_good smaller "
         "num_seeds",
-        "confusion": "task run method label_budget answer prediction share",
-        "reliability": "task run method label_budget number mean_probability accuracy",
-        "coverage": "task run pretrain_seed method finetune_seed label_budget num_validation "
+        "confusion": "task model method label_budget answer prediction share",
+        "reliability": "task model method label_budget number mean_probability accuracy",
+        "coverage": "task model pretrain_seed method finetune_seed label_budget num_validation "
         "num_test temperature calibration_error calibrated_error stated_accuracy min_confidence "
         "num_answered num_right",
-        "estimates": "task run pretrain_seed estimate value num_rows num_states flops reason",
+        "estimates": "task model pretrain_seed estimate value num_rows num_states flops reason",
     }.items()
 }
 
@@ -58,7 +58,7 @@ def files(results: Results) -> dict[str, list[Json]]:
     """Returns the rows of reports/NAME.csv by NAME; ``COLUMNS`` has their columns."""
     study = {"study": results.params.study}
     return {
-        "trials": [study | asdict(trial) for trial in results.trials],
+        "trials": [study | _fields(trial) for trial in results.trials],
         "costs": [study | row for row in _costs(results)],
         "scores": [*_scores(results)],
         "effects": [*map(_effect, results.effects), *map(_interaction, results.interactions)],
@@ -66,13 +66,18 @@ def files(results: Results) -> dict[str, list[Json]]:
         "answer": [*_answers(results)],
         "confusion": [*_confusions(results)],
         "estimates": [
-            {"task": task} | asdict(record)
+            {"task": task} | _fields(record)
             for task, records in results.estimates.items()
             for record in records
         ],
         "reliability": [*_of_recommended(results, results.reliability)],
         "coverage": [*_of_recommended(results, results.coverage)],
     }
+
+
+def _fields(record: Any) -> Json:
+    """Returns the fields of a row of ``evaluation.records``, and its model."""
+    return {"model": record.model} | asdict(record)
 
 
 def _six(value: float | None) -> float | None:
@@ -95,7 +100,7 @@ def _costs(results: Results) -> Iterator[Json]:
         if cost := results.finetuning_costs.get(trial.key):
             pretraining = results.pretraining_costs[trial.checkpoint]
             before = {f"pretrain_{name}": pretraining.get(name) for name in MEASURED}
-            yield asdict(trial) | asdict(cost) | before
+            yield _fields(trial) | _fields(cost) | before
 
 
 def _scores(results: Results) -> Iterator[Json]:
@@ -104,9 +109,9 @@ def _scores(results: Results) -> Iterator[Json]:
     for row in table.rows:
         for task, score in row.scores.items():
             yield {
-                **{"task": task, "run": row.model, "method": row.method},
+                **{"task": task, "model": row.model, "method": row.method},
                 **{"label_budget": row.label_budget, "metric": table.metrics[task]},
-                **{"num_labels": results.num_labels[task][row.label_budget]},
+                **{"num_labels": results.num_labels(task, row.label_budget)},
                 **_ends(score.estimate, "mean"),
                 **{"num_trials": score.num_trials, "as_good": int(score.as_good)},
                 **{"lowest_rank": score.lowest_rank, "highest_rank": score.highest_rank},
@@ -144,7 +149,7 @@ def _contrast(contrast: Contrast) -> Json:
     )
     return {
         **{name: getattr(contrast, name) for name in about},
-        **{"run_a": contrast.a.model, "run_b": contrast.b.model},
+        **{"model_a": contrast.a.model, "model_b": contrast.b.model},
         **{"method_a": contrast.a.method, "method_b": contrast.b.method},
         **{"mean_a": _six(contrast.a.score.value), "mean_b": _six(contrast.b.score.value)},
         **_ends(contrast.estimate, "effect"),
@@ -159,7 +164,7 @@ def _answers(results: Results) -> Iterator[Json]:
         choice, lead = answer.recommended, answer.lead
         others = ("best_on_test", "next_best", "cheapest_as_good", "smaller")
         yield {
-            **{"task": answer.task, "label_budget": answer.label_budget, "run": choice.model},
+            **{"task": answer.task, "label_budget": answer.label_budget, "model": choice.model},
             **{"method": choice.method, "metric": answer.metric, "num_seeds": answer.num_seeds},
             **_ends(choice.score, "mean"),
             **{"certainty": lead.certainty.value if lead else None},
@@ -182,10 +187,10 @@ def _of_recommended(results: Results, records: Any) -> Iterator[Json]:
     for answer in _at_largest_budget(results):
         key = (answer.recommended.model, answer.recommended.method, answer.label_budget)
         for record in records.get(answer.task, ()):
-            if (record.run, record.method, record.label_budget) == key:
+            if (record.model, record.method, record.label_budget) == key:
                 values = {
                     name: _six(value) if isinstance(value, float) else value
-                    for name, value in asdict(record).items()
+                    for name, value in _fields(record).items()
                 }
                 yield {"task": answer.task} | values
 
@@ -193,7 +198,7 @@ def _of_recommended(results: Results, records: Any) -> Iterator[Json]:
 def _confusions(results: Results) -> Iterator[Json]:
     for answer in _at_largest_budget(results):
         choice = answer.recommended
-        about = {"task": answer.task, "run": choice.model, "method": choice.method}
+        about = {"task": answer.task, "model": choice.model, "method": choice.method}
         for (right, predicted), share in confusion_shares(results, answer).items():
             pair = {"answer": right, "prediction": predicted, "share": _six(share)}
             yield about | {"label_budget": answer.label_budget} | pair

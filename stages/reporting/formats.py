@@ -10,7 +10,16 @@ from stages.reporting.table import DASH
 MINUS = "\N{MINUS SIGN}"
 SPELLING = {
     **{"f1": "F1", "squad": "SQuAD", "bleu": "BLEU", "chrf": "chrF", "rouge": "ROUGE", "l": "L"},
-    **{"mlm": "MLM", "tfidf": "TF-IDF", "logme": "LogME", "lora": "LoRA"},
+    **{
+        "mlm": "MLM",
+        "tfidf": "TF-IDF",
+        "logme": "LogME",
+        "lora": "LoRA",
+        "crf": "CRF",
+        "svc": "SVC",
+    },
+    **{"bert": "BERT", "modernbert": "ModernBERT", "bart": "BART", "t5": "T5", "gpt2": "GPT-2"},
+    **{"llama": "Llama", "phi": "Phi", "bilstm": "biLSTM", "minilm": "MiniLM"},
 }
 
 

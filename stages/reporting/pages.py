@@ -109,10 +109,17 @@ def _rendered(environment: Environment, name: str, view: View, **values: Any) ->
         "matrices": _matrices(view),
         "use_it": _command(view),
         "other_budgets": {b: f"scores_{b}" for b in view.budgets[:-1]},
-        "machines": " and ".join(sorted(results.costs.machines)),
+        "machines": " and ".join(sorted(_machines(view))),
         "csvs": ("scores", "effects", "contrasts", "trials", "costs"),
     }
     return environment.get_template(name).render(context | values)
+
+
+def _machines(view: View) -> set[str]:
+    """Returns the hardware that costs were measured on."""
+    pretraining, finetuning = view.results.pretraining_costs, view.results.finetuning_costs
+    costs = (cost.hardware for cost in finetuning.values())
+    return {*costs, *(cost["hardware"] for cost in pretraining.values())}
 
 
 def _environment(view: View, *, autoescape: bool) -> Environment:
@@ -174,7 +181,7 @@ def _errors(view: View) -> list[Json]:
     for answer in view.answers:
         for example in view.results.examples.get(answer.task, ()):
             for vote in example["predictions"]:
-                if answer.recommended.model in vote["runs"] and not vote["right"]:
+                if answer.recommended.model in vote["models"] and not vote["right"]:
                     text = " / ".join(example["input"].values())
                     about = {"prediction": vote["prediction"], "answer": example["answer"]}
                     errors.append({"task": answer.task, "text": text} | about)

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from stages.evaluation.metrics import merit
-from stages.findings.estimates import agreements
 from stages.findings.facts import Choice, Contrast, Difference, ScoreRow
 from stages.reporting.formats import (
     MINUS,
@@ -356,7 +355,7 @@ def estimates(view: View) -> Table:
         Column("Rank correlation", note="weighted tau"),
     ]
     rows = []
-    for agreement in agreements(view.results.scores, view.results.estimates):
+    for agreement in view.results.agreements:
         tau = DASH if agreement.tau is None else f"{agreement.tau:.2f}".replace("-", MINUS)
         names = [view.labels[agreement.task], view.labels[agreement.estimate]]
         rows.append([*names, str(len(agreement.values)), tau])

@@ -92,7 +92,7 @@ class View:
 
     @property
     def has_published(self) -> bool:
-        return any(run.is_public for run in self.results.params.runs.values())
+        return any(entry.is_public for entry in self.results.params.runs.values())
 
     @cached_property
     def about_effects(self) -> bool:
@@ -109,7 +109,7 @@ class View:
     @cached_property
     def _first(self) -> dict[str, ScoredTrial]:
         """A trial of each model, in the order of params.yaml."""
-        first = {trial.run: trial for trial in reversed(self.results.trials)}
+        first = {trial.model: trial for trial in reversed(self.results.trials)}
         return {name: first[name] for name in self.results.params.runs if name in first}
 
     def look(self, model: str) -> str:
@@ -132,8 +132,8 @@ class View:
 
     def level(self, axis: AxisName, level: str) -> str:
         """Returns a level of an axis as a reader knows it."""
-        if axis in BOTH:
-            return BOTH[axis][level == "yes"]
+        if axis in LEVELS:
+            return LEVELS[axis][level]
         if axis == "label budget":
             return f"{thousands(level)} labels"
         return self.labels[level]
@@ -199,19 +199,19 @@ def confusion_shares(results: Results, answer: Answer) -> dict[tuple[str, str], 
     over all trials of the recommended choice."""
     choice, counts, totals = answer.recommended, Counter[tuple[str, str]](), Counter[str]()
     for record in results.confusion.get(answer.task, ()):
-        key = (record.run, record.method, record.label_budget)
+        key = (record.model, record.method, record.label_budget)
         if key == (choice.model, choice.method, answer.label_budget):
             counts[record.answer, record.prediction] += record.number
             totals[record.answer] += record.number
     return {pair: number / totals[pair[0]] for pair, number in counts.items() if number}
 
 
-BOTH: dict[str, tuple[str, str]] = {
-    "pretrained": ("from scratch", "pretrained"),
-    "published": ("trained here", "published"),
+LEVELS = {
+    "pretrained": {"no": "from scratch", "yes": "pretrained"},
+    "published": {"no": "random weights", "here": "pretrained here", "yes": "published"},
 }
-ORDERED = {*BOTH, "size", "amount of text", "label budget"}
-WITHIN = {*BOTH, "method", "label budget"}
+ORDERED = {*LEVELS, "size", "amount of text", "label budget"}
+WITHIN = {*LEVELS, "method", "label budget"}
 MAX_RELIABLE = 5
 # What a reader asks first of a result.
 RELIABLE = (

@@ -18,7 +18,7 @@ from stages.core import paths
 from stages.core.artifacts import read_json, sha256
 from stages.core.components import Settings
 from stages.core.keys import RunKey, TrialKey
-from stages.core.params import NONE, Method, Params, Run
+from stages.core.params import NONE, Params, Run
 from stages.evaluation.records import CLASSICAL, read_texts
 
 Point = tuple[str, float, int]  # key, value, step
@@ -29,12 +29,7 @@ Row = dict[str, str]
 FORM = "6"
 PRETRAINING, TRIAL, STUDY = TASKS = ("pretraining", "trial", "study")
 TRIAL_CURVES = ("train_loss", "validation_loss", "validation_metric")
-EFFECT_COLUMNS = {
-    "effect": "",
-    "low": "_low",
-    "high": "_high",
-    "p_value": "_p",
-}  # suffix of metrics
+EFFECT_COLUMNS = {"effect": "", "low": "_low", "high": "_high", "p_value": "_p"}  # column: suffix
 NOT_IN_A_NAME = re.compile(r"[^\w\-. :/]")  # characters that MLflow refuses in a metric's name
 
 
@@ -65,10 +60,10 @@ class RunRecord:
 def recorded(params: Params) -> Iterator[RunRecord]:
     """Yields the records of all results of params.yaml that exist, each after its parent."""
     checkpoints: dict[RunKey, RunRecord] = {}
-    for name, run in params.runs.items():
-        for checkpoint in (RunKey(name, seed) for seed in run.seeds):
-            if (paths.pretrained(checkpoint) / "run.json").exists():
-                checkpoints[checkpoint] = _pretraining(params.study, checkpoint, run)
+    for checkpoint in params.checkpoints:
+        if (paths.pretrained(checkpoint) / "run.json").exists():
+            entry = params.runs[checkpoint.run]
+            checkpoints[checkpoint] = _pretraining(params.study, checkpoint, entry)
     yield from checkpoints.values()
     for task in params.tasks:
         yield from _trials(params, task, checkpoints)
@@ -92,7 +87,7 @@ def pretraining_record(
 
 
 def objective_tags(objective: str, corpus: str) -> dict[str, str]:
-    """Returns the tags of what a model has learnt. ``pretrained`` keeps averages over runs from
+    """Returns the tags of what a model has learnt. ``pretrained`` keeps averages over models from
     mixing pretrained models with models from scratch."""
     return {
         "objective": objective,
@@ -112,9 +107,9 @@ def curves(values: Mapping[str, float], objective: str, rate: float | None = Non
     }
 
 
-def _pretraining(study: str, checkpoint: RunKey, run: Run) -> RunRecord:
+def _pretraining(study: str, checkpoint: RunKey, entry: Run) -> RunRecord:
     folder = paths.pretrained(checkpoint)
-    about, objective = read_json(folder / "run.json"), str(run.objective["name"])
+    about, objective = read_json(folder / "run.json"), str(entry.objective["name"])
     record = pretraining_record(
         study,
         checkpoint,
@@ -123,7 +118,7 @@ def _pretraining(study: str, checkpoint: RunKey, run: Run) -> RunRecord:
         tags={
             "architecture": about["architecture"],
             "size": f"{about['num_layers']}x{about['d_model']}",
-            **objective_tags(*run.learnt),
+            **objective_tags(*entry.learnt),
         },
     )
     for kind in ("history", "rates"):
@@ -148,8 +143,8 @@ def _trials(
         epochs[trial_of(row)].append(row)
     costs = {
         trial_of(row): row
-        for run in params.runs
-        for row in read_texts(paths.TIMINGS / "finetune" / task / f"{run}.csv")
+        for model in params.runs
+        for row in read_texts(paths.TIMINGS / "finetune" / task / f"{model}.csv")
     }
     for row in read_texts(paths.EVALUATED / task / "trials.csv"):
         key = trial_of(row)
@@ -165,14 +160,18 @@ def _trials(
 def _trial(
     key: TrialKey, row: Row, epochs: list[Row], parent: RunRecord | None, params: Params
 ) -> RunRecord:
-    keys = {"model": key.run} | {k: str(v) for k, v in key._asdict().items() if k != "run"}
+    model, *_ = key
+    keys = {"model": model} | {k: str(v) for k, v in key._asdict().items() if k != "run"}
     is_baseline, task = key.method == CLASSICAL, key.task
     if parent is None:
         tags = {"study": params.study, "architecture": row["architecture"]}
         tags |= objective_tags(NONE, NONE)
-        settings = flat({"baseline": params.baselines[key.run]})
+        settings = flat({"baseline": params.baselines[model]})
     else:
-        tags, settings = parent.tags, _method_settings(params.finetune.methods, key)
+        tags, settings = parent.tags, dict[str, str]()
+        if method := params.finetune.methods.get(key.method):  # else of an earlier params.yaml
+            used = method.of(model).model_dump(exclude={"runs"}, exclude_none=True)
+            settings = flat({"finetune": used})
     points = [
         (f"score/{task}", float(row["value"]), 0),
         (f"{row['other_metric']}/{task}", float(row["other_value"]), 0),
@@ -193,13 +192,6 @@ def _trial(
         params=keys | settings,
         points=points,
     )
-
-
-def _method_settings(methods: Mapping[str, Method], key: TrialKey) -> dict[str, str]:
-    if key.method not in methods:  # a trial of an earlier params.yaml
-        return {}
-    settings = methods[key.method].of(key.run).model_dump(exclude={"runs"}, exclude_none=True)
-    return flat({"finetune": settings})
 
 
 def _report(study: str) -> RunRecord:

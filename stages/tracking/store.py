@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages.core import paths
-from stages.core.locks import hold
+from stages.core.process import hold
 
 if TYPE_CHECKING:
     import mlflow
@@ -33,11 +33,7 @@ SETTINGS = {
 
 def address() -> str:
     """Returns MLFLOW_TRACKING_URI, or the address of an SQLite database in the project."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or _default_address()
-
-
-def _default_address() -> str:
-    return f"{SQLITE}{DATABASE.resolve()}"
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{DATABASE.resolve()}"
 
 
 def without_password(text: str) -> str:
@@ -47,7 +43,8 @@ def without_password(text: str) -> str:
 
 def artifacts() -> str | None:
     """Returns the address of the experiment's files, or None if MLFLOW_TRACKING_URI decides it."""
-    return ARTIFACTS.resolve().as_uri() if address() == _default_address() else None
+    is_own = address() == f"{SQLITE}{DATABASE.resolve()}"
+    return ARTIFACTS.resolve().as_uri() if is_own else None
 
 
 def client() -> "mlflow.MlflowClient":

@@ -6,7 +6,7 @@ from sklearn.metrics import confusion_matrix
 
 from stages.core.keys import CellKey
 from stages.core.seeding import stream
-from stages.evaluation.confusion import classes, has_confusion, pairs, records
+from stages.evaluation.confusion import classes, pairs, records
 from stages.tasks._task import TASKS
 
 
@@ -27,10 +27,6 @@ def test_pairs_counts_words_by_the_type_of_their_span() -> None:
     assert counts == Counter(
         {("X", "X"): 1, ("X", "O"): 1, ("O", "O"): 1, ("O", "Y"): 1, ("Y", "Y"): 1}
     )
-
-
-def test_has_confusion_holds_for_answers_of_one_class() -> None:
-    assert {name for name in TASKS if has_confusion(TASKS[name])} == {"classification", "tagging"}
 
 
 def test_records_adds_up_the_trials_of_a_cell() -> None:

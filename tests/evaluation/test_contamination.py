@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stages.core.artifacts import write_json, write_jsonl
 from stages.core.paths import examples
 from stages.core.paths import test_originals as originals_of
-from stages.evaluation.contamination import TaskTexts, gram_length, searched_texts, words
+from stages.evaluation.contamination import TaskTexts, gram_length, searched_texts
 
 WORDS = ("a", "b", "c")  # few words, so that sequences repeat
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=18)
@@ -98,13 +98,6 @@ def test_removed_from_removes_matches_until_there_are_none(drawn) -> None:
     assert all(of_task.ngram == 0 for of_task in searched.overlap(left).values())
 
 
-@pytest.mark.parametrize(
-    ("num_words", "n"), [(30, 13), (13, 13), (12, 8), (8, 8), (7, 7), (1, 1), (0, 0)]
-)
-def test_gram_length_is_shorter_for_short_texts(num_words: int, n: int) -> None:
-    assert gram_length(num_words) == n
-
-
 SENTENCE = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 
 
@@ -117,17 +110,12 @@ SENTENCE = "one two three four five six seven eight nine ten eleven twelve thirt
         ([SENTENCE.removesuffix(" thirteen fourteen")], 0, 0),
         ([SENTENCE.replace("seven", "7")], 0, 0),
         ([SENTENCE.replace("five six", "five\nsix").replace("one", "one\u00a0")], 1, 1),
+        ([SENTENCE.replace("two", "tw\uff4f")], 1, 1),  # another form of the letter
     ],
 )
 def test_overlap_of_one_text(sentences: list[str], exact: int, ngram: int) -> None:
     overlap = TaskTexts({"task": [[SENTENCE]]}).overlap([["Another."], sentences])["task"]
     assert (overlap.exact, overlap.ngram) == (exact, ngram)
-
-
-def test_overlap_ends_with_a_document() -> None:
-    half = len(SENTENCE) // 2
-    pair = [[SENTENCE[:half]], [SENTENCE[half:]]]
-    assert TaskTexts({"task": [[SENTENCE]]}).overlap(pair)["task"].ngram == 0
 
 
 def test_overlap_of_a_short_text_is_a_whole_sentence() -> None:
@@ -136,13 +124,6 @@ def test_overlap_of_a_short_text_is_a_whole_sentence() -> None:
     document = ["There is no yes.", "NO", "There is none."]
     assert searched.overlap([document])["task"].ngram == 1
     assert list(searched.removed_from([document])) == [["There is no yes.", "There is none."]]
-
-
-def test_overlap_of_a_short_text_is_no_end_of_a_document() -> None:
-    """Also if a long text begins with the same words."""
-    long = "the cat sat on the mat for a long time and then it slept"
-    overlap = TaskTexts({"task": [["the cat sat"], [long]]}).overlap([["So there the cat sat"]])
-    assert overlap["task"].ngram == 0
 
 
 def test_searched_texts_are_all_inputs_of_a_row_and_no_answers(tmp_path, monkeypatch) -> None:
@@ -164,19 +145,3 @@ def test_searched_texts_are_all_inputs_of_a_row_and_no_answers(tmp_path, monkeyp
     for text in (context, question):
         assert searched.overlap([[text]])["span_qa"].exact == 1
     assert searched.overlap([["a context"]])["span_qa"].ngram == 0
-
-
-def test_words_have_no_case_punctuation_and_compositions() -> None:
-    assert words("Ein STRASSEN-Fest: \ufb01nal, cafe\u0301 x_1!") == [
-        *("ein", "strassen", "fest", "final", "caf\u00e9", "x_1")
-    ]
-    assert words("Stra\u00dfe") == words("STRASSE") == ["strasse"]
-    assert words(" ... ") == []
-
-
-def test_overlap_of_nothing() -> None:
-    assert TaskTexts({}).overlap([["a b"]]) == {}
-    empty = TaskTexts({"none": []})
-    assert empty.overlap([["a b"]])["none"].num_test == 0
-    assert list(empty.removed_from([["a b"], []])) == [["a b"], []]
-    assert TaskTexts({"task": [["a b"]]}).overlap([])["task"].exact == 0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stages.evaluation.statistics import Interval, difference, mean
+from stages.evaluation.statistics import Interval, difference
 from stages.evaluation.variance import Sample
 
 COLUMNS = np.linspace(0.5, 0.0, 20)  # half the distance of the classes' means
@@ -41,15 +41,8 @@ def test_difference_of_draws_is_the_corrected_resampled_t_test() -> None:
     assert interval.seeds_needed is None
 
 
-def test_mean_and_difference_of_draws_without_overlap_are_those_of_student() -> None:
-    values = np.random.default_rng(2).normal(size=(1, 5))
-    interval = mean(sample(values, overlap=0.0), confidence=0.95)
-    low, high = stats.ttest_1samp(values[0], 0).confidence_interval(0.95)
-    assert (interval.low, interval.high) == pytest.approx((low, high))
-
-
 def test_difference_of_draws_adds_the_variance_of_pretraining_seeds() -> None:
-    """A run with three checkpoints is compared, draw by draw, with a run that has none."""
+    """A model with three checkpoints is compared, draw by draw, with one that has none."""
     rng = np.random.default_rng(3)
     draws = rng.normal(size=5)
     a = draws + 3 * rng.normal(size=(3, 1)) + 0.1 * rng.normal(size=(3, 5))

@@ -6,20 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from stages.evaluation.metrics import entities, merit, score
-from stages.tasks._task import TASKS
+from stages.evaluation.metrics import entities, score
 
 
 def test_entities_of_bio_tags() -> None:
     tags = ["B-X", "I-X", "O", "B-Y", "B-Y", "I-Y"]
     assert entities(tags) == {("X", 0, 2), ("Y", 3, 4), ("Y", 4, 6)}
-
-
-def test_entities_begin_with_a_continuation_of_nothing() -> None:
+    # An I- that continues nothing begins an entity; a tag without a prefix is one of one word.
     assert entities(["O", "I-X", "I-X", "O"]) == {("X", 1, 3)}
     assert entities(["B-X", "I-Y"]) == {("X", 0, 1), ("Y", 1, 2)}
-    assert entities(["I-X", "B-X", "I-X"]) == {("X", 0, 1), ("X", 1, 3)}
-    assert entities(["O", "O"]) == entities([]) == set()
     assert entities(["NOUN", "O", "VERB"]) == {("NOUN", 0, 1), ("VERB", 2, 3)}
 
 
@@ -81,14 +76,11 @@ def test_score_of_classes_is_that_of_scikit_learn(pairs: list[tuple[str, str]]) 
         (["Denver Broncos", "Broncos"], "Broncos", 1, 1),  # the most similar right answer
         (["two cats", "one cat and two dogs"], "two dogs", 4 / 7, 0),  # 1/2 and 4/7
         (["a a b b c"], "b b b", 2 * 2 / (3 + 3), 0),  # repeated words count; articles do not
-        (["308"], "", 0, 0),
         ([], "", 1, 1),  # no answer, and none predicted
-        ([], "308", 0, 0),
         ([], "the", 1, 1),  # empty after normalisation
         (["the"], "", 1, 1),
         (["the", "308"], "", 0, 0),  # the other answer is not empty
         (["U.S."], "us", 1, 1),
-        (["well-known"], "well known", 0, 0),
         (["“tea”"], "tea", 0, 0),  # only ASCII punctuation is removed
     ],
 )
@@ -97,30 +89,12 @@ def test_score_of_a_question_by_hand(right, predicted, f1, exact) -> None:
     assert score("exact_match", [json.dumps(right)], [predicted]) == exact
 
 
-def test_score_of_questions_is_their_mean() -> None:
-    gold, predicted = ['["one two"]', '["three"]', "[]"], ["one", "three", "four"]
-    assert score("squad_f1", gold, predicted) == pytest.approx((2 / 3 + 1) / 3)
-    assert score("exact_match", gold, predicted) == pytest.approx(1 / 3)
-
-
-@pytest.mark.parametrize("row", [{"answers": []}, {"answers": [{"text": "é", "answer_start": 3}]}])
-def test_score_of_a_right_answer_is_1(row) -> None:
-    texts = [one["text"] for one in row["answers"]] or [""]
-    for metric in ("squad_f1", "exact_match"):
-        assert score(metric, [TASKS["span_qa"].answer(row)], texts) == 1
-
-
 def test_score_of_bits_is_of_all_texts_together() -> None:
     """The texts have 30 bits, 4 + 16 bytes and 1 + 4 words."""
     gold, predicted = ["4 1", "16 4"], ["20.0", "10.0"]
     assert score("bits_per_byte", gold, predicted) == pytest.approx(1.5)
     assert score("word_perplexity", gold, predicted) == pytest.approx(2**6)
     assert score("word_perplexity", ["600 1"], ["1600.0"]) == math.inf  # a text without blanks
-
-
-def test_merit_is_larger_for_the_better_score() -> None:
-    assert merit("accuracy", 0.9) > merit("accuracy", 0.8)
-    assert merit("bits_per_byte", 0.8) > merit("bits_per_byte", 0.9)
 
 
 # Metrics of text
@@ -148,15 +122,3 @@ def test_rouge_l_by_hand() -> None:
     assert score("rouge_l", gold, [longer]) == pytest.approx(2 * 4 / (4 + 8))
     both = score("rouge_l", [*gold, "Größe zählt"], ["police kill the gunman", "größe"])
     assert both == pytest.approx((3 / 4 + 2 / 3) / 2)
-
-
-@given(st.lists(st.sampled_from("abc"), max_size=8), st.lists(st.sampled_from("abc"), max_size=8))
-def test_rouge_l_is_symmetric_and_of_a_subsequence(one, other) -> None:
-    gold, predicted = [" ".join(one)], [" ".join(other)]
-    value = score("rouge_l", gold, predicted)
-    assert value == score("rouge_l", predicted, gold)
-    common = value * (len(one) + len(other)) / 2
-    assert common == pytest.approx(round(common))
-    assert common <= sum(min(one.count(x), other.count(x)) for x in "abc") + 1e-9
-    if one and one == other[: len(one)]:
-        assert common == pytest.approx(len(one))

@@ -33,13 +33,3 @@ def test_rare_class_is_measured_as_by_scikit_learn(rows: list[tuple[bool, int]])
     assert measured.rare_class == rare
     assert measured.average_precision == pytest.approx(average_precision_score(is_rare, of_rare))
     assert measured.recall_at_precision == pytest.approx(recall[precision >= 0.9].max())
-
-
-def test_rare_class_needs_two_labels_and_all_probabilities() -> None:
-    gold, predicted = ["ham", "ham", "spam"], ["ham", "spam", "spam"]
-    assert rare_class(gold, predicted, [0.9, 0.6, 0.8], LABELS) == RareClass(
-        rare_class="spam", average_precision=1.0, recall_at_precision=1.0
-    )
-    assert rare_class(gold, predicted, [0.9, None, 0.8], LABELS) is None
-    assert rare_class(gold, predicted, [0.9, 0.6, 0.8], [*LABELS, "news"]) is None
-    assert rare_class(["ham"] * 3, predicted, [0.9, 0.6, 0.8], LABELS) is None

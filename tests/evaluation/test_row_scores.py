@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from stages.core.seeding import stream
-from stages.evaluation.metrics import METRICS, metric_of, score
+from stages.evaluation.metrics import METRICS, score
 from stages.evaluation.row_scores import by_groups, row_scores
-from stages.tasks._metric import Metric
 
 Rows = tuple[list[str], list[str]]
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "mat", "with", "some", "words"]
@@ -98,52 +97,6 @@ def test_row_scores_of_a_mean_are_scores_of_single_rows(metric: str) -> None:
     gold, predicted = drawn(metric, 50)
     alone = [score(metric, [g], [f]) for g, f in zip(gold, predicted, strict=True)]
     assert row_scores(metric, gold, predicted).tolist() == pytest.approx(alone, abs=1e-6)
-
-
-def test_row_scores_of_other_metrics_leave_out_some_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    gold, answers = drawn("macro_f1", 1000)
-    expected = row_scores("macro_f1", gold, answers)
-    calls = []
-
-    def counted(gold: list[str], predicted: list[str]) -> float:
-        calls.append(len(gold))
-        return score("macro_f1", gold, predicted)
-
-    own = Metric("own", counted)  # type: ignore[arg-type]
-    monkeypatch.setattr(
-        "stages.evaluation.metrics.metric_of",
-        lambda name: own if name == "own" else metric_of(name),
-    )
-    scores = row_scores("own", gold, answers)
-    assert len(calls) <= 51 and set(calls[1:]) == {980}
-    assert scores.mean(dtype=float) == pytest.approx(score("macro_f1", gold, answers), rel=1e-6)
-    # 50 groups have 49 degrees of freedom, so the relative error of the estimate is 1/sqrt(98).
-    assert standard_error(scores) == pytest.approx(standard_error(expected), rel=0.3)
-
-
-def test_row_scores_of_single_rows_and_undefined_values() -> None:
-    assert row_scores("macro_f1", ["a"], ["a"]).tolist() == [1.0]
-    assert row_scores("entity_f1", ["O O", "O"], ["O O", "O"]).tolist() == [0.0, 0.0]
-    too_large = row_scores("word_perplexity", ["600 1", "4 1"], ["3000.0", "3.0"])
-    assert np.isinf(too_large).all()
-
-
-def test_row_scores_are_finite_for_the_only_row_of_a_label() -> None:
-    gold, predicted = ["a"] * 30 + ["b"], ["a"] * 31
-    scores = row_scores("macro_f1", gold, predicted)
-    assert np.isfinite(scores).all() and scores.mean() == pytest.approx(
-        score("macro_f1", gold, predicted)
-    )
-
-
-def test_row_scores_of_f1_of_a_label() -> None:
-    gold, predicted = drawn("accuracy", 60)
-    scores = row_scores("f1_of_b", gold, predicted).astype(float)
-    assert scores.mean() == pytest.approx(score("f1_of_b", gold, predicted))
-    elsewhere = [s for s, g, f in zip(scores, gold, predicted, strict=True) if "b" not in (g, f)]
-    assert len({*elsewhere}) == 1  # rows with the label in neither answer nor prediction
 
 
 def test_by_groups_has_the_variance_of_clusters() -> None:

@@ -12,9 +12,9 @@ from stages.evaluation.records import ScoredTrial
 from stages.findings.facts import Answer, LeadCertainty, Verdict
 from stages.findings.results import Results
 from tests.study_results import with_baseline_at
-from tests.synthetic_study import RUNS, public, raw_params
+from tests.synthetic_study import RUNS, public
 
-BEST = ("window", "tfidf")
+BEST = ("crf", "tfidf")
 
 
 def changed(results: Results, new: Callable[[ScoredTrial], dict[str, Any]]) -> Results:
@@ -29,7 +29,7 @@ def of_task(results: Results, task: str) -> Answer:
 def test_the_model_is_chosen_on_validation_rows_and_not_on_test_rows(five_seeds: Results) -> None:
     """The decoder has the best validation scores, and the encoder the best test scores."""
     results = changed(
-        five_seeds, lambda t: {"validation_score": 0.9 if t.run == "decoder_causal" else 0.3}
+        five_seeds, lambda t: {"validation_score": 0.9 if t.model == "decoder_causal" else 0.3}
     )
     for answer in results.answers:
         assert answer.model is not None and answer.model.model == "decoder_causal"
@@ -42,14 +42,14 @@ def test_the_model_is_chosen_on_validation_rows_and_not_on_test_rows(five_seeds:
 def test_the_baseline_is_chosen_on_validation_rows(five_seeds: Results) -> None:
     """An external system has no validation score and counts with its test score, so that a claim
     to be ahead of the baselines is one about it, too."""
-    chosen = {"majority": 0.9, "tfidf": 0.1, "window": 0.1}
+    chosen = {"majority": 0.9, "tfidf": 0.1, "crf": 0.1}
     results = changed(
-        five_seeds, lambda t: {"validation_score": chosen.get(t.run, t.validation_score)}
+        five_seeds, lambda t: {"validation_score": chosen.get(t.model, t.validation_score)}
     )
     assert {a.baseline.model for a in results.answers if a.baseline} == {"majority"}
-    unknown = changed(results, lambda t: {"validation_score": None} if t.run in BEST else {})
+    unknown = changed(results, lambda t: {"validation_score": None} if t.model in BEST else {})
     assert {a.baseline.model for a in unknown.answers if a.baseline} == {"majority"}
-    above = changed(unknown, lambda t: {"value": 0.95} if t.run in BEST else {})
+    above = changed(unknown, lambda t: {"value": 0.95} if t.model in BEST else {})
     assert {a.baseline.model for a in above.answers if a.baseline} == {*BEST}
 
 
@@ -69,15 +69,9 @@ def test_certainty_follows_from_the_lead_on_test_rows(
     assert answer.lead.p_holm >= answer.lead.p
 
 
-def test_a_model_of_one_pretraining_seed_is_not_tested(results: Results) -> None:
-    answer = of_task(with_baseline_at(results, 0.2), "tag")
-    assert answer.lead is not None and answer.lead.verdict is Verdict.ONE_SEED
-    assert answer.lead.certainty is LeadCertainty.UNTESTED and answer.lead.p_holm is None
-
-
 def test_other_choices_are_the_next_the_cheapest_and_the_smaller(five_seeds: Results) -> None:
     def cheap(trial: ScoredTrial) -> dict[str, Any]:
-        if trial.run == "encoder_scientific":
+        if trial.model == "encoder_scientific":
             return {"finetune_flops": 10, "num_params": 1000}
         return {}
 
@@ -105,9 +99,12 @@ def limited(results: Results, **limits: float) -> Results:
 
 
 def test_the_answer_is_the_best_within_the_limits(five_seeds: Results) -> None:
+    """Baselines are within all limits."""
     results = with_baseline_at(five_seeds, 0.2)
+    too_fast = of_task(limited(five_seeds, min_texts_per_s=1e9), "tag")
+    assert too_fast.model is None and too_fast.recommended.is_baseline and too_fast.lead is None
     small = changed(
-        results, lambda t: {"weights_bytes": 10**6} if t.run == "encoder_scratch" else {}
+        results, lambda t: {"weights_bytes": 10**6} if t.model == "encoder_scratch" else {}
     )
     answer = of_task(limited(small, max_weights_mb=2), "tag")
     assert answer.recommended.model == "encoder_scratch"
@@ -117,25 +114,11 @@ def test_the_answer_is_the_best_within_the_limits(five_seeds: Results) -> None:
     assert violation.measured == pytest.approx(10.25, abs=0.05)
 
 
-def test_limits_that_no_model_meets_leave_the_baselines(five_seeds: Results) -> None:
-    answer = of_task(limited(five_seeds, min_texts_per_s=1e9), "tag")
-    assert answer.model is None and answer.recommended.is_baseline and answer.lead is None
-
-
-def test_calibration_is_that_of_the_recommended_choice(five_seeds: Results) -> None:
-    calibration = of_task(with_baseline_at(five_seeds, 0.2), "type").calibration
-    assert calibration is not None
-    assert calibration.mean_probability == pytest.approx(calibration.accuracy + 0.1)
-    shares = [share for share, _ in calibration.answered.values()]
-    assert list(calibration.answered) == [0.95, 0.99]  # of the synthetic study
-    assert shares == sorted(shares, reverse=True)
-
-
 def test_confused_are_the_commonest_errors(five_seeds: Results) -> None:
     results = with_baseline_at(five_seeds, 0.2)
     answer = of_task(results, "type")
     at = {
-        "run": answer.recommended.model,
+        "model": answer.recommended.model,
         "method": answer.recommended.method,
         "label_budget": "200",
         "num_trials": 15,
@@ -145,7 +128,7 @@ def test_confused_are_the_commonest_errors(five_seeds: Results) -> None:
         ConfusionRecord(**at, answer=right, prediction=given, number=number)
         for (right, given), number in numbers.items()
     ]
-    confused = of_task(replace(results, confusion=results.confusion | {"type": records}), "type")
+    confused = of_task(replace(results, confusion={**results.confusion, "type": records}), "type")
     assert [(c.answer, c.prediction, c.share) for c in confused.confused] == [
         ("b", "c", 0.75),
         ("a", "b", 0.25),
@@ -161,26 +144,11 @@ def test_score_table_is_sorted_and_marks_what_is_as_good(five_seeds: Results) ->
     for row in table.rows:
         for task in row.recommended_for:
             assert (row.model, row.method) == (best_of[task].model, best_of[task].method)
-        for score in row.scores.values():
-            assert score.num_trials in (1, 15)
-            if score.lowest_rank is not None and score.highest_rank is not None:
-                assert 1 <= score.lowest_rank <= score.highest_rank
     for task in table.tasks:
         scores = [row.scores[task] for row in table.rows if task in row.scores]
         best = max(scores, key=lambda score: score.estimate.value)
         worst = min(scores, key=lambda score: score.estimate.value)
         assert best.as_good and best.lowest_rank in (1, None) and not worst.as_good
-
-
-def test_answers_are_for_each_task_and_label_budget(study_of) -> None:
-    raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]})
-    raw["finetune"]["label_budgets"] = [200, "all"]
-    answers = study_of(raw=raw).answers
-    assert [(a.task, a.label_budget, a.num_labels) for a in answers] == [
-        (task, budget, number)
-        for task in ("tag", "type", "section")
-        for budget, number in (("all", 1200), ("200", 200))
-    ]
 
 
 def test_model_costs_are_means_over_seeds_and_unknown_for_published_ones(

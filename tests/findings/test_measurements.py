@@ -1,10 +1,11 @@
-"""Findings that are read off one table: estimates, overlap, endings of pretraining and ranks."""
+"""Findings that are read off one table: estimates, endings of pretraining and ranks."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from stages.findings.pretraining import endings
+from stages.findings.models import endings, slope_at_end
 from stages.findings.results import Results
 
 
@@ -15,33 +16,40 @@ def test_agreements_are_the_planted_ones(results: Results) -> None:
     assert ("section", "h_score") not in agreements and len(agreements) == 5
     assert all((a.tau or 0) > 0.5 for (_, name), a in agreements.items() if name == "h_score")
     assert all((a.tau or 0) < -0.5 for (_, name), a in agreements.items() if name == "logme")
-    few = [r for r in results.estimates["tag"] if r.run.startswith("encoder_s")]
-    agreement = replace(results, estimates=results.estimates | {"tag": few}).agreements[0]
+    few = [r for r in results.estimates["tag"] if r.model.startswith("encoder_s")]
+    agreement = replace(results, estimates={**results.estimates, "tag": few}).agreements[0]
     assert len(agreement.values) == 3 and agreement.tau is None
 
 
-def test_overlap_has_shares_and_similarities_of_each_text(results: Results) -> None:
-    overlap = results.overlap
-    assert overlap.shares["tag", "all"] == 0.015
-    assert overlap.share(("all", "unigram"), "tag", "exact") == 0.004
-    texts = [(corpus, "unigram") for corpus in ("all", "scientific", "deep_learning")]
-    similar = [overlap.similarity(text, "tag") for text in texts]
-    assert similar == pytest.approx([0.88, 0.86, 0.84])
+def test_slope_of_a_loss_is_that_of_its_last_half() -> None:
+    """The slope is right for any number of validations; under noise it equals numpy's fit."""
+    for num in (2, 3, 8, 20):
+        steps = [-(-160 * k // num) for k in range(1, num + 1)]
+        slope = slope_at_end({s: 9 - 0.31 * np.log2(s) for s in steps})
+        assert slope == pytest.approx(-0.31)
+    noisy = {s: 9 + np.random.default_rng(s).normal(0, 0.05) for s in range(10, 161, 10)}
+    half = [s for s in noisy if s >= 80]
+    expected = np.polyfit(np.log2(half), [noisy[s] for s in half], 1)[0]
+    assert slope_at_end(noisy) == pytest.approx(expected)
+    assert slope_at_end({20: 9.0, 160: 3.0}) is None
 
 
-def test_endings_have_the_slope_and_the_kept_rate(results: Results) -> None:
-    assert len(results.endings) == 5 and not any(
-        end.falls or end.at_edge for end in results.endings
-    )
+def test_endings_know_whether_a_loss_falls(results: Results) -> None:
+    ends = results.endings
+    assert len(ends) == 5 and not any(end.falls or end.at_edge for end in ends)
     ((key, progress), *_) = results.progress.items()
     steep = [replace(s, validation_loss=10 - s.step / 200) for s in progress.history]
-    (falling,) = endings(results.params.runs, {key: replace(progress, history=steep)})
-    assert falling.falls and falling.num_steps == 1000
+    falling = replace(results, progress={key: replace(progress, history=steep)})
+    assert [end.falls for end in endings(falling)] == [True]
 
 
 def test_ranks_have_intervals_that_contain_them(five_seeds: Results) -> None:
-    for ranked in five_seeds.rankings:
-        assert ranked.lowest_rank is not None and ranked.highest_rank is not None
-        assert ranked.lowest_rank <= ranked.rank <= ranked.highest_rank
-    of_tag = [r for r in five_seeds.rankings if (r.task, r.method) == ("tag", "full")]
-    assert of_tag[-1].model == "majority" and of_tag[-1].lowest_rank == of_tag[-1].rank
+    table = five_seeds.scores_table
+    rows = [row for row in table.rows if row.method in ("full", "classical")]
+    for task in table.tasks:
+        scores = [row.scores[task] for row in rows if task in row.scores]
+        scores.sort(key=lambda score: -score.estimate.value)
+        for rank, score in enumerate(scores, 1):
+            assert score.lowest_rank is not None and score.highest_rank is not None
+            assert score.lowest_rank <= rank <= score.highest_rank
+        assert scores[-1].lowest_rank == len(scores)  # the majority

@@ -112,7 +112,7 @@ def test_headline_names_the_model_where_a_published_one_is_compared(study_of) ->
         view = View(study_of(raw=raw))
     assert not view.about_effects
     bold, other = pages.markdown(view).split("\n\n")[1:3]
-    assert bold.startswith("**Fine-tune minilm") and "clearly ahead" in bold
+    assert bold.startswith("**Fine-tune MiniLM") and "clearly ahead" in bold
     assert "retraining adds" in other
     page = pages.html(view, pages.pictures(view))
     wrong = page.index("goes wrong")

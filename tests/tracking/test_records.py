@@ -18,13 +18,6 @@ def points(record: RunRecord, key: str) -> list[tuple[int, float]]:
     return [(step, value) for name, value, step in record.points if name == key]
 
 
-def test_recorded_has_a_run_for_each_checkpoint_and_trial_and_the_study(params: Params) -> None:
-    names = [record.name for record in recorded(params)]
-    assert len({*names}) == len(names) == 2 + 2 * 3 * 2 + 1
-    assert names[:2] == ["pretrain encoder_mlm, seed 1", "pretrain decoder_causal, seed 1"]
-    assert names[-1] == "smoke"
-
-
 def test_recorded_losses_of_two_objectives_have_two_names(params: Params) -> None:
     shown = named(params)
     masked, causal = shown["pretrain encoder_mlm, seed 1"], shown["pretrain decoder_causal, seed 1"]
@@ -45,12 +38,6 @@ def test_recorded_trial_has_its_score_and_its_epochs_without_those_that_diverged
     assert points(trial, "train_loss/tag") == [(1, 2.0), (2, 1.0), (3, 2 / 3)]
     assert points(trial, "validation_loss/tag") == [(1, 2.0), (2, 1.0)]
     assert points(trial, "trial/best_epoch") == [(0, 1.0)]
-
-
-def test_recorded_baseline_lacks_what_does_not_apply(params: Params) -> None:
-    baseline = named(params)["tfidf on tag, classical, 50 labels, seeds 1 and 2"]
-    assert {key for key, *_ in baseline.points} == {"score/tag", "accuracy/tag", "trial/lr"}
-    assert baseline.tags["pretrained"] == "false" and not baseline.parent
 
 
 def test_recorded_costs_are_measured(params: Params) -> None:

@@ -6,7 +6,7 @@ from stages.core.keys import RunKey
 from stages.core.params import Params
 from stages.tracking.tracker import Tracker
 from stages.tracking.view import reconcile
-from tests.tracking.tracked_study import SETTINGS, client, current, curve, shown
+from tests.tracking.tracked_study import SETTINGS, current, curve, shown
 
 pytestmark = pytest.mark.slow
 
@@ -52,20 +52,3 @@ def test_tracker_goes_on_in_the_same_run_after_an_interruption(params: Params) -
     (run,) = shown()
     assert run.info.status == "FINISHED"
     assert curve(run, "loss/mlm") == [(1, 3.0), (2, 2.0)]
-
-
-def test_tracker_leaves_a_short_training_to_reconcile(params: Params) -> None:
-    began = time.monotonic()
-    with tracker(delay_s=60) as live:
-        live.log(1, {"loss": 3.0})
-    assert time.monotonic() - began < 30
-    assert client().get_experiment_by_name("smoke") is None
-
-
-def test_tracker_only_warns_where_there_is_no_store(
-    params: Params, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////proc/no/mlflow.db")
-    with tracker() as live:
-        live.log(1, {"loss": 1.0})
-    assert capsys.readouterr().err.startswith("warning: MLflow")

@@ -59,7 +59,7 @@ def losses(view: View) -> Picture | None:
         for step in progress.history:
             if step.validation_loss is not None:
                 by_model[checkpoint.run][step.tokens].append(step.validation_loss)
-    objectives = {trial.run: trial.objective for trial in view.results.trials}
+    objectives = {trial.model: trial.objective for trial in view.results.trials}
     lines = [
         Line(
             view.labels[objectives[model]], view.labels[model], view.look(model), _means(by_tokens)
@@ -79,7 +79,7 @@ def epochs(view: View) -> Picture | None:
     for record in view.results.curves:
         if record.label_budget == view.budget and rates.get(record.key) == record.lr:
             value = scale_of(view.metrics[record.task]).factor * record.validation_metric
-            points[record.task, record.run, record.method][record.epoch].append(value)
+            points[record.task, record.model, record.method][record.epoch].append(value)
     names = {(row.model, row.method): view.name(row) for row in view.models[:MAX_ROWS]}
     lines = [
         Line(view.labels[task], names[model, method], view.look(model), _means(by_epoch))
