@@ -1,74 +1,170 @@
-"""Finds the kind of task in a user's data, and which column is the text, the label and so on.
-
-Only clear cases are found, such as a text and a column with few values, or lists of words and of
-tags. If two columns may be the text or the label, nothing is guessed: the error lists the columns
-and names the flags.
-"""
+"""What the columns of the data hold: one table of facts, from their cells and names."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import pandas
 
 from stages.core.artifacts import Json
-from stages.proposal.column import CHOSEN, HOT, MOST_LABELS, TEXT_WORDS, Column, words_of_name
-from stages.proposal.flags import KINDS_OF_STUDIES, Flags, flag_of, roles_of
-from stages.proposal.roles import (
-    ANSWERS,
-    NUM_HOT,
-    Columns,
-    Names,
-    are_numbered,
-    as_list,
-    choices_of,
-    clear_columns,
-    names_read,
-    questions,
-    tags,
-    targets_of,
-    with_words,
-)
-from stages.proposal.separators import SEPARATORS, joint_of, parts_of, separator_of
-from stages.sources._columns import GROUP, NONE, TIME, TIME_FORMAT
 from stages.sources._formats import Record
-from stages.tasks._numbers import number_of
-from stages.tasks._task import TASKS
+from stages.tasks._cells import SPACELESS, decimal_of, is_missing, number_of, short, structured
+from stages.tasks._labels import label_of
+from stages.tasks._task import split_named
 
-MAX_RATINGS = 20  # different whole numbers that are taken as classes without asking
-MIN_RATINGS = 4  # different whole numbers that may be a scale
-SHOWN = 4  # examples of labels in a note
-MAX_JOINED = 1 / 3  # share of values with a separator, above which a cell may have several labels
-SPLITTING = {"split", "splits", "fold", "folds", "subset", "partition", "set", "usage"}
-SPLITTING |= {f"is_{split}" for split in ("train", "dev", "valid", "test")}
-STRUCTURED = {"label", "labels", "entities", "spans", "annotations", "qas", "answers", "ents"}
-PREDICTED = {TASKS[kind].target for kind in KINDS_OF_STUDIES}
-ONE_WORD, ONE_TAG = {"word", "token", "form", "words", "tokens"}, {"tag", "ner", "pos", "bio"}
-SEVERAL = {"labels", "tags", "classes", "categories"}  # names of columns where 1,2 means two labels
-KIND_OF_ROLE = {
-    "answers": "span_qa",
-    "choices": "multiple_choice",
-    "tags": "tagging",
-    "labels": "multi_label",
+MOST_LABELS = 300
+NUM_FEW = 20  # with fewer rows, shares say nothing
+RECUR, LONG_RECUR = 4, 10  # times that a label in lists, or with a long name, occurs on average
+MOST_DISTINCT = 0.5  # most distinct values per row in a column of labels
+TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 5.0, 5.0  # means per cell: at least, at least, at most
+MOST = 0.9  # share of the cells or rows that is nearly all
+LOOKED_AT = 200  # number of values to look at to see what a column holds
+HOT_SIGNS = {"0", "1", "0.0", "1.0", "-1", "true", "false", "t", "f", "yes", "no", "y", "n"}
+CHOSEN = "choices"  # Label Studio writes a label, or {"choices": ["joy", "fear"]} for several
+
+# What whole cells look like: a day or time; a number with a unit, a currency or a scale (45 %,
+# €1.50, 3.5k, 7.5/10); an address, day, path or random id, which is neither a text nor a class even
+# where it recurs; an ASCII word of no language, which may name a class if it recurs; a 0 or a 1 for
+# each label.
+DAY = (
+    r"\d{1,4}(?P<sign>[-/.])\d{1,2}(?P=sign)\d{1,4}([T ][\d:.,+ -]*([AaPp][Mm]|Z)?)?"
+    r"|(?=.{8,35}$)(.*\d:\d\d(:\d\d)?\b.*\d|\w{3,9}\.? \d{1,2},? \d{4}|\d{1,2}\.? \w{3,9}\.? \d{4})"
+)
+AMOUNT = r"[^\w\s]{0,2}\s?(?:[A-Z]{3}\s)?\d[\d.,' ]*\s?(%|k|[A-Z]{3}|[$€£¥]|/\d+)?"
+MARK = (
+    rf"(https?://|www\.)\S+|{DAY}|\S+@\S+\.\w+|([A-Za-z]:\\|~?/|\.{{1,2}}/).*|\S*/\S+\.\w{{2,4}}"
+    r"|\{?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\}?|(?=.*\d)[0-9a-f]{16,}"
+    r"|(?=.*\d)(?=.*[A-Za-z])[0-9A-Z]{12,}"
+)
+CODE = r"(?=[!-~]*[\d@/\\_.$%+=])[!-~]{6,}|[!-~]{15,}"
+HOT = r"[01](?:([ ,;|])[01](?:\1[01])*)"
+
+# Names of columns, or words in them, that hint at what a column is in a row.
+TEXTS = "text sentence review content body comment tweet document message"
+LABELS = "stance polarity label labels class category target gold y sentiment intent"
+_WORDS = {
+    "text": TEXTS,
+    "label": LABELS,
+    "split": "split splits fold folds subset partition set usage is_train is_dev is_valid is_test",
+    "no class": f"context passage premise question query post prompt title {TEXTS}",
+    "id": "id ids idx index key uid uuid guid no nr number oid file filename path url hash sha1 md5"
+    " email mail",
+    "question": "question query",
+    "question of choices": "question",
+    "context": "context passage paragraph article",
+    "answers": "answer answers text",
+    "no answers": "start end id ids",
+    "start": "start",
+    "choices": "choices options endings candidates alternatives",
+    "right choice": f"answer right {LABELS}",
+    "premise": "premise ctx context",
+    "words": "words tokens form",
+    "tags": "tags ner upos labels",
+    "one word": "word token form words tokens",
+    "one tag": "tag ner pos bio",
+    "target": "target tgt summary translation highlights output answer",
+    "several labels": "labels tags classes categories",
+    "structures": "label labels entities spans annotations qas answers ents",
 }
+HINTS = {what: {*words.split()} for what, words in _WORDS.items()}
 
 
-@dataclass
-class Guess:
-    """The kind of rows, the names of the data's ``columns`` by their role in a row, and further
-    settings of the source (``settings``) and of the task (``task``)."""
+class Column:
+    """The facts about a column: what its filled cells are, and what they may be in a row.
 
-    kind: str
-    columns: Names
-    settings: Json = field(default_factory=dict)
-    task: Json = field(default_factory=dict)
+    ``are_hot``: each list has a 0 or a 1 for each label; ``is_hot``: the column is 1 in rows that
+    have its label and 0 in others; ``splits``: the splits that the cells name, if all name one.
+    """
+
+    def __init__(self, name: str, cells: pandas.Series) -> None:
+        read = [structured(cell) for cell in cells]
+        if any(isinstance(cell, Mapping) and cell.keys() == {CHOSEN} for cell in read):
+            read = [c if isinstance(c, Mapping) or is_empty(c) else {CHOSEN: [c]} for c in read]
+            read = [c.get(CHOSEN) if isinstance(c, Mapping) else c for c in read]
+        if any(isinstance(cell, str) and cell.strip() for cell in read):
+            read = [*cells]  # a column of texts, some of them in brackets
+        filled = [cell for cell in read if not is_empty(cell)]
+        self.name, self.num, self.filled = name, len(cells), len(filled)
+
+        lists = [cell for cell in filled if isinstance(cell, list)]
+        parts = [part for cell in lists for part in cell]
+        objects = [part for part in [*filled, *parts] if isinstance(part, Mapping)]
+        self.lengths = [len(cell) if isinstance(cell, list) else 0 for cell in read]
+        self.items, lengths = Counter(map(str, parts)), {*map(len, lists)}
+        self.are_lists = bool(filled) and len(lists) == len(filled)
+        self.are_answers = any("answer_start" in part for part in objects)  # SQuAD's
+        is_nested = any(isinstance(part, list | tuple) for part in parts)
+        self.are_structures = not self.are_answers and (bool(objects) or is_nested)
+        self.are_hot = len(lengths) == 1 and max(lengths) > 1 and _are_hot(self.items)
+        if self.are_lists and lengths == {1}:  # one label in each list, as doccano writes it
+            self.are_lists, filled = False, parts
+
+        are_single = all(isinstance(cell, str | int | float) for cell in filled)
+        texts = [_label(cell) for cell in filled]
+        pairs = zip(filled, texts, strict=True)
+        self.respelt = sorted({repr(cell) for cell, text in pairs if str(cell).strip() != text})
+        self.values = pandas.Series([*dict.fromkeys(texts)], dtype=object)
+        self.distinct, some = len(self.values), self.values[:LOOKED_AT]
+        spelt = [text for cell in filled if not is_missing(text := str(cell).strip())]
+        spelt = [text for text in spelt if not re.match(r"[+-]?(?i:inf(inity)?)$", text)]
+        self.texts = [*dict.fromkeys(spelt)]  # distinct cells, with their line breaks and tabs
+        self.decimal, self.is_sure = decimal_of(spelt)
+        numbers = pandas.Series([number_of(text, self.decimal) for text in spelt], dtype=float)
+        numbers = numbers[numbers.between(-1e300, 1e300)]
+        enough = MOST * max(len(spelt), 1)
+        # The few cells that are no numbers are refused later, with their line numbers.
+        self.are_numbers = are_single and len(numbers) >= enough
+        amounts = sum(bool(re.fullmatch(AMOUNT, text)) for text in spelt)
+        self.are_amounts = not self.are_numbers and amounts >= enough
+        numbers = numbers.drop_duplicates() if self.are_numbers else numbers[:0]
+        self.are_whole = bool((numbers % 1 == 0).all())
+        self.are_strings = self.filled > 0 and are_single and not self.are_numbers
+        self.are_marks = self.are_strings and bool(some.str.fullmatch(MARK).mean() > 0.5)
+        self.are_times = self.distinct > 2 and bool(some.str.fullmatch(DAY).mean() > MOST)
+
+        self.words = sum(len(text.split()) for text in texts) / max(self.filled, 1)
+        self.recurs = self.num < NUM_FEW or self.distinct <= MOST_DISTINCT * self.filled
+        self.is_hot = bool({*self.values} - {"-1"}) and _are_hot(self.values)
+        steps = {*numbers.diff()[1:]}
+        counts_up = self.decimal == "point" and len(steps) == 1 and min(steps) > 0
+        is_index = not name.strip() or name.startswith("Unnamed: ")  # pandas'
+        are_codes = self.are_strings and bool(some.str.fullmatch(CODE).mean() > MOST)
+        is_unique = self.distinct == self.filled >= NUM_FEW and self.words <= 1
+        looks_like_id = is_index or counts_up or are_codes or self.hints_at("id")
+        self.is_id = is_unique and are_single and self.are_whole and looks_like_id
+        self.is_named_label = name.lower() in HINTS["label"]
+        sample = "".join(some)
+        is_spaceless = sum(ord(c) >= SPACELESS for c in sample) > len(sample) / 2
+        is_long = sum(map(len, texts)) >= TEXT_LETTERS * max(self.filled, 1) and not self.recurs
+        is_other = self.are_marks or self.is_id or (self.is_named_label and self.recurs)
+        has_words = self.words >= TEXT_WORDS or (is_spaceless and is_long)
+        self.is_text = self.are_strings and has_words and not is_other
+        recurs_often = self.distinct * LONG_RECUR <= self.filled and not self.hints_at("no class")
+        is_short = self.words <= LABEL_WORDS or self.is_named_label or recurs_often
+        are_values = self.are_strings or (self.are_numbers and self.are_whole)
+        has_enough = self.filled >= MOST * self.num and 2 <= self.distinct <= MOST_LABELS
+        self.is_label = (
+            are_values and has_enough and self.recurs and is_short and not self.are_marks
+        )
+        if self.are_lists:
+            most = min(MOST_LABELS, self.items.total() / RECUR)
+            self.is_label = 0 < len(self.items) <= most and not self.are_structures
+        names = {split_named(value) for value in self.values[:MOST_LABELS]}
+        is_split = self.are_strings and self.filled == self.num and self.words < 2
+        self.splits = names if is_split and None not in names else set()
+
+    def hints_at(self, what: str) -> bool:
+        """Whether a word of the name hints at this. The words of ``sentence_A``, ``Sentence A`` and
+        ``sentenceA`` are sentence and a."""
+        parted = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", self.name)
+        return not HINTS[what].isdisjoint(re.split(r"[^a-z0-9]+", parted.lower()))
+
+    def __str__(self) -> str:
+        number = f"{self.distinct:,} different in {self.filled:,} of {self.num:,} rows"
+        return f"{self.name}: {number}, such as {short(next(iter(self.values), ''))}"
 
 
-class Unclear(ValueError):
-    """What the columns and the flags do not show, and the flag that says it."""
-
-
-def profile(records: Iterable[Record]) -> dict[str, Column]:
+def columns_of(records: Iterable[Record]) -> dict[str, Column]:
     """Returns the columns of records by their names. A field of an object becomes a column with a
     name such as ``translation.de``."""
     table = pandas.DataFrame([_flat(record.cells) for record in records], dtype=object)
@@ -85,278 +181,16 @@ def _flat(cells: Mapping[str, object], prefix: str = "") -> Json:
     return flat
 
 
-def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Guess:
-    """Returns the kind of task and its columns, and adds what was decided to ``notes``.
+def is_empty(cell: object) -> bool:
+    return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
 
-    Raises ValueError, which begins with ``place``, if the columns and the flags do not show what is
-    predicted from what.
-    """
+
+def _label(cell: object) -> str:
     try:
-        return _guess(columns, flags, notes)
-    except Unclear as unclear:
-        listed = "\n".join(column.described() for column in columns.values())
-        raise ValueError(f"{place}: {unclear}. The columns:\n{listed}") from None
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
+        return label_of(cell, "")
+    except ValueError:  # neither a text nor a number
+        return str(cell)
 
 
-def _guess(columns: Columns, flags: Flags, notes: list[str]) -> Guess:
-    drawn_by = {GROUP: flags.group, TIME: flags.time}
-    given = [name for names in flags.columns.values() for name in as_list(names)]
-    given += [name for name in drawn_by.values() if name]
-    for name in given:
-        if name not in columns:
-            raise ValueError(f"no column {name!r}; there are: {', '.join(columns)}")
-    if len(columns) == 1:
-        raise ValueError("one column; a task needs a text column and a label column")
-    free = {name: c for name, c in columns.items() if name not in given and c.filled}
-    split = flags.split if flags.split or flags.splits else _split_column(free.values())
-    split = None if split == NONE else split
-    if split:
-        free.pop(split, None)
-        notes.append(f"The column {split} gives the splits. (--split {NONE} draws them)")
-    _refuse_other_forms(columns, free, flags)
-    kind = TASKS[flags.task or _kind(free, columns, flags)]
-    clear = clear_columns(kind, free)
-    if "text" in flags.columns:
-        clear.pop("text_pair", None)
-    chosen = {**clear, **flags.columns}
-    names = {role: chosen[role] for role in roles_of(kind) if role in chosen}
-    if missing := [role for role in kind.columns if role not in names]:
-        name_them = " ".join(map(flag_of, missing))
-        if missing == ["text"] and sum(c.is_text for c in free.values()) > 1:
-            pairs = "text_pair" in kind.optional
-            name_them += f", and for a pair of texts also {flag_of('text_pair')}" if pairs else ""
-        needed = f"{kind.name} needs {' and '.join(missing)}, which no column clearly is"
-        raise Unclear(f"{needed}; name it: {name_them}")
-    for role in {"text", "text_pair", "context"} & names.keys():
-        if (read := columns[str(names[role])]).are_lists or read.are_structures:
-            raise Unclear(
-                f"{read.name} has lists or structures, no texts; write the words of a text between "
-                f"blanks, or name another column: {flag_of(role)}"
-            )
-    targets = [columns[name] for name in as_list(names[kind.target])]
-    settings = _settings(kind.name, targets, flags, notes)
-    drawn = {"split": split} | drawn_by | {TIME_FORMAT: flags.time_format}
-    settings |= {key: value for key, value in drawn.items() if value}
-    shown = {name: c for name, c in columns.items() if name not in (split, *drawn_by.values())}
-    _note(kind.name, names, targets[0], shown, notes)
-    return Guess(kind.name, names, settings)
-
-
-def _split_column(free: Iterable[Column]) -> str | None:
-    """Returns the column that names splits, or None. Raises Unclear if several columns may name
-    splits, or if a column is called ``split`` or the like but its cells name no splits."""
-    columns = [c.name for c in free if "train" in c.splits and len(c.splits) > 1]
-    if len(columns) == 1:
-        return columns[0]
-    for name in columns or [c.name for c in free if c.name.lower() in SPLITTING and c.distinct > 1]:
-        raise Unclear(
-            f"does the column {name} give the splits (--split {name}; its cells must be such as "
-            f"train, validation and test), or not (--split {NONE})"
-        )
-    return None
-
-
-def _refuse_other_forms(columns: Columns, free: Columns, flags: Flags) -> None:
-    """Raises Unclear for a word in each row and for structures in a column of labels."""
-    singles = [c for c in with_words(free.values(), ONE_WORD) if c.are_strings and c.words < 1.1]
-    if singles and with_words(columns.values(), ONE_TAG) and flags.task is None:
-        raise Unclear(
-            f"{singles[0].name} has one word in each row; sentences of words and tags are read "
-            "from lines `word tag` with a blank line after each sentence (conll); --task "
-            "classification reads each row by itself"
-        )
-    odd = [c for c in free.values() if c.are_structures and words_of_name(c.name) & STRUCTURED]
-    if odd and not PREDICTED & flags.columns.keys():
-        raise Unclear(
-            f"{odd[0].name} holds structures, which are not read; write plain columns (for spans: "
-            f"words and tags in a conll file), or name another column: {flag_of('label')}, "
-            f"{flag_of('target')}"
-        )
-
-
-def _settings(kind: str, targets: list[Column], flags: Flags, notes: list[str]) -> Json:
-    """Returns the settings with which the cells of the target are read.
-
-    Raises Unclear for classes that hardly recur, and for numbers that can be read in two ways.
-    """
-    settings, target = Json(), targets[0]
-    if kind == "classification":
-        few = target.distinct < 0.9 * target.filled or target.filled < 10
-        if not (2 <= target.distinct <= MOST_LABELS and few):
-            raise Unclear(
-                f"{target.name}: {target.distinct:,} different values in {target.filled:,} rows; "
-                f"classes are 2 to {MOST_LABELS} that recur, no ids or free text (--label NAME)"
-            )
-        if target.respelt:
-            spelt = ", ".join(target.respelt[:SHOWN])
-            notes.append(f"Read without blanks, invisible signs and .0: {spelt}.")
-    elif kind == "multi_label" and len(targets) == 1:
-        is_text = not (target.are_lists or target.are_structures)
-        sign = separator_of(target.texts, joint_of(target.texts)) if is_text else None
-        if hot := re.fullmatch(HOT, next(iter(target.values), "")):
-            sign = hot[1]
-        elif sign:
-            notes.append(f"The labels in a cell of {target.name} are separated by {sign!r}.")
-        if sign and sign != SEPARATORS[-1]:
-            settings["label_separator"] = sign
-        if target.are_hot or target.values.str.fullmatch(HOT).all():
-            settings["multi_hot"] = True
-            notes.append(f"{target.name} has 0 and 1 by position, which are the labels.")
-    elif kind == "regression":
-        if not (target.is_sure or flags.decimal):
-            raise Unclear(
-                f"{target.name}: is {target.spelt[0]} a number with decimals (--set "
-                f"decimal={target.decimal}) or with thousands? Commas of thousands must be "
-                "removed, points of thousands are read with --set decimal=comma"
-            )
-        settings["decimal"] = flags.decimal or target.decimal
-    elif kind == "multiple_choice":
-        digit = "0" if "0" in set(target.values) else "1"
-        first = flags.first_choice or ("A" if target.values.str.isalpha().any() else digit)
-        settings["first_choice"] = first if first == "A" else int(first)
-        notes.append(f"The first choice is called {first}. (--set first_choice)")
-    return settings
-
-
-def note_times(columns: Columns, settings: Json, notes: list[str]) -> None:
-    """Adds a note that names a column with times, if splits could be drawn in its order."""
-    times = [name for name, column in columns.items() if column.are_times]
-    if times and settings.keys().isdisjoint({"split", GROUP, TIME}):
-        notes.append(
-            f"{times[0]} has days or times: `--time {times[0]}` draws the splits in their order, "
-            "so that test rows are later than train rows."
-        )
-
-
-# The kind of task --------------------------------------------------------------------------------
-
-
-def _kind(free: Columns, columns: Columns, flags: Flags) -> str:
-    """Returns the kind of task, found from the flags or else from the columns. ``free`` are the
-    columns that no flag names. Raises Unclear if the kind is not clear."""
-    for role in KIND_OF_ROLE.keys() & flags.columns.keys():
-        return KIND_OF_ROLE[role]
-    has_choices = bool(choices_of(free))
-    if "label" in flags.columns:
-        return "multiple_choice" if has_choices else "classification"
-    if "target" in flags.columns:
-        target = columns[str(flags.columns["target"])]
-        _refuse_amounts([target])
-        return "regression" if target.are_numbers else "seq2seq"
-    of_question = questions(free)
-    if any(column.are_answers for column in free.values()) or len(of_question) == 3:
-        return "span_qa"
-    if has_choices or "tags" in tags(free):
-        return "multiple_choice" if has_choices else "tagging"
-    targets = targets_of(free)
-    if len(targets) == 1:
-        others = [column for column in free.values() if column.words and not column.is_text]
-        targets += [column for column in others if are_numbered(targets[0].name, column.name)]
-    if len(targets) == 1:
-        return _kind_of_target(targets[0])
-    if len(targets) >= NUM_HOT and all(column.is_hot for column in targets):
-        return "multi_label"
-    if not targets and len(of_question) == 2 and (answers := with_words(free.values(), ANSWERS)):
-        raise Unclear(
-            f"{answers[0].name} has no place in {of_question['context']}: add a column "
-            "answer_start, the number of its first character from 0 (context.find(answer) in "
-            "Python), or --task seq2seq to have it written"
-        )
-    texts = [column for column in columns.values() if column.is_text]
-    if not targets and len(texts) > 1 and not any(column.recurs for column in texts):
-        return "seq2seq"
-    _refuse_amounts(free.values() if not targets else ())
-    which = ", ".join(column.name for column in targets)
-    raise Unclear(
-        f"{f'several columns may be predicted ({which})' if which else 'no label is seen'}; name "
-        f"the column: {flag_of('label')} (one of few classes), --set labels=NAME,... (any number "
-        f"of them), {flag_of('target')} (a number, or a text to write), --set words=NAME --set "
-        "tags=NAME"
-    )
-
-
-def _refuse_amounts(some: Iterable[Column]) -> None:
-    """Raises Unclear if a column has numbers with units or other signs."""
-    if amounts := [column for column in some if column.are_amounts]:
-        raise Unclear(
-            f"{amounts[0].spelt[0]!r} of {amounts[0].name} is no number; write numbers alone, such "
-            "as 1234.5 (or 1234,5 with --set decimal=comma), without units"
-        )
-
-
-def _kind_of_target(target: Column) -> str:
-    """Returns the kind of rows whose only target is this column; raises Unclear if the column can
-    be read in several ways."""
-    name, values = target.name, target.values
-    if broken := [item for item in target.items if number_of(item) % 1 > 0]:
-        raise Unclear(
-            f"{name} has lists with decimals such as {broken[0]}, perhaps probabilities of "
-            "classes; write the likeliest class, or 0 and 1 for each of several labels"
-        )
-    if values.str.fullmatch("'?[01]{3,}").all() and values.str.contains("0[01]").any():
-        raise Unclear(
-            f"{name} has 0 and 1 by position without a sign between them, such as {values[0]!r}; "
-            "write 0,1,1"
-        )
-    if (target.are_lists or values.str.fullmatch(HOT).all()) and {*target.lengths} != {0, 1}:
-        return "multi_label"
-    is_sure = target.is_sure and not words_of_name(name) & SEVERAL
-    if target.are_numbers and not target.are_whole and (target.decimal == "point" or is_sure):
-        return "regression"
-    if readings := ", or ".join(_other_readings(target)):
-        raise Unclear(
-            f"is each of the {target.distinct:,} values of {name} a class (--task "
-            f"classification), or {readings}? Give the flag"
-        )
-    return "classification"
-
-
-def _other_readings(target: Column) -> Iterator[str]:
-    """Yields what the cells of a target may be besides classes, with the flags."""
-    several = "several labels{} (--task multi_label)"
-    if target.are_lists:  # of one label or none
-        yield several.format("")
-    elif target.are_numbers:
-        is_list = target.decimal == "comma"
-        if target.distinct > MAX_RATINGS or is_list:
-            yield "a number (--task regression)"
-        if is_list:
-            yield several.format("")
-    elif (joint := joint_of(target.texts)) is not None:
-        sign = separator_of(target.texts, joint) or joint
-        example = max(target.texts, key=lambda value: len(parts_of(value, sign)))
-        yield several.format(f" separated by {sign!r}, such as {example!r}")
-    else:
-        values = target.values
-        parts = values[values.str.contains(r"[|;,]")].str.split(r"\s*[|;,]\s*")
-        are_short = parts.explode().str.split().str.len().mean() <= TEXT_WORDS
-        are_labels = any({*items} & {*values} for items in parts)
-        if are_labels or (are_short and len(parts) > MAX_JOINED * target.distinct):
-            yield several.format("")
-
-
-def _note(kind: str, names: Names, target: Column, columns: Columns, notes: list[str]) -> None:
-    predicted = as_list(names[TASKS[kind].target])
-    read = [name for name in names_read(names) if name not in predicted]
-    how = f"{target.distinct:,} different values"
-    if len(predicted) > 1 and kind == "multi_label":
-        how = "columns of 0 and 1"
-    if kind == "span_qa":
-        how = f"spans of {columns[str(names['context'])].distinct:,} contexts"
-    notes.append(
-        f"{kind}: {', '.join(read)} {'are' if len(read) > 1 else 'is'} read, "
-        f"{', '.join(predicted)} {'are' if len(predicted) > 1 else 'is'} predicted ({how})."
-    )
-    if left := [c for c in columns.values() if c.name not in (*read, *predicted)]:
-        flags = " ".join(map(flag_of, names))
-        notes.append(f"Not read: {', '.join(f'{c.name} ({c.what})' for c in left)}. ({flags})")
-    as_scale, as_classes = "as a scale: --task regression", "as classes: --task classification"
-    if kind == "classification" and target.are_numbers and target.distinct >= MIN_RATINGS:
-        how = f"different whole numbers: taken as classes; {as_scale}"
-    elif kind == "regression" and target.distinct <= MAX_RATINGS:
-        how = f"different numbers: taken as a scale; {as_classes}"
-    else:
-        return
-    notes.append(f"{target.name} has {target.distinct} {how}.")
+def _are_hot(values: Iterable[str]) -> bool:
+    return {value.lower() for value in values} <= HOT_SIGNS

@@ -1,19 +1,22 @@
-"""Chooses the text that small models are pretrained on."""
+"""Chooses the text that small models are pretrained on, and counts tokens as its tokenizer will."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+import numpy as np
+from jaxtyping import Int
+
 from stages.core.artifacts import Json
-from stages.proposal.examples import SPACELESS, Examples, count_words
+from stages.planning.costs import TOKENS_PER_WORD
+from stages.proposal.rows import Examples
 from stages.sources._formats import sides
 from stages.sources._source import SOURCES
 from stages.sources.files import PARALLEL
-from stages.tasks._kind import SPLITS, Split, settings_of
-from stages.tasks._task import TASKS
+from stages.tasks._task import SPLITS, TASKS, settings_of
 from stages.text.tokenizer import Tokenizer, train
 
 FEW_ROWS = 1_000  # with fewer rows, results depend on the draw of the splits
@@ -22,8 +25,8 @@ MAX_WORDS = 3_000_000  # words of a folder after which counting stops
 LATIN = 0.8  # least share of Latin letters with which English documentation may help
 DOCS = ["numpy", "pandas", "scikit-learn", "scipy"]
 DOCS_WORDS = 700_000  # approximate number of words of DOCS
-# The column that is read as text of a corpus, by kind; none of span_qa, whose contexts recur.
-TEXT_OF = dict.fromkeys(("classification", "multi_label", "regression", "seq2seq"), "text")
+# Kinds whose texts are a corpus; the contexts of questions recur.
+RUNNING_TEXT = {"classification", "multi_label", "regression", "seq2seq"}
 OF_ANSWERS = {"text_pair", "label", "labels", "tags"} | {
     key for kind in TASKS.values() for key in settings_of(kind)
 }
@@ -33,6 +36,7 @@ FILLING_WORDS = 200_000  # any text with this many words fills the largest vocab
 FEW_LEFT = 3  # one in so many rows is in train in each of five draws of the splits
 COUNTED_WORDS = 50_000  # of a sample on which a tokenizer is trained in seconds
 LEARNT_TOKENS_PER_WORD = 1.5  # of a text that the tokenizer learnt from
+MAX_ROWS = 4_000  # rows of train whose tokens are counted
 Algorithm = Literal["unigram", "char"]
 
 
@@ -63,87 +67,112 @@ def choose_corpus(examples: Examples, text: Path | None, task: str, notes: list[
 
     Raises ValueError for a folder without text.
     """
+    words = int(examples.count_words([*examples.inputs, *examples.targets]).sum())
+    enough, is_latin = words >= ENOUGH_WORDS, examples.latin >= LATIN
+    labelled = _labelled_texts(examples, task, enough=enough)
+    pretrains, learnt, has_blanks = True, list[str](), not examples.is_spaceless
     if text is not None:
-        return _own_text(text, task, examples, notes)
-    words = examples.words + sum(count_words(examples.targets, examples.script))
-    enough = words >= ENOUGH_WORDS
-    own = _labelled_texts(examples, task, enough=enough)
-    is_latin = examples.latin >= LATIN
-    if own is None or not (enough or examples.targets or not is_latin):
+        key, why = "my_text" if task != "my_text" else "own_text", "your unlabelled text"
+        source, words, learnt = _own_text(text)
+        little = ", which is little" if words < ENOUGH_WORDS // 4 else ""
+        notes.append(f"Text to pretrain on: {text}, at least {words:,} words{little}.")
+    elif labelled and (enough or examples.targets or not is_latin):
+        key, pretrains, (source, texts) = "labelled_texts", enough, labelled
+        has_both, words = len(texts) > examples.num["train"], int(examples.count_words(texts).sum())
+        how = "for the tokenizer alone: too few to pretrain on"
+        if enough:
+            without = f"without their {'targets' if examples.targets else 'labels'}"
+            how = "each by itself" if has_both else without
+        why = f"the task's own training texts{' and their targets' * has_both}, {how}"
+        notes.append(f"Text: {why} ({words:,} words). --corpus FOLDER gives other text.")
+        # Of few rows the other draws of the splits test on most (split_per_seed).
+        learnt = texts if sum(examples.num.values()) >= FEW_ROWS else texts[::FEW_LEFT]
+    else:
+        key, words, pretrains = "documentation", DOCS_WORDS, is_latin
+        why = "the documentation installed with the project, as there is no other text"
+        source = {"name": "installed_docs", "path": "requirements.lock", "packages": DOCS}
         notes.append(
-            f"{_too_few(examples)}; models read the documentation that is installed here, which "
-            "may be of little use: it is technical English. --corpus FOLDER gives your own text."
+            "The labelled texts are too few to pretrain on, or recur; models read the technical "
+            "English documentation that is installed here. --corpus FOLDER gives your own text."
         )
-        return Corpus(
-            key="documentation",
-            source={"name": "installed_docs", "path": "requirements.lock", "packages": DOCS},
-            words=DOCS_WORDS,
-            decontaminate_against="none",
-            pretrains=is_latin,
-            algorithm="unigram",
-            vocab_size=VOCABULARIES[0],
-            why="the documentation installed with the project, as there is no other text",
-        )
-    source, texts = own
-    has_both = len(texts) > examples.num["train"]
-    what = "training texts and their targets" if has_both else "training texts"
-    words = sum(count_words(texts, examples.script))
-    how = "for the tokenizer alone: too few to pretrain on"
-    said = "too few to pretrain on, so models start from scratch, with a tokenizer of these texts"
-    if enough:
-        how = f"without their {'targets' if examples.targets else 'labels'}"
-        how = "each by itself" if has_both else how
-        said = f"enough to pretrain on, {how}"
-    script = "" if is_latin else f"{examples.script.title()} script: "
-    notes.append(f"{script}The {what} ({words:,} words) are {said}; --corpus FOLDER gives text.")
-    # Of few rows the other draws of the splits test on most (split_per_seed).
-    learnt = texts if sum(examples.num.values()) >= FEW_ROWS else texts[::FEW_LEFT]
-    algorithm, vocab_size = vocabulary_of(learnt, has_blanks=examples.script not in SPACELESS)
+    algorithm, vocab_size = vocabulary_of(learnt, has_blanks=has_blanks or not learnt)
+    is_public = source["name"] in ("installed_docs", "tasks")
     return Corpus(
-        key="labelled_texts",
+        key=key,
         source=source,
         words=words,
-        decontaminate_against="none" if source["name"] == "tasks" else "tasks",
-        pretrains=enough,
+        decontaminate_against="none" if is_public else "tasks",
+        pretrains=pretrains,
         algorithm=algorithm,
         vocab_size=vocab_size,
-        why=f"the task's own {what}, {how}",
-        sample=_spread(learnt),
+        why=why,
+        sample=learnt[:: ceil(sum(len(t.split()) for t in learnt) / COUNTED_WORDS) or 1],
     )
 
 
-def _too_few(examples: Examples) -> str:
-    """Returns a clause that says why models are not pretrained on the labelled texts."""
-    kind = examples.kind.name
-    if kind == "span_qa":
-        contexts = [*{example.row["context"] for example in examples.by_split["train"]}]
-        words = sum(count_words(contexts, examples.script))
-        enough = words >= ENOUGH_WORDS
-        why = "recur with their questions" if enough else "are too few to pretrain on"
-        return f"The {len(contexts):,} contexts of train ({words:,} words) {why}"
-    if kind in TEXT_OF or kind == "tagging":
-        return f"The training texts ({examples.words:,} words) are too few to pretrain on"
-    return "There is no running text to pretrain on"
+def _labelled_texts(
+    examples: Examples, task: str, *, enough: bool
+) -> tuple[Json, list[str]] | None:
+    """Returns the task's source as a source of text, and the texts of train that it has, or None if
+    they cannot be a corpus. The texts of test rows are in this source's test split, too.
+
+    Texts and targets that are ``enough`` to pretrain on are not read in pairs, which would show a
+    model the answers beyond its label budget: lines of parallel files are documents by themselves,
+    and of a table only the texts are read.
+    """
+    kind, texts = examples.kind.name, examples.inputs
+    settings = {key: value for key, value in examples.source.items() if key not in OF_ANSWERS}
+    is_parallel = settings.get("format") == PARALLEL
+    if examples.targets and not enough:
+        return {"name": "tasks", "path": "data/tasks", "tasks": [task]}, texts + examples.targets
+    if is_parallel and {*SPLITS} <= settings.keys():  # each line is a document
+        folder, languages = Path(settings["path"]), [settings["text"], settings["target"]]
+        files = {split: sides(folder / settings[split], languages) for split in SPLITS}
+        names = {s: [str(file.relative_to(folder)) for file in files[s]] for s in SPLITS}
+        lines = {"name": "files", "path": settings["path"], "format": "txt", "unit": "line"}
+        return lines | names, texts + examples.targets
+    if not is_parallel:
+        settings.pop("target", None)
+    is_conll = settings.get("format") == "conll" or "words" not in settings
+    return (settings, texts) if kind in RUNNING_TEXT or (kind == "tagging" and is_conll) else None
 
 
-def _spread(texts: Sequence[str]) -> list[str]:
-    """Returns texts from all parts of ``texts``, with about COUNTED_WORDS words."""
-    return [*texts[:: ceil(sum(len(text.split()) for text in texts) / COUNTED_WORDS) or 1]]
+def _own_text(path: Path) -> tuple[Json, int, list[str]]:
+    """Returns a folder as a source of paragraphs, or of lines if these are too few, the number of
+    words of train, of which at most MAX_WORDS are counted, and sentences of train."""
+    for unit in ("paragraph", "line"):
+        source: Json = {"name": "files", "path": path.as_posix()}
+        source |= {"unit": unit} if unit == "line" else {}
+        splits, words, some = set[str](), 0, list[str]()
+        for document in SOURCES.build(source, where="--corpus").documents():
+            splits.add(document.split)
+            if document.split == "train":
+                some += document.sentences if words < FILLING_WORDS else []
+                words += sum(len(sentence.split()) for sentence in document.sentences)
+            if words >= MAX_WORDS:
+                break
+        if {"train", "validation"} <= splits:
+            return source, words, some
+    raise ValueError(f"--corpus: {path} has too little text: no document for validation")
+
+
+# Tokens ------------------------------------------------------------------------------------------
 
 
 def vocabulary_of(sentences: Iterable[str], *, has_blanks: bool) -> tuple[Algorithm, int]:
     """Returns a tokenizer's algorithm and the largest of VOCABULARIES that the text fills, found by
     training if the text is small. Without blanks between words, or if it fills none, tokens are
-    letters and the size is only an upper limit."""
+    letters and the size is only an upper limit. Without any sentence, it is the largest."""
+    some, words = list[str](), 0
+    for sentence in sentences:
+        some.append(sentence)
+        words += len(sentence.split())
+        if words >= FILLING_WORDS:
+            break
     if has_blanks:
-        some, words = list[str](), 0
-        for sentence in sentences:
-            some.append(sentence)
-            words += len(sentence.split())
-            if words >= FILLING_WORDS:
-                return "unigram", VOCABULARIES[0]
         for size in VOCABULARIES:
-            if trained(some, "unigram", round(SPARE * size)) is not None:
+            fills = words >= FILLING_WORDS or not some
+            if fills or trained(some, "unigram", round(SPARE * size)) is not None:
                 return "unigram", size
     return "char", VOCABULARIES[0]
 
@@ -158,75 +187,19 @@ def trained(sentences: list[str], algorithm: Algorithm, vocab_size: int) -> Toke
         return Tokenizer(Path(folder))
 
 
-def _labelled_texts(
-    examples: Examples, task: str, *, enough: bool
-) -> tuple[Json, list[str]] | None:
-    """Returns the task's source as a source of text, and the texts of train that it has, or None if
-    they cannot be a corpus. The texts of test rows are in this source's test split, too.
+def lengths_of(
+    examples: Examples, corpus: Corpus
+) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " M"]]:
+    """Returns the numbers of tokens of some train rows' inputs and targets, special tokens
+    included, by a tokenizer of the corpus's sample, or estimated from the words if it has none."""
+    sizes = [size for size in VOCABULARIES if size <= corpus.vocab_size and corpus.sample]
+    tokenizers = (trained(corpus.sample, corpus.algorithm, size) for size in sizes)
+    tokenizer = next((one for one in tokenizers if one is not None), None)
+    step = ceil(examples.num["train"] / MAX_ROWS) or 1
 
-    Texts and targets that are ``enough`` to pretrain on are not read in pairs, which would show a
-    model the answers beyond its label budget: lines of parallel files are documents by themselves,
-    and of a table only the texts are read.
-    """
-    kind = examples.kind
-    settings = {key: value for key, value in examples.source.items() if key not in OF_ANSWERS}
-    texts = [" ".join(kind.texts(e.row)) for e in examples.by_split["train"]]
-    if examples.targets and not enough:
-        return {"name": "tasks", "path": "data/tasks", "tasks": [task]}, texts + examples.targets
-    if kind.name == "tagging":
-        is_read = settings.get("format") == "conll" or "words" not in settings
-        return (settings, texts) if is_read else None
-    if settings.get("format") != PARALLEL:
-        settings.pop("target", None)
-        return (settings, texts) if kind.name in TEXT_OF else None
-    if not {*SPLITS} <= settings.keys():
-        return settings, texts
-    # Each line of parallel files is a document.
-    folder, languages = Path(settings["path"]), [settings["text"], settings["target"]]
-    files = {split: sides(folder / settings[split], languages) for split in SPLITS}
-    names = {split: [str(file.relative_to(folder)) for file in files[split]] for split in SPLITS}
-    lines = {"name": "files", "path": settings["path"], "format": "txt", "unit": "line"}
-    return lines | names, texts + examples.targets
+    def count(texts: list[str]) -> Int[np.ndarray, " N"]:
+        if tokenizer is None:
+            return np.rint(TOKENS_PER_WORD * examples.count_words(texts)).astype(np.int64)
+        return np.array([len(ids) for ids in tokenizer.encode(texts)], dtype=np.int64)
 
-
-def _own_text(path: Path, task: str, examples: Examples, notes: list[str]) -> Corpus:
-    settings: Json = {"name": "files", "path": path.as_posix()}
-    num, words, some = _counted(settings)
-    if not (num["train"] and num["validation"]):
-        settings["unit"] = "line"
-        num, words, some = _counted(settings)
-    if not (num["train"] and num["validation"]):
-        raise ValueError(f"--corpus: {path} has too little text: no document for validation")
-    more = "more than " if words >= MAX_WORDS else ""
-    notes.append(
-        f"Text to pretrain on: {path}, {more}{words:,} words in {sum(num.values()):,} documents"
-        f"{', one a line' if 'unit' in settings else ''}."
-    )
-    if words < ENOUGH_WORDS // 4:
-        notes.append("This is little text: more would make pretraining tell more.")
-    algorithm, vocab_size = vocabulary_of(some, has_blanks=examples.script not in SPACELESS)
-    return Corpus(
-        key="my_text" if task != "my_text" else "own_text",
-        source=settings,
-        words=words,
-        decontaminate_against="tasks",
-        pretrains=True,
-        algorithm=algorithm,
-        vocab_size=vocab_size,
-        why="your unlabelled text",
-        sample=_spread(some),
-    )
-
-
-def _counted(settings: Json) -> tuple[dict[Split, int], int, list[str]]:
-    """Returns the number of documents of each split, the number of words of train (counting stops
-    at MAX_WORDS), and some sentences of train."""
-    num, words, some = dict.fromkeys(SPLITS, 0), 0, list[str]()
-    for document in SOURCES.build(settings, where="--corpus").documents():
-        num[document.split] += 1
-        if document.split == "train":
-            some += document.sentences if words < FILLING_WORDS else []
-            words += sum(len(sentence.split()) for sentence in document.sentences)
-        if words >= MAX_WORDS:
-            break
-    return num, words, some
+    return count(examples.inputs[::step]) + 2, count(examples.targets[::step]) + 1

@@ -1,15 +1,18 @@
 """Chooses how many seeds, labels and steps a study has, so that it fits into the time allowed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+from stages.budgets.budget import matched
 from stages.core.artifacts import Json
+from stages.core.parallel import most_jobs
 from stages.core.params import HUB
-from stages.planning.speed import makespan
+from stages.core.study_file import typed
+from stages.planning.costs import finetunings, pretrainings
+from stages.planning.speed import calibration, makespan
 
 Budget = int | Literal["all"]
-Probed = Literal["none", "published", "all"]
 STEP_TOKENS = 16 * 128  # of a step of pretraining: number of rows times their length
 WIDTHS = (128, 256)  # values of d_model; the second if time is left after everything else
 LEAST_STEPS, USUAL_STEPS = 130, 260  # of pretraining
@@ -26,16 +29,17 @@ FIXED_S = 45.0  # reading, tokenizing and reporting
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """The choices that make a study fit into the time allowed."""
+    """The choices that make a study fit into the time allowed. The defaults with one of the
+    architectures and one label budget are the smallest study that compares anything."""
 
     architectures: tuple[str, ...]
     pretrains: bool
-    pretraining_seeds: int
-    pretraining_steps: int
     budgets: tuple[Budget, ...]
+    pretraining_seeds: int = 1
+    pretraining_steps: int = LEAST_STEPS
     d_model: int = WIDTHS[0]
     published: bool = False  # whether a published checkpoint is among the candidates
-    probed: Probed = "none"  # runs that also have a linear probe of their frozen states
+    probed: Literal["none", "published", "all"] = "none"  # runs with a linear probe of their states
     split_per_seed: bool = False  # whether each fine-tuning seed draws the splits anew
 
     @property
@@ -60,23 +64,47 @@ class Pace:
         # Seconds are measured at the first width; operations grow at most with the width squared.
         wider = (design.d_model / WIDTHS[0]) ** 2
         seeds, starts = design.pretraining_seeds, 1 + design.pretrains
+        draws = seeds * len(design.finetuning_seeds)
         pretrainings, trials = list[float](), list[float]()
-        for architecture in design.architectures:
-            if design.pretrains:
-                one = wider * design.pretraining_steps * self.step_s[architecture]
-                pretrainings += [one] * seeds
-            methods = 1 + PROBE * (design.probed == "all")
+        for name in design.architectures:
+            one = wider * design.pretraining_steps * self.step_s[name] if design.pretrains else 0.0
+            pretrainings += [one] * seeds
+            methods = wider * (1 + PROBE * (design.probed == "all"))
             for budget in design.budgets:
-                one = wider * methods * self.trials_s[architecture, budget]
-                trials += [one] * (seeds * starts * len(design.finetuning_seeds))
-        if design.published:
+                trials += [methods * self.trials_s[name, budget]] * (draws * starts)
+        for budget in design.budgets if design.published else ():
             methods = 1 + PROBE * (design.probed != "none")
-            for budget in design.budgets:
-                one = methods * self.trials_s[HUB, budget]
-                trials += [one] * (seeds * len(design.finetuning_seeds))
+            trials += [methods * self.trials_s[HUB, budget]] * draws
         runs = len(design.architectures) * seeds * starts + design.published
         trained = makespan(pretrainings, self.jobs) + makespan(trials, self.jobs)
         return FIXED_S + runs * START_S + trained
+
+
+def measured(raw: Json, budgets: Sequence[Budget]) -> Pace:
+    """Measures the pretraining and the full fine-tuning of the first run, with the calibration of
+    `make plan`. Other runs are assumed to do as much work per second.
+
+    ``raw`` is a study with one seed, one run of each architecture, and tasks that state their
+    numbers of rows.
+    """
+    study = matched(typed(raw))
+    jobs = most_jobs(study.compute, study.distributed)
+    name_of = {key: str(run.architecture["name"]) for key, run in study.runs.items()}
+    costs = pretrainings(study, {key: run.seeds for key, run in study.runs.items()})
+    speed = calibration(study, costs[0], jobs=jobs) if costs[0].work else None
+    step_s = {
+        name_of[cost.run]: cost.work / speed / cost.steps if speed and cost.steps else 0.0
+        for cost in costs
+    }
+    speed, trials_s = None, dict[tuple[str, Budget], float]()
+    for budget in budgets:
+        tune = study.finetune.model_copy(update={"label_budgets": [budget]})
+        first, *others = finetunings(study.model_copy(update={"finetune": tune}))
+        speed = speed or calibration(study, first, jobs=jobs)
+        for cost in (first, *others):
+            if cost.method == first.method:
+                trials_s[name_of[cost.run], budget] = cost.work / speed if speed else 0.0
+    return Pace(step_s=step_s, trials_s=trials_s, jobs=jobs)
 
 
 def label_budgets(num_train: int, num_labels: int) -> list[Budget]:
@@ -91,27 +119,9 @@ def label_budgets(num_train: int, num_labels: int) -> list[Budget]:
     return budgets
 
 
-def least(
-    architectures: tuple[str, ...],
-    budget: Budget,
-    *,
-    pretrains: bool,
-    split_per_seed: bool = False,
-) -> Design:
-    """Returns the smallest study that compares anything."""
-    return Design(
-        architectures=architectures[:1],
-        pretrains=pretrains,
-        pretraining_seeds=1,
-        pretraining_steps=LEAST_STEPS,
-        budgets=(budget,),
-        split_per_seed=split_per_seed,
-    )
-
-
-def with_published(*, can_be_probed: bool) -> Json:
-    """Returns the choices that add a published checkpoint to a design."""
-    return {"published": True, "probed": "published" if can_be_probed else "none"}
+def with_published(design: Design, *, can_be_probed: bool) -> Design:
+    """Returns the design with a published checkpoint and its own probe, which costs little."""
+    return replace(design, published=True, probed="published" if can_be_probed else "none")
 
 
 def fitted(
@@ -131,47 +141,37 @@ def fitted(
     with as many additions as fit, tried from the most to the least informative.
 
     ``published`` is whether there is a published checkpoint, ``can_be_probed`` whether the task can
-    have a linear probe; both are added if the time allows. The checkpoint's own probe, which costs
-    little, is always added with it. If there is time for the checkpoint or for pretraining but not
-    for both, the checkpoint is preferred, since it is more likely to be the best, unless the study
-    ``must_pretrain`` on text that the user gave. With ``keep_budgets`` every study has all label
-    budgets. If even the smallest study takes longer, it is returned.
+    have a linear probe; both are added if the time allows. If there is time for the checkpoint or
+    for pretraining but not for both, the checkpoint is preferred, since it is more likely to be the
+    best, unless the study ``must_pretrain`` on text that the user gave. With ``keep_budgets`` every
+    study has all label budgets. If even the smallest study takes longer, it is returned.
     """
     design = replace(smallest, budgets=tuple(budgets)) if keep_budgets else smallest
-    pretrains = smallest.pretrains
-    checkpoint = with_published(can_be_probed=can_be_probed) if published else {}
-    if published and pretrains and not must_pretrain:
-        both = replace(design, **checkpoint)
-        checkpoint_only = replace(both, pretrains=False)
-        if pace.seconds(checkpoint_only) <= seconds < pace.seconds(both):
-            design, pretrains = checkpoint_only, False
+    if published:
+        both = with_published(design, can_be_probed=can_be_probed)
+        alone = both if must_pretrain else replace(both, pretrains=False)
+        design = next((d for d in (both, alone) if pace.seconds(d) <= seconds), design)
     most_steps = max(round(MOST_EPOCHS * corpus_tokens / STEP_TOKENS), LEAST_STEPS)
 
-    def steps(number: int) -> Json:
-        return {"pretraining_steps": min(number, most_steps)} if pretrains else {}
-
-    def first_budgets(number: int) -> Json:
-        return {} if keep_budgets else {"budgets": tuple(budgets[:number])}
-
-    changes: list[Json] = [
-        checkpoint,
-        {"architectures": architectures},
-        {"pretraining_seeds": 2},  # without pretraining, seeds of the weights from scratch
-        steps(USUAL_STEPS),
-        {"pretraining_seeds": 3},
-        {"probed": "all"} if can_be_probed else {},
-        first_budgets(2),
-        steps(2 * USUAL_STEPS),
-        first_budgets(3),
-        {"pretraining_seeds": MOST_SEEDS},
+    changes: list[tuple[str, Any]] = [
+        ("architectures", architectures),
+        ("pretraining_seeds", 2),  # without pretraining, seeds of the weights from scratch
+        ("pretraining_steps", USUAL_STEPS),
+        ("pretraining_seeds", 3),
+        ("probed", "all"),
+        ("budgets", tuple(budgets[:2])),
+        ("pretraining_steps", 2 * USUAL_STEPS),
+        ("budgets", tuple(budgets[:3])),
+        ("pretraining_seeds", MOST_SEEDS),
+        *(("pretraining_steps", 2**i * USUAL_STEPS) for i in range(2, 20)),
+        ("d_model", WIDTHS[1]),
     ]
-    number = 2 * USUAL_STEPS
-    while number < most_steps:
-        number *= 2
-        changes.append(steps(number))
-    changes.append({"d_model": WIDTHS[1]})
-    for change in changes:
-        larger = replace(design, **change)
+    for key, value in changes:
+        if key == "pretraining_steps":
+            value = min(value, most_steps) if design.pretrains else LEAST_STEPS
+        elif (key == "budgets" and keep_budgets) or (key == "probed" and not can_be_probed):
+            continue
+        larger = replace(design, **{key: value})
         if pace.seconds(larger) <= seconds:
             design = larger
     return design

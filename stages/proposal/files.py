@@ -4,24 +4,24 @@ import csv
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import dropwhile, islice
 from pathlib import Path
 
 from stages.core.artifacts import Json
-from stages.core.text_files import is_comment, repeats_header, sep_line, text_lines
-from stages.proposal.column import LABELS, READ
+from stages.core.text_files import repeats_header, sep_line, text_lines
+from stages.proposal.columns import HINTS
 from stages.proposal.flags import Flags
-from stages.proposal.forms import refuse_lines
+from stages.proposal.questions import Unclear, refuse_lines
 from stages.proposal.roles import as_list
 from stages.sources._columns import SPLIT_SEED
 from stages.sources._formats import DELIMITERS, FORMATS, Delimiter, format_of, read
 from stages.sources._records import SourceFile
 from stages.sources._source import SOURCES
 from stages.sources.files import PARALLEL, Files
-from stages.tasks._kind import SPLITS, Split, split_named
-from stages.tasks._numbers import number_of
+from stages.tasks._cells import number_of, short
+from stages.tasks._task import SPLITS, Split, split_named
 
 LABELLED_FORMATS = tuple(form for form in FORMATS if form != "txt")
 FIRST = 10  # number of files of a folder that are shown, or looked at
@@ -39,43 +39,33 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
     Raises ValueError for missing and empty files, and if the names or the contents of files do not
     show their split, format, delimiter or header. The message names the flag to use.
     """
-    if not path.exists():
-        raise ValueError(f"{path}: no such file or folder")
+    settings: Json = {"name": "files", "path": path.as_posix(), **flags.splits}
     if path.is_dir():
-        settings = _folder(path, flags, notes)
-    elif flags.splits:
-        raise ValueError(f"{path}: is a file, but --set train=FILE names files of a folder")
-    else:
-        settings: Json = {"name": "files", "path": path.as_posix()}
+        settings |= _files_of_folder(path, flags)
     if flags.format != "auto":
         settings["format"] = flags.format
     if flags.split_seed:
         settings[SPLIT_SEED] = flags.split_seed
+    names = {split: as_list(settings[split]) for split in SPLITS if split in settings}
+    if names and not flags.splits:
+        shown = "; ".join(f"{split}: {', '.join(names[split])}" for split in names)
+        notes.append(f"Splits by the names of files: {shown}. (--set train=FILE)")
     if settings.get("format") == PARALLEL:
         if not {"text", "target"} <= flags.columns.keys():
-            names = ", ".join(sorted(file.name for file in path.iterdir())[:6])
-            raise ValueError(
-                f"{path}: files line by line ({names}); --text ENDING --set target=ENDING say "
-                "which is written from which, such as --text en --set target=de"
-            )
-        text, target = flags.columns["text"], flags.columns["target"]
-        notes.append(f"seq2seq: {text} is read, {target} is predicted, line by line.")
-        stems = {split: as_list(settings.get(split, [])) for split in SPLITS}
-        files = {s: [f"{n}.{end}" for n in stems[s] for end in (text, target)] for s in stems}
-        notes.append(_split_by_names(files))
-        return settings | {"text": text, "target": target}
-    files = [path / name for split in SPLITS for name in as_list(settings.get(split, []))]
-    files = files or [Path(settings["path"])]
+            raise Unclear("parallel", path)
+        sides = {role: flags.columns[role] for role in ("text", "target")}
+        notes.append(f"seq2seq: {sides['text']} is read, {sides['target']} is predicted.")
+        return settings | sides
+    files = [path / name for split in names for name in names[split]] or [Path(settings["path"])]
     refuse_lines(files[:1])
     for file in files:
-        if not file.is_file() or not file.stat().st_size:
-            raise ValueError(f"{file}: the file is {'empty' if file.exists() else 'missing'}")
+        if not file.is_file():
+            raise ValueError(f"no such file or folder: {file}")
+        if not file.stat().st_size:
+            raise ValueError(f"{file}: the file is empty")
         if flags.format == "auto" and format_of(file) not in LABELLED_FORMATS:
             next(text_lines(file), None)  # raises ValueError for a file that is not text
-            raise ValueError(
-                f"{file}: the name does not say the format; --format NAME says which of "
-                f"{', '.join(LABELLED_FORMATS)} it is (text without labels is --corpus FOLDER)"
-            )
+            raise Unclear("format", file, ", ".join(LABELLED_FORMATS))
     return settings | _form(files_of(settings)[0], flags, notes)
 
 
@@ -86,52 +76,35 @@ def files_of(settings: Json) -> list[SourceFile]:
     return list(source.each_file())
 
 
-# Folders -----------------------------------------------------------------------------------------
-
-
-def _folder(folder: Path, flags: Flags, notes: list[str]) -> Json:
+def _files_of_folder(folder: Path, flags: Flags) -> Json:
     """Returns the settings with the files of each split, or with the only file."""
-    settings: Json = {"name": "files", "path": folder.as_posix()}
-    if flags.splits:
-        return settings | {split: _one(names) for split, names in flags.splits.items()}
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name[0] != "."]
     data = [file for file in files if format_of(file) in LABELLED_FORMATS]
-    if not data and (stems := _parallel_stems(folder, files)):
-        return settings | stems | {"format": PARALLEL}
-    if flags.format != "auto":
-        data = files
-    if len(data) == 1:
-        return settings | {"path": data[0].as_posix()}
-    names: dict[Split, list[str]] = defaultdict(list)
-    for file in data:
-        if split := split_named(file.name):
-            names[split].append(file.relative_to(folder).as_posix())
-    listed = ", ".join(file.relative_to(folder).as_posix() for file in files[:FIRST]) or "no file"
-    if not data:
-        refuse_lines(files[:FIRST])
-        raise ValueError(
-            f"{folder}: no {'/'.join(LABELLED_FORMATS)} file is in this folder, but {listed}; "
-            "--format NAME says what they are; a file or a folder for each class must become one "
-            "csv file of text and label; text without labels is --corpus FOLDER"
-        )
-    formats = {split: {format_of(Path(name)) for name in names[split]} for split in names}
-    if "train" not in names or any(len(forms) > 1 for forms in formats.values()):
-        raise ValueError(
-            f"{folder}: the names of files do not say which to train on; --set train=FILE --set "
-            f"validation=FILE --set test=FILE name them. The folder has {listed}"
-        )
-    settings |= {split: _one(names[split]) for split in SPLITS if split in names}
-    notes.append(_split_by_names(names))
-    return settings
+    names: Mapping[Split, list[str]] = flags.splits
+    form: Json = {}
+    if not names and not data and (names := _parallel_stems(folder, files)):
+        form = {"format": PARALLEL}
+    if not names:
+        data = data if flags.format == "auto" else files
+        if len(data) == 1:
+            return {"path": data[0].as_posix()}
+        listed = ", ".join(file.relative_to(folder).as_posix() for file in files[:FIRST])
+        if not data:
+            refuse_lines(files[:FIRST])
+            raise Unclear("folder", folder, "/".join(LABELLED_FORMATS), listed or "no file")
+        by_split: dict[Split, list[Path]] = defaultdict(list)
+        for file in data:
+            if split := split_named(file.name):
+                by_split[split].append(file)
+        mixed = [files for files in by_split.values() if len({*map(format_of, files)}) > 1]
+        if "train" not in by_split or mixed:
+            raise Unclear("train", folder, listed)
+        names = {s: [f.relative_to(folder).as_posix() for f in by_split[s]] for s in by_split}
+    one = {split: of[0] if len(of) == 1 else of for split, of in names.items()}
+    return form | {split: one[split] for split in SPLITS if split in one}
 
 
-def _split_by_names(names: Mapping[Split, list[str]]) -> str:
-    """Returns a sentence that says which files are which split."""
-    said = "; ".join(f"{split}: {', '.join(names[split])}" for split in SPLITS if names.get(split))
-    return f"Splits by the names of files: {said}. (--set train=FILE)"
-
-
-def _parallel_stems(folder: Path, files: list[Path]) -> Json:
+def _parallel_stems(folder: Path, files: list[Path]) -> dict[Split, list[str]]:
     """Returns the stem of each split's parallel files: ``train`` for train.en and train.de."""
     endings: dict[str, set[str]] = defaultdict(set)
     for file in files:
@@ -139,12 +112,8 @@ def _parallel_stems(folder: Path, files: list[Path]) -> Json:
         stem, _, ending = name.rpartition(".")
         if re.fullmatch("[a-z]{2,3}", ending) and ending not in FORMATS:
             endings[stem].add(ending)
-    stems = {split_named(stem): stem for stem in endings if len(endings[stem]) > 1}
-    return {split: stems[split] for split in SPLITS if split in stems} if "train" in stems else {}
-
-
-def _one(names: list[str]) -> str | list[str]:
-    return names[0] if len(names) == 1 else names
+    stems = {split_named(stem): [stem] for stem in endings if len(endings[stem]) > 1}
+    return {s: stems[s] for s in SPLITS if s in stems} if "train" in stems else {}
 
 
 # Tables ------------------------------------------------------------------------------------------
@@ -160,19 +129,16 @@ def _form(file: SourceFile, flags: Flags, notes: list[str]) -> Json:
             settings["delimiter"] = delimiter
             notes.append(f"Columns are separated by a {delimiter}. (--set delimiter)")
         header, *rows = [*dropwhile(lambda row: not row, _rows(file, delimiter))] or [[]]
-        if flags.format == "auto" and (why := _why_other_format(file, [header, *rows])):
-            raise ValueError(f"{file.path}: {why}; --format {file.format} reads the file as it is")
-        rows = [row for row in rows if row and not repeats_header(row, header)]
-        if flags.names is None and not flags.header and (why := _why_no_header(header, rows)):
-            raise ValueError(
-                f"{file.path}: {why}; if it is a row, --columns NAME,... names its {len(header)} "
-                f"columns ({', '.join(map(_short, header))}), such as text,label; if it names "
-                "them, --set header=yes says so"
-            )
-        _, texts = sep_line(text_lines(file.path))
-        lines = [line.strip("\ufeff\r\n").casefold() for line in texts if line.strip()]
-        if repeated := lines[1:].count(lines[0] if lines else ""):
-            notes.append(f"{repeated:,} lines repeat the header and are not read.")
+        if flags.format == "auto":
+            for why in _other_formats(file, [header, *rows]):
+                raise Unclear("other format", file.path, why, file.format)
+        repeated = [row for row in rows if repeats_header(row, header)]
+        if flags.names is None and not flags.header:
+            for why in _no_header(header, [row for row in rows if row and row not in repeated]):
+                named = ", ".join(map(short, header))
+                raise Unclear("header", file.path, why, len(header), named)
+        if repeated:
+            notes.append("Lines that repeat the header are not read.")
     if flags.names is not None:
         settings["columns"] = flags.names
     elif file.format == "conll":
@@ -183,28 +149,18 @@ def _form(file: SourceFile, flags: Flags, notes: list[str]) -> Json:
 def _conll_columns(file: SourceFile, notes: list[str]) -> list[str]:
     """Returns the names of a conll file's columns. The two that hold more than a placeholder are
     the words and the tags. Raises ValueError if not exactly two hold more."""
-    lines = read(file.path, "conll", columns=None, unit="paragraph", languages=[])
-    records = [record.cells for record in islice(lines, SENTENCES)]
+    records = [record.cells for record in islice(read(file.path, "conll"), SENTENCES)]
     if not records:
         raise ValueError(f"{file.path}: the file has no rows")
     values = {key: {cell for cells in records for cell in cells[key]} for key in records[0]}
-    empty = [key for key in values if values[key] == {""}]
     full = [key for key in values if not values[key] <= {"", "_", "-"}]
     if len(full) != 2:
         line = " ".join(cells[0] for cells in records[0].values() if cells[0])
-        last = f" (column {empty[-1]} is empty: lines end in a tab)" if empty else ""
-        raise ValueError(
-            f"{file.path}: which column has the words and which the tags? --columns NAME,... "
-            f"names those of {line!r}{last}, such as words,pos,tags"
-        )
-    texts = text_lines(file.path)
-    comments = sum(line[0] == "#" and is_comment(line, line.split(), full) for line in texts)
-    if comments:
-        notes.append(f"{comments:,} lines are comments and are not read.")
+        raise Unclear("words and tags", file.path, line)
     are_tags = [all(re.fullmatch(TAG, cell) for cell in values[key]) for key in full]
     order = ("tags", "words") if are_tags == [True, False] else ("words", "tags")
     names = dict(zip(full, order, strict=True))
-    return [names.get(key, f"column{key}") for key in values if key not in empty]
+    return [names.get(key, f"column{key}") for key in values if values[key] != {""}]
 
 
 def _delimiter(file: SourceFile, usual: Delimiter) -> Delimiter:
@@ -227,47 +183,42 @@ def _rows(file: SourceFile, delimiter: Delimiter) -> list[list[str]]:
     return rows
 
 
-def _why_other_format(file: SourceFile, rows: list[list[str]]) -> str:
-    """Returns why the file may have another format than its name says, or an empty text."""
+def _other_formats(file: SourceFile, rows: list[list[str]]) -> Iterator[str]:
+    """Yields why the file may have another format than its name says."""
     cells = [cell.strip() for row in rows for cell in row]
     quoted = [cell[1:-1] for cell in cells if len(cell) > 1 and cell[0] == cell[-1] == '"']
     is_quoted = len(rows[0]) > 1 and all(cell[:1] == cell[-1:] == '"' for cell in rows[0])
     if file.format == "tsv" and (is_quoted or any('""' in cell for cell in quoted)):
-        return "cells are in quotation marks, which --format csv --set delimiter=tab removes"
+        yield "cells are in quotation marks, which --format csv --set delimiter=tab removes"
     after_blank = [row for row in rows if any(re.fullmatch(' +".*"', cell) for cell in row)]
     if file.format == "csv" and len(after_blank) > len(rows) / 2:
-        return "a blank stands before quotation marks; sed 's/, *\"/,\"/g' FILE > NEW removes it"
+        yield "a blank stands before quotation marks; sed 's/, *\"/,\"/g' FILE > NEW removes it"
     blank = rows[1:-1].count([])
     is_words = sum(len(cell.split()) for cell in cells) < WORDS_PER_TOKEN * len(cells)
     if blank >= LEAST_SENTENCES and blank * LONG_SENTENCE > len(rows) and is_words:
-        with_tabs = " (with tabs instead of commas)" if file.format == "csv" else ""
-        return f"blank lines separate sentences; --format conll{with_tabs} reads words and tags"
-    return ""
+        yield "blank lines separate sentences; --format conll reads words and tags with tabs"
 
 
-def _why_no_header(header: list[str], rows: list[list[str]]) -> str:
-    """Returns why the first row may not be a header, or an empty text if it looks like one."""
+def _no_header(header: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """Yields why the first row may not be a header."""
     if header == [str(i) for i in range(len(header))]:  # as pandas numbers columns
-        return ""
+        return
     if header[:1] and header[0].lstrip()[:1] in ("[", "{"):
-        return "the first line looks like JSON (--format jsonl, or --format json for one list)"
+        yield "the first line looks like JSON (--format jsonl, or --format json for one list)"
     is_title = len(header) != 2 and len([*filter(None, header)]) == 1
     if is_title and any(row[1:] and all(row[:2]) for row in rows):
-        return f"the first line has only {header[0]!r}, which may be a title above them (delete it)"
-    has_text = any(name.strip().lower() in READ for name in header)
+        yield f"the first line has only {header[0]!r}, which may be a title above them (delete it)"
+    has_text = any(name.strip().lower() in HINTS["no class"] for name in header)
     for place, name in enumerate(header):
         cells = {row[place].strip() for row in rows if place < len(row)} - {""}
         if len(name) > LONG_LETTERS or len(name.split()) > LONG_WORDS:
-            return f"the first line reads like data ({_short(name)!r})"
+            yield f"the first line reads like data ({short(name)})"
         if place and not name.strip() and cells:
-            return f"the first line does not name column {place + 1}"
+            yield f"the first line does not name column {place + 1}"
         if name.strip() and not math.isnan(number_of(name)):
-            return f"the first line has a number ({name!r})"
-        is_label = has_text and name.strip().lower() in LABELS  # such as y above cells of y and n
+            yield f"the first line has a number ({name!r})"
+        is_label = (
+            has_text and name.strip().lower() in HINTS["label"]
+        )  # such as y above cells of y and n
         if name.strip() in cells and not is_label:
-            return f"{name!r} of the first line is also in a row below"
-    return ""
-
-
-def _short(cell: str) -> str:
-    return cell if len(cell) <= LONG_LETTERS else f"{cell[:LONG_LETTERS]}..."
+            yield f"{name!r} of the first line is also in a row below"

@@ -1,6 +1,5 @@
 """What a user says about files, where the files do not show it, and how `make` takes it."""
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -8,21 +7,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
 
 from stages.core.params import NumberOrAll
 from stages.sources._formats import Delimiter, Format
-from stages.tasks._kind import Kind, Split
+from stages.tasks._cells import Decimal
 from stages.tasks._labels import LabelCase
-from stages.tasks._numbers import Decimal
 from stages.tasks._tags import Scheme
-from stages.tasks._task import TASKS
+from stages.tasks._task import TASKS, Split
+from stages.tasks._task import Task as Kind
 
 WORDS = "words"  # the tag scheme for tags of single words
 KINDS_OF_STUDIES = (
-    "classification",
-    "multi_label",
-    "regression",
-    "tagging",
-    "span_qa",
-    "multiple_choice",
-    "seq2seq",
+    *("classification", "multi_label", "regression", "tagging"),
+    *("span_qa", "multiple_choice", "seq2seq"),
 )
 
 
@@ -39,12 +33,6 @@ ROLES = tuple(dict.fromkeys(role for kind in KINDS_OF_STUDIES for role in roles_
 def _listed(value: Any) -> Any:
     """Turns ``a,b`` of the command line into a list; an empty text is an empty list."""
     return list(filter(None, value.split(","))) if isinstance(value, str) else value
-
-
-def _budgets(value: Any) -> Any:
-    """Turns ``100,all`` of the command line into numbers and ``all``."""
-    numbers = _listed(value)
-    return [int(n) if isinstance(n, str) and n.isdecimal() else n for n in numbers]
 
 
 def _by_role(columns: Any) -> Any:
@@ -100,8 +88,13 @@ class Flags(BaseModel):
     """Of tags that are numbers, from 0."""
     max_tokens: Annotated[int, Field(ge=8)] | None = None
     """Of a text; longer ones are cut."""
-    label_budgets: Annotated[list[NumberOrAll], BeforeValidator(_budgets)] = []
+    label_budgets: Annotated[list[NumberOrAll], BeforeValidator(_listed)] = []
     """Numbers of labels, or ``all``."""
+
+    @property
+    def most_labels(self) -> int:
+        """The largest number among the label budgets; 0 if there is none."""
+        return max((int(number) for number in self.label_budgets if number != "all"), default=0)
 
 
 # The fields that have no flag of their own on the command line.
@@ -120,11 +113,3 @@ def settings_help() -> Iterator[str]:
 def flag_of(role: str) -> str:
     """Returns how a column's role is given: ``--text NAME``, ``--set text_pair=NAME``."""
     return f"--{role} NAME" if role in ("text", "label") else f"--set {role}=NAME"
-
-
-def as_make_takes_them(text: str) -> str:
-    """Returns how `make` takes the flags that a text names; "" if the command does not run below
-    `make`, or the text names none."""
-    if "--" not in text or "MAKELEVEL" not in os.environ:
-        return ""
-    return 'With make: FLAGS="--label NAME", TEXT=FOLDER for --corpus, MINUTES=20 for --minutes.'

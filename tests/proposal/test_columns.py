@@ -1,4 +1,5 @@
-"""Clear columns are guessed; for others the error lists columns and flags."""
+"""Clear columns are guessed; for others the error lists columns and flags. Data that cannot make a
+study are refused with one clear error."""
 
 import re
 from pathlib import Path
@@ -6,15 +7,8 @@ from pathlib import Path
 import pytest
 
 from stages.core.artifacts import Json
-from tests.labelled_files import objects, proposed, table, texts
-
-
-def put(*columns: str, **more) -> str:
-    """Writes texts, labels and ``more``, columns made from a row's number."""
-    names = [*columns, *more]
-    rows = [(*row, *(make(i) for make in more.values())) for i, row in enumerate(texts())]
-    Path("a.csv").write_text(table([names, *rows]))
-    return "a.csv"
+from stages.proposal.roles import separator_of
+from tests.labelled_files import classified, objects, proposed, table, texts
 
 
 @pytest.mark.parametrize(
@@ -35,28 +29,18 @@ def test_guess_takes_the_kind_from_the_values_or_asks_for_it(value, kind: str | 
             proposed("a.csv")
     proposal = proposed("a.csv", task=None if kind else "classification")
     assert proposal.study.kind == (kind or "classification")
-    may_be_a_scale = kind != "regression" and str(value(1)).isdecimal()
-    assert any("--task regression" in note for note in proposal.notes) == may_be_a_scale
 
 
 def test_guess_lists_columns_with_an_example_where_several_may_be_predicted() -> None:
-    path = put("review", "stars", author=lambda i: "abc"[i % 3])
+    rows = [(*row, "abc"[i % 3]) for i, row in enumerate(texts())]
+    Path("a.csv").write_text(table([("review", "stars", "author"), *rows]))
     with pytest.raises(ValueError, match=re.escape("(stars, author)")) as refused:
-        proposed(path)
-    message = str(refused.value)
-    assert "--label NAME" in message
-    assert "author: 3 different in 60 rows, such as 'a'" in message
-    proposal = proposed(path, columns={"label": "author"})
-    assert proposal.study.source["label"] == "author"
+        proposed("a.csv")
+    assert "--label NAME" in str(refused.value)
+    assert re.search(r"author: 3 different in 60 .*such as 'a'", str(refused.value))
+    proposal = proposed("a.csv", columns={"label": "author"})
+    assert proposal.study.entry.source["label"] == "author"
     assert any("Not read: stars" in note for note in proposal.notes)
-
-
-def test_guess_asks_which_text_is_read() -> None:
-    path = put("title", "label", abstract=lambda i: f"this is the text {i}")
-    with pytest.raises(ValueError, match="classification needs text, .*--text NAME"):
-        proposed(path)
-    source = proposed(path, columns={"text": "abstract"}).study.source
-    assert source["text"] == "abstract" and "text_pair" not in source
 
 
 @pytest.mark.parametrize(
@@ -74,7 +58,7 @@ def test_guess_asks_which_text_is_read() -> None:
 def test_guess_takes_ids_addresses_and_times_for_no_text_and_no_label(name: str, value) -> None:
     rows = [(value(i), *row) for i, row in enumerate(texts())]
     Path("a.csv").write_text(table([(name, "content", "author"), *rows]))
-    source = proposed("a.csv").study.source
+    source = proposed("a.csv").study.entry.source
     assert (source["text"], source["label"]) == ("content", "author")
 
 
@@ -100,4 +84,107 @@ def test_guess_asks_which_text_is_written() -> None:
     with pytest.raises(ValueError, match="--text NAME --set target=NAME"):
         proposed("a.jsonl")
     proposal = proposed("a.jsonl", columns={"text": "other", "target": "one"})
-    assert proposal.study.kind == "seq2seq" and "test rows are few" in proposal.text
+    assert proposal.study.kind == "seq2seq"
+
+
+@pytest.mark.parametrize(
+    ("cells", "sign"),
+    [
+        (["C#, Java", "F#, SQL", "Java"], ","),
+        (["std::map, std::set", "std::map"], ","),
+        (["joy#fear", "fear#joy", "anger"], "#"),
+        (["Music > Pop, Rock", "Music > Jazz"], ">"),
+        (["<c#><java>", "<sql>"], "><"),
+        (["joy;fear, odd", "joy"], ";"),
+        (["very good", "very bad"], None),
+    ],
+)
+def test_separator_of_leaves_signs_in_names(cells: list[str], sign: str | None) -> None:
+    assert separator_of(cells) == sign
+
+
+# Refusals ----------------------------------------------------------------------------------------
+
+MANY = [(f"{text} {i}", f"kind {i // 3}") for i, (text, _) in enumerate(texts(3000))]
+IDS = [(text, f"x{i}") for i, (text, _) in enumerate(texts())]
+SAME = [(text, "same") for text, _ in texts()]
+NUMBERS = [(i / 7, "ab"[i % 2]) for i in range(60)]
+BAD: dict[str, tuple[str, str, str]] = {
+    "empty": ("a.csv", "", "empty"),
+    "header only": ("a.csv", "text,label\n", "no rows"),
+    "one column": ("a.csv", table([("text",), *((t,) for t, _ in texts())]), "one column"),
+    "ids": ("a.csv", table([("text", "label"), *IDS]), "--label"),
+    "many labels": ("a.csv", table([("text", "label"), *MANY]), "1,000 different"),
+    "one label": ("a.csv", table([("text", "label"), *SAME]), "label: 1 different"),
+    "no texts": ("a.csv", table([("x", "label"), *NUMBERS]), "--text NAME"),
+    "no header": ("a.tsv", table(texts(), "\t"), "--columns.*header=yes"),
+    "a nameless column": ("a.csv", "text,\nx,1\n", "not name column 2"),
+    "columns of words": ("a.conll", "a X O\nb Y O\n\n", "--columns"),
+    "uneven rows": ("a.csv", "text,label\nodd, too,x\n", "line 2"),
+    "no labels": ("a.txt", "Only text.\nAnd more of it here.\n", "--format.*--corpus"),
+    "few rows": ("a.csv", table([("text", "label"), *texts(4)]), "too few"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_propose_refuses_bad_files_and_says_why_in_the_first_line(name: str) -> None:
+    path, content, message = BAD[name]
+    Path(path).write_text(content)
+    with pytest.raises(ValueError, match=message) as refused:
+        proposed(path)
+    assert path in str(refused.value).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ([*texts(60)[50:], ("one more of them", "rare")], "rare"),
+        ([(f"a text of number {i}", "") for i in range(20)], "no row of test has a label"),
+    ],
+)
+def test_propose_refuses_test_labels_that_train_lacks(test: list, message: str) -> None:
+    Path("data").mkdir()
+    for name, rows in {"train": texts(40), "dev": texts(50)[40:], "test": test}.items():
+        Path(f"data/{name}.csv").write_text(table([("text", "label"), *rows]))
+    with pytest.raises(ValueError, match=message):
+        proposed("data")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"columns": {"label": "grade"}}, "grade.*review, stars"),
+        ({"columns": {"label": "review", "text": "stars"}}, "free text"),
+        ({"columns": {"label": "stars", "words": "stars"}}, "words: classification has"),
+        ({"label_budgets": [1000]}, "label_budgets"),
+        ({"splits": {"train": ["b.csv"]}}, "no such file"),
+    ],
+)
+def test_propose_refuses_flags_that_do_not_fit(asked: dict, said: str) -> None:
+    Path("a.csv").write_text(classified())
+    with pytest.raises(ValueError, match=said):
+        proposed("a.csv", **asked)
+
+
+def test_propose_refuses_a_missing_file_and_a_folder_without_data() -> None:
+    with pytest.raises(ValueError, match="no such file"):
+        proposed("b.csv")
+    Path("empty").mkdir()
+    with pytest.raises(ValueError, match="--format.*--corpus"):
+        proposed("empty")
+    for name in ("one", "other"):
+        Path(f"empty/{name}.csv").write_text(classified())
+    with pytest.raises(ValueError, match="train=FILE"):
+        proposed("empty")
+    with pytest.raises(ValueError, match="no such file.*third.csv"):
+        proposed("empty", splits={"train": ["third.csv"]})
+
+
+def test_propose_says_below_make_how_make_takes_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("a.odd").write_text("some words")
+    for level in (None, "1"):
+        if level:
+            monkeypatch.setenv("MAKELEVEL", level)
+        with pytest.raises(ValueError, match="--format NAME") as error:
+            proposed("a.odd")
+        assert ("With make: FLAGS=" in str(error.value)) == bool(level)

@@ -1,12 +1,25 @@
 """A study fits into the time allowed, and more time makes a larger study."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.proposal.design import PROBE, STEP_TOKENS, Budget, Pace, fitted, label_budgets, least
+from stages.core.artifacts import Json
+from stages.proposal.design import (
+    PROBE,
+    STEP_TOKENS,
+    Budget,
+    Design,
+    Pace,
+    fitted,
+    label_budgets,
+    measured,
+)
+from tests.labelled_files import classified, paced, proposed
 
 ARCHITECTURES = ("encoder", "decoder")
 BUDGETS: list[Budget] = [1000, 100, "all"]
@@ -36,7 +49,7 @@ def design(
     must_pretrain: bool = False,
 ):
     return fitted(
-        least(ARCHITECTURES, BUDGETS[0], pretrains=True),
+        Design(architectures=ARCHITECTURES[:1], budgets=(BUDGETS[0],), pretrains=True),
         ARCHITECTURES,
         BUDGETS,
         2000 * STEP_TOKENS,
@@ -119,3 +132,25 @@ def test_seconds_of_several_jobs_are_those_of_trainings_that_cannot_be_divided()
     taken = {jobs: replace(one, jobs=jobs).seconds(study) for jobs in (1, 4, 100)}
     assert taken[1] - taken[4] == pytest.approx(6 * (12 + 36) - 72)
     assert taken[1] - taken[100] == pytest.approx(6 * (12 + 36) - 36)
+
+
+@pytest.mark.slow
+def test_measured_has_a_time_for_every_architecture_and_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("a.csv").write_text(classified())
+    calls: list[Json] = []
+
+    def measure(raw: Json, budgets: Sequence[Budget]) -> Pace:
+        calls.append(raw)
+        return paced(raw, budgets)
+
+    monkeypatch.setattr("tests.labelled_files.paced", measure)
+    proposed("a.csv")
+    (raw,) = calls
+    task = raw["tasks"]["a"] | {"num_train": 4000}  # enough rows for more than 500 steps
+    pace = measured(raw | {"tasks": {"a": task}}, [100, 4000])
+    assert pace.step_s.keys() == {"modernbert", "phi"} and min(pace.step_s.values()) > 0
+    for architecture in pace.step_s:
+        few, many = (pace.trials_s[architecture, budget] for budget in (100, 4000))
+        assert 0 < 2 * few < many  # 500 and 2,000 steps
