@@ -1,22 +1,20 @@
 """Faults of the entries of ``corpora:``, ``tokenizers:``, ``tasks:`` and ``baselines:``."""
 
-import inspect
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import combinations
 
 from stages.baselines._baseline import BASELINES, Baseline, kind_of_source
-from stages.checking.entries import fault_of, file_errors, name_of, unlisted
-from stages.checking.outlines import Outlines
+from stages.checking.outlines import Outlines, fault_of, file_errors, name_of, unlisted
 from stages.checking.runs import checkpoint_faults
 from stages.core.components import Settings, below, file_of, unknown
 from stages.core.params import NONE, Params, PublishedTokenizer, Task
 from stages.evaluation.metrics import METRICS, metric_of
 from stages.sources._columns import SCHEMA, SPLIT_SEED
 from stages.sources._source import SOURCES, Source
-from stages.tasks._kind import Kind
 from stages.tasks._labelled_rows import most_rows
 from stages.tasks._task import TASKS
+from stages.tasks._task import Task as Kind
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL
 
 NUM_BYTES = 256  # pieces for byte fallback, one for each byte
@@ -50,10 +48,10 @@ def tokenizer_faults(params: Params, outlines: Outlines) -> Iterator[str]:
 def task_faults(params: Params, outlines: Outlines) -> Iterator[str]:
     budgets = [int(budget) for budget in params.finetune.label_budgets if budget != "all"]
     for key, task in params.tasks.items():
-        yield from fault_of(lambda: _check_source(task, budgets, key))  # noqa: B023
-        yield from fault_of(lambda: _check_task(task.task, params, f"tasks.{key}.task"))  # noqa: B023
+        yield from fault_of(_check_source, task, budgets, key)
+        yield from fault_of(_check_task, task.task, params, f"tasks.{key}.task")
         if task.split_seeds:
-            yield from fault_of(lambda: _check_draws(task, f"tasks.{key}"))  # noqa: B023
+            yield from fault_of(_check_draws, task, f"tasks.{key}")
         for budget in budgets:
             if task.num_train != "all" and budget > int(task.num_train):
                 yield f"finetune.label_budgets: {budget} is more than tasks.{key}.num_train"
@@ -61,16 +59,15 @@ def task_faults(params: Params, outlines: Outlines) -> Iterator[str]:
 
 def draw_faults(params: Params, outlines: Outlines) -> Iterator[str]:
     """Yields a fault for each pair of tasks with the same rows in different draws of the splits."""
-    rows = {
-        key: {name: value for name, value in task.source.items() if name != SPLIT_SEED}
-        for key, task in params.tasks.items()
-    }
-    draws = {
-        key: task.split_seeds or [task.source.get(SPLIT_SEED, 0)]
-        for key, task in params.tasks.items()
-    }
-    for first, second in combinations(params.tasks, 2):
-        if draws[first] != draws[second] and rows[first] == rows[second]:
+
+    def rows(task: Task) -> Settings:
+        return {name: value for name, value in task.source.items() if name != SPLIT_SEED}
+
+    def draws(task: Task) -> list[int]:
+        return task.split_seeds or [task.source.get(SPLIT_SEED, 0)]
+
+    for (first, one), (second, other) in combinations(params.tasks.items(), 2):
+        if draws(one) != draws(other) and rows(one) == rows(other):
             yield (
                 f"tasks.{second}.source.{SPLIT_SEED}: {first} has the same rows in another draw; "
                 "an average over tasks would treat them as independent; for several draws, write "
@@ -83,20 +80,19 @@ def baseline_faults(params: Params, outlines: Outlines) -> Iterator[str]:
     for key, entry in params.baselines.items():
         where = f"baselines.{key}"
         if key in params.runs:
-            yield f"{where}: is also the name of a run; rename one of them"
+            yield f"{where}: is also the name of a model; rename one of them"
         try:
             baseline = BASELINES.build(entry, where=where)
         except ValueError as error:
             yield str(error)
             continue
         for kind in baseline.fits:
-            if kind not in TASKS:
-                yield f"{where}.name: fits the kind {unknown(kind, TASKS)}"
-        if not any(kind and kind.name in baseline.fits for kind in kinds.values()):
+            yield from unlisted(kind, TASKS, f"{where}.name: fits")
+        if any(kind and kind.name in baseline.fits for kind in kinds.values()):
+            yield from fault_of(_check_files, params, kinds, baseline, where)
+        else:
             fits = ", ".join(baseline.fits)
             yield f"{where}: fits {fits}, but no task of the study has such rows"
-        else:
-            yield from fault_of(lambda: _check_files(params, kinds, baseline, where))  # noqa: B023
 
 
 def _check_files(
@@ -129,14 +125,11 @@ def _check_source(task: Task, budgets: list[int], key: str) -> None:
     if kind is None or not source.is_local or task.num_train != "all" or not budgets:
         return
     num_rows = 0
-    try:
-        with file_errors("path"):
-            for example in source.examples(kind):
-                num_rows += example.split == "train"
-                if num_rows >= max(budgets):
-                    return
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+    with _named(where):
+        for example in source.examples(kind):
+            num_rows += example.split == "train"
+            if num_rows >= max(budgets):
+                return
     most_rows(budgets, num_rows, task=key)
 
 
@@ -145,19 +138,20 @@ def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
 
     Raises ValueError if they are invalid.
     """
-    if "path" not in inspect.signature(SOURCES.find(name_of(entry), where=where)).parameters:
-        raise ValueError(
-            f"{where}.name: stages/sources/{name_of(entry)}.py takes no `path`, the file or folder "
-            "that dvc.yaml makes the stages depend on; see stages/sources/_source.py"
-        )
     with file_errors(f"{where}.path"):
         source = SOURCES.build(entry, where=where)
+    with _named(where):
+        source.check(kind)
+    return source
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
     try:
         with file_errors("path"):
-            source.check(kind)
+            yield
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    return source
 
 
 def _check_draws(task: Task, where: str) -> None:

@@ -32,7 +32,7 @@ def add_trial_options(parser: argparse.ArgumentParser) -> None:
         "--pretrain-seed",
         type=int,
         metavar="N",
-        help="the seed of the run (default: the first that is kept)",
+        help="the seed of the model (default: the first that is kept)",
     )
     add("--method", help="the method of the trial, if several are kept")
     add("--label-budget", help="the label budget of the trial: a number, or all")

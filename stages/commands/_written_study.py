@@ -2,7 +2,6 @@
 
 import hashlib
 import subprocess
-from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -37,20 +36,15 @@ def refuse_loss(path: Path, otherwise: str) -> None:
     if not path.exists():
         return
     text = path.read_text(encoding="utf-8")
-    committed = subprocess.run(
-        ["git", "show", f"HEAD:./{path}"], capture_output=True, text=True, check=False
-    )
+    command = ["git", "show", f"HEAD:./{path}"]
+    committed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     kept = (study.read_text(encoding="utf-8") for study in STUDIES.glob("*.yaml"))
-    is_committed = committed.returncode == 0 and committed.stdout == text
     is_written = WRITTEN.exists() and WRITTEN.read_text() == _digest(text)
-    if is_committed or is_written or text in kept:
-        return
-    names = chain(["mine.yaml"], (f"mine_{number}.yaml" for number in count(2)))
-    free = next(STUDIES / name for name in names if not (STUDIES / name).exists())
-    raise ValueError(
-        f"{path} is neither as it was committed nor one of {STUDIES}/: keep it (`cp {path} {free}`)"
-        f", {otherwise}"
-    )
+    if not (is_written or text == committed or text in kept):
+        raise ValueError(
+            f"{path} is neither as it was committed nor one of {STUDIES}/: keep it (`cp {path} "
+            f"{STUDIES}/NAME.yaml`), {otherwise}"
+        )
 
 
 def write(path: Path, text: str) -> None:

@@ -20,9 +20,8 @@ from pydantic.fields import FieldInfo
 from stages.baselines._baseline import BASELINES
 from stages.commands._shared import parser_of
 from stages.core.components import Components, summary
-from stages.core.params import AdaptationChanges
+from stages.core.params import FILLED_IN, Adaptation, Params, Training
 from stages.core.process import exit_on_mistake
-from stages.core.study_file import StudyFile, TrainingChanges
 from stages.methods._method import METHODS
 from stages.models._backbone import MODELS
 from stages.objectives._objective import OBJECTIVES
@@ -34,13 +33,12 @@ FOLDERS: dict[str, Components[Any]] = {
     components.folder: components
     for components in (OBJECTIVES, MODELS, TASKS, METHODS, SOURCES, BASELINES, OPTIMIZERS)
 }
-PARAMS = "params"
-TABLES = (*FOLDERS, PARAMS)
+TABLES = (*FOLDERS, "params")
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-# Sections that take the settings of another section, all of them optional.
-LIKE = {
-    TrainingChanges: "pretrain.training",
-    AdaptationChanges: "finetune.methods.NAME.training",
+# Settings that models change in part, and the section that has a table of them.
+SHARED: dict[Any, str] = {
+    Training: "pretrain.training",
+    Adaptation: "finetune.methods.NAME.training",
 }
 COMPONENT = dict[str, Any]
 
@@ -64,12 +62,7 @@ def run(tables: list[str], files: list[Path]) -> None:
 def filled(text: str) -> str:
     """Returns the text with every table between marks generated anew; raises ValueError for a mark
     that names no table."""
-
-    def replaced(block: re.Match[str]) -> str:
-        start, name, end = block.groups()
-        return f"{start}\n{table(name)}\n{end}"
-
-    return BLOCK.sub(replaced, text)
+    return BLOCK.sub(lambda block: f"{block[1]}\n{table(block[2])}\n{block[3]}", text)
 
 
 def table(name: str) -> str:
@@ -77,8 +70,8 @@ def table(name: str) -> str:
     (``params``). Raises ValueError for another name."""
     if name not in TABLES:
         raise ValueError(f"no table is named {name!r}; valid: {', '.join(TABLES)}")
-    if name == PARAMS:
-        return "\n".join(_sections("", StudyFile)).lstrip("\n") + "\n"
+    if name == "params":
+        return "\n".join(_sections("", Params)).lstrip("\n") + "\n"
     lines, components = ["| name | what it is | settings |", "|---|---|---|"], FOLDERS[name]
     for component in components.names():
         settings = _settings(components.find(component, where=name))
@@ -92,54 +85,62 @@ def _settings(cls: type) -> Iterator[str]:
     """Yields the settings of a component (``mask_prob: float = 0.15``), required ones first, in the
     order of the constructor."""
     schema: Any = getattr(cls, "schema", cls)
-    settings: dict[str, tuple[Any, object]] = {}
+    required, optional = dict[str, str](), dict[str, str]()
     for part in (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__)):
         hints = get_type_hints(part)
         for key, parameter in inspect.signature(part).parameters.items():
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-                settings[key] = (hints[key], parameter.default)
-    empty = inspect.Parameter.empty
-    for key, (hint, default) in sorted(settings.items(), key=lambda item: item[1][1] is not empty):
-        end = "" if default is empty else f" = {_value(default)}"
-        yield f"{key}: {'mapping' if hint == COMPONENT else _type(hint)}{end}"
-
-
-# Settings of params.yaml -------------------------------------------------------------------------
+                kind = "mapping" if hints[key] == COMPONENT else _type(hints[key])
+                if parameter.default is inspect.Parameter.empty:
+                    required[key] = f"{key}: {kind}"
+                else:
+                    optional[key] = f"{key}: {kind} = {_value(parameter.default)}"
+    yield from (*required.values(), *optional.values())
 
 
 def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
-    """Yields the lines of a section's table, then those of all sections inside it."""
+    """Yields the lines of the table of a section of params.yaml, then those of all sections inside
+    it."""
     if path:
-        yield from ("", f"## `{path}`", "", _plain(model.__doc__ or ""))
+        yield from ("", f"## `{path}`", "", _plain(model.__doc__))
     yield from ("", "| setting | what it is |", "|---|---|")
-    fields = model.model_fields.items()
-    for name, field in sorted(fields, key=lambda item: not _is_required(item[1])):
-        yield f"| `{_setting(name, field)}` | {_plain(field.description or '')} |"
-    for name, field in fields:
-        for inside, nested in _inside(f"{path}.{name}".lstrip("."), field.annotation):
-            yield from _sections(inside, nested)
+    fields = {
+        f"{path}.{field.alias or name}".lstrip("."): field
+        for name, field in model.model_fields.items()
+        if FILLED_IN not in field.metadata
+    }
+    for inside, field in sorted(fields.items(), key=lambda item: not _is_required(item[1])):
+        yield f"| `{_setting(inside, field)}` | {_plain(field.description)} |"
+    for name, field in fields.items():
+        for inside, nested in _inside(name, field.annotation):
+            if SHARED.get(nested, inside) == inside:
+                yield from _sections(inside, nested)
 
 
 def _inside(path: str, hint: Any) -> Iterator[tuple[str, type[BaseModel]]]:
     """Yields the path and type of each section that a setting of type ``hint`` holds."""
-    if get_origin(hint) is dict and hint != COMPONENT:
-        yield from _inside(f"{path}.NAME", get_args(hint)[1])
-    elif get_origin(hint) in (Annotated, Union, types.UnionType):
-        parts = get_args(hint)
-        for part in parts[:1] if get_origin(hint) is Annotated else parts:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is dict and hint != COMPONENT:
+        yield from _inside(f"{path}.NAME", parts[1])
+    elif origin in (Annotated, Union, types.UnionType):
+        for part in parts[:1] if origin is Annotated else parts:
             yield from _inside(path, part)
-    elif isinstance(hint, type) and issubclass(hint, BaseModel) and hint not in LIKE:
+    elif isinstance(hint, type) and issubclass(hint, BaseModel):
         yield path, hint
 
 
-def _setting(name: str, field: FieldInfo) -> str:
+def _setting(path: str, field: FieldInfo) -> str:
     """Returns the name of a setting with its type and default."""
     hint, default = field.annotation, field.get_default(call_default_factory=True)
+    name = path.rpartition(".")[2]
+    if SHARED.get(hint, path) != path:
+        return f"{name}: settings of {SHARED[hint]}, optional"
+    shown = f"{name}: {_type(hint)}"
     if _is_required(field):
-        return f"{name}: {_type(hint)}"
+        return shown
     if field.is_required() or any(True for _ in _inside("", hint)) or default in (None, {}, []):
-        return f"{name}: {_type(hint)}, optional"
-    return f"{name}: {_type(hint)} = {_value(default)}"
+        return f"{shown}, optional"
+    return f"{shown} = {_value(default)}"
 
 
 def _is_required(field: FieldInfo) -> bool:
@@ -148,9 +149,9 @@ def _is_required(field: FieldInfo) -> bool:
     return field.is_required() and "by default" not in (field.description or "")
 
 
-def _plain(docstring: str) -> str:
+def _plain(docstring: str | None) -> str:
     """Returns the first paragraph of a docstring as Markdown on one line."""
-    paragraph = inspect.cleandoc(docstring).split("\n\n")[0]
+    paragraph = inspect.cleandoc(docstring or "").split("\n\n")[0]
     return " ".join(paragraph.split()).replace("``", "`").replace("|", "\\|")
 
 
@@ -159,23 +160,18 @@ def _type(hint: Any) -> str:
     origin, parts = get_origin(hint), get_args(hint)
     if hint == COMPONENT:
         return "component"
-    if hint in LIKE:
-        return f"settings of {LIKE[hint]}"
     if origin is Annotated:
         return _type(parts[0])
     if origin is Literal:
-        return "/".join(str(value) for value in parts)
+        return "/".join(map(str, parts))
     if origin in (Union, types.UnionType):
-        names = [_type(part) for part in parts if part is not type(None)]
-        return " or ".join(dict.fromkeys(names))
+        return " or ".join(dict.fromkeys(_type(p) for p in parts if p is not type(None)))
     if origin is dict:
         return "entries"
     if origin is not None:
-        inner = ", ".join(_type(part) for part in parts if part is not Ellipsis)
-        return f"list of {inner}"
-    if isinstance(hint, type) and issubclass(hint, BaseModel):
-        return "settings"
-    return str(getattr(hint, "__name__", hint))
+        return f"list of {', '.join(_type(part) for part in parts if part is not Ellipsis)}"
+    is_section = isinstance(hint, type) and issubclass(hint, BaseModel)
+    return "settings" if is_section else str(getattr(hint, "__name__", hint))
 
 
 def _value(default: object) -> str:

@@ -11,20 +11,21 @@ import argparse
 from pathlib import Path
 
 from stages.commands._shared import add_trial_options, chosen_trial, parser_of
-from stages.core.keys import RunKey
 from stages.core.process import exit_on_mistake
 from stages.evaluation.records import CLASSICAL
 from stages.exporting.export import (
     export_baseline,
     export_checkpoint,
     export_trial,
-    first_checkpoint,
+    find_checkpoint,
 )
 
 
 def main() -> None:
     parser = parser_of("export", __doc__)
-    parser.add_argument("run", help="the run or baseline, by its name in params.yaml")
+    parser.add_argument(
+        "run", metavar="model", help="the model or baseline, by its name in params.yaml"
+    )
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     parser.add_argument("--task", help="export a trial on this task, not the checkpoint")
     add_trial_options(parser)
@@ -43,9 +44,7 @@ def export(options: argparse.Namespace) -> Path | str:
         raise ValueError(
             "--method, --label-budget and --finetune-seed belong to a trial; add --task"
         )
-    checkpoint = first_checkpoint(options.run)
-    if options.pretrain_seed is not None:
-        checkpoint = RunKey(options.run, options.pretrain_seed)
+    checkpoint = find_checkpoint(options.run, options.pretrain_seed)
     return export_checkpoint(checkpoint, options.out, force=options.force)
 
 

@@ -32,10 +32,21 @@ def main() -> None:
 
 def heal() -> None:
     """Raises ValueError if the damage of dvc.lock cannot come from a kill while it was written."""
-    if (RWLOCK.exists() or LOCK.exists()) and running_dvc() is None:
-        _heal_rwlock()
+    if running_dvc() is not None:
+        return
+    # The file only lists what a running DVC reads and writes.
+    if RWLOCK.exists() and not _is_json(RWLOCK):
+        RWLOCK.unlink()
+        print(f"Removed {RWLOCK}, which a killed DVC left unfinished")
+    if LOCK.exists():
         _heal_lock()
-        _heal_run_cache()
+    settings = ConfigParser()
+    settings.read([DVC / "config", DVC / "config.local"])
+    cache = os.path.normpath(DVC / settings.get("cache", "dir", fallback="cache"))
+    for folder in Path(cache, "runs").glob("*/*/"):
+        with suppress(OSError):  # it has records
+            folder.rmdir()
+            print(f"Removed {folder}, which a killed DVC left empty")
 
 
 def running_dvc() -> int | None:
@@ -48,23 +59,17 @@ def running_dvc() -> int | None:
     return None
 
 
-def _heal_rwlock() -> None:
-    """Removes an unfinished rwlock. The file only lists what a running DVC reads and writes, so
-    nothing is lost if no DVC runs."""
+def _is_json(file: Path) -> bool:
     try:
-        json.loads(RWLOCK.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return
+        json.loads(file.read_text(encoding="utf-8"))
     except ValueError:
-        RWLOCK.unlink()
-        print(f"Removed {RWLOCK}, which a killed DVC left unfinished")
+        return False
+    return True
 
 
 def _heal_lock() -> None:
     """Removes the incomplete entries of dvc.lock. A kill cuts off the end of the file: the last
     line, and perhaps the last entry, is incomplete."""
-    if not LOCK.exists():
-        return
     text = LOCK.read_text(encoding="utf-8")
     if text.endswith("\n") and _is_whole(text):
         return
@@ -77,17 +82,6 @@ def _heal_lock() -> None:
     with replacing(LOCK) as path:
         path.write_text(whole or EMPTY, encoding="utf-8")
     print(f"Removed the end of {LOCK}, which a killed DVC left unfinished")
-
-
-def _heal_run_cache() -> None:
-    """Removes empty folders from DVC's run cache."""
-    settings = ConfigParser()
-    settings.read([DVC / "config", DVC / "config.local"])
-    cache = os.path.normpath(DVC / settings.get("cache", "dir", fallback="cache"))
-    for folder in Path(cache, "runs").glob("*/*/"):
-        with suppress(OSError):  # it has records
-            folder.rmdir()
-            print(f"Removed {folder}, which a killed DVC left empty")
 
 
 def _is_whole(text: str) -> bool:

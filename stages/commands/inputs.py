@@ -13,13 +13,12 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from stages.baselines.predictions import COLUMN, FOLDER
 from stages.commands._shared import parser_of
 from stages.core import paths
-from stages.core.artifacts import Json, read_json, read_jsonl, replacing
+from stages.core.artifacts import read_json, read_jsonl, replacing
 from stages.core.process import exit_on_mistake
 from stages.sources._formats import format_of
 from stages.tasks._task import TASKS
@@ -40,8 +39,9 @@ def main() -> None:
 
 
 def run(task: str, out: Path | None, format: str | None) -> None:
-    """Writes the inputs to ``out``, or to the standard output. Raises ValueError if the task is not
-    prepared or has no predictions to compare, if the format is unknown, and if ``out`` exists."""
+    """Writes the inputs to ``out``, or to the standard output. Values that are not text, such as
+    lists, become JSON in csv. Raises ValueError if the task is not prepared or has no predictions
+    to compare, if the format is unknown, and if ``out`` exists."""
     folder = paths.examples(task)
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder; `dvc repro prepare_task@{task}` writes it")
@@ -54,14 +54,22 @@ def run(task: str, out: Path | None, format: str | None) -> None:
     kind = TASKS[about["kind"]]
     if kind.is_own_answer:
         raise ValueError(f"{task}: {kind.name} has no predictions to compare")
-    rows = [kind.inputs_of(row) for row in read_jsonl(folder / "test.jsonl")]
-    rows = [*{json.dumps(row): row for row in rows}.values()]
-    text = _csv(rows) if format == "csv" else "".join(f"{_json(row)}\n" for row in rows)
-    if out is None:
-        sys.stdout.write(text)
+    inputs = [kind.inputs_of(row) for row in read_jsonl(folder / "test.jsonl")]
+    rows = {_json(row): row for row in inputs}
+    text = io.StringIO(newline="")
+    if format == "jsonl":
+        text.writelines(f"{line}\n" for line in rows)
     else:
-        with replacing(out) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="")
+        writer = csv.DictWriter(text, [*inputs[0]], lineterminator="\n")
+        writer.writeheader()
+        for row in rows.values():
+            cells = {k: v if isinstance(v, str) else _json(v) for k, v in row.items()}
+            writer.writerow(cells)
+    if out is None:
+        sys.stdout.write(text.getvalue())
+    else:
+        with replacing(out) as path:
+            path.write_text(text.getvalue(), encoding="utf-8", newline="")
     labels = ", ".join(about["labels"][:MAX_LABELS])
     more = ", ..." if len(about["labels"]) > MAX_LABELS else ""
     of = f" (of {labels}{more})" if labels else ""
@@ -70,16 +78,6 @@ def run(task: str, out: Path | None, format: str | None) -> None:
         f"{FOLDER / 'NAME' / task}.csv or .jsonl",
         file=sys.stderr,
     )
-
-
-def _csv(rows: Sequence[Json]) -> str:
-    """Returns the rows as a CSV table. Values that are not text, such as lists, become JSON."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, [*rows[0]], lineterminator="\n")
-    writer.writeheader()
-    texts = ({k: v if isinstance(v, str) else _json(v) for k, v in row.items()} for row in rows)
-    writer.writerows(texts)
-    return file.getvalue()
 
 
 def _json(value: object) -> str:

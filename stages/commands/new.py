@@ -18,20 +18,21 @@ from textwrap import fill
 
 from pydantic import ValidationError
 
-from stages.checking.entries import file_errors
+from stages.checking.outlines import file_errors
 from stages.commands._shared import console, parser_of
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.core.artifacts import Json
 from stages.core.components import describe, unknown
+from stages.core.parallel import training_environment
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import PATH
-from stages.core.training_environment import training_environment
 from stages.planning.last_report import reported_study
-from stages.proposal.design import SPLITS_DRAWN, Budget
+from stages.proposal.design import SPLITS_DRAWN, Budget, measured
 from stages.proposal.flags import KINDS_OF_STUDIES, ROLES, SETTINGS, Flags, settings_help
 from stages.proposal.propose import Proposal, minutes, propose
+from stages.proposal.study import PUBLISHED
 from stages.sources._formats import FORMATS
-from stages.tasks._kind import SPLITS
+from stages.tasks._task import SPLITS
 
 WIDTH = 100
 WITHOUT_LABELS = {"seq2seq": "pairs", "span_qa": "questions"}  # what a row is called, by kind
@@ -76,9 +77,6 @@ def _main(options: argparse.Namespace) -> None:
     if not options.force:
         advice = "write another file (--out FILE), or lose it (--force; of make FORCE=yes)"
         refuse_loss(options.out, advice)
-    # Calibration imports torch, which is not needed to refuse a file.
-    from stages.proposal.pace import measured
-
     os.environ.update(training_environment())
     seconds = 60 * options.minutes
     with file_errors("DATA or --corpus"):
@@ -126,11 +124,11 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
         pretraining = f"{number} pretraining seed{'s' if number > 1 else ''}"
         seeds = f"{pretraining} and {SPLITS_DRAWN} draws of the splits"
     what = (
-        f"{' and '.join(study.families)}, {pretrained}, with {seeds}, on "
+        f"{' and '.join(design.architectures)}, {pretrained}, with {seeds}, on "
         f"{_labels(design.budgets, proposal.num_train, study.kind)}, and classical baselines"
     )
-    if design.published and study.published is not None:
-        what += f"; also {study.published.hub_name} as published"
+    if design.published:
+        what += f"; also {PUBLISHED['hub_name']} as published"
     if design.pretrains:
         what += f"; pretraining takes {design.pretraining_steps:,} steps"
     takes = f"About {minutes(proposal.seconds)} on this machine, as it trains just now."

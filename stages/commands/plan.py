@@ -17,9 +17,9 @@ from ruamel.yaml import YAML
 from stages.budgets.budget import matched
 from stages.checking.faults import find_faults
 from stages.commands._shared import console, parser_of
+from stages.core.parallel import training_environment
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import load
-from stages.core.training_environment import training_environment
 from stages.planning.estimate import as_record, made, show
 from stages.planning.pending import pending
 
@@ -46,9 +46,7 @@ def _main(*, as_json: bool, resolved: bool) -> None:
     if resolved:
         yaml = YAML()
         yaml.width = PIPED_WIDTH
-        settings = matched(params).model_dump(mode="json", exclude_none=True)
-        settings["checkpoints"] = settings.pop("packaged_checkpoints")  # as in params.yaml
-        yaml.dump(settings, sys.stdout)
+        yaml.dump(matched(params).model_dump(mode="json", exclude_none=True), sys.stdout)
         return
     estimate = made(params, [*pending(params)])
     if as_json:

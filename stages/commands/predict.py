@@ -21,22 +21,22 @@ if there are any. A baseline has the "probability" of its prediction.
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
 from tqdm import tqdm
 
 from stages.baselines import _kept
+from stages.checking.outlines import file_errors
 from stages.commands._shared import add_trial_options, chosen_trial, parser_of
 from stages.core import paths, plans
 from stages.core.artifacts import Json, read_json, replacing
-from stages.core.keys import TrialKey
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import PATH, read_yaml
 from stages.evaluation.records import CLASSICAL
-from stages.sources._formats import FORMATS, Record, format_of, read, records
-from stages.tasks._inputs import WORDS, Columns, input_of
+from stages.sources._formats import FORMATS, format_of, read, records
+from stages.tasks._inputs import Columns, input_of
 from stages.tasks._task import TASKS
 from stages.trials.kept import path_of, rebuilt
 from stages.trials.lookup import opened
@@ -48,7 +48,6 @@ from stages.trials.new_rows import (
     predictions,
 )
 
-BAR_AFTER_S = 3.0  # short inputs need no progress bar
 # The column of the only input in formats whose columns have no names.
 ONE_COLUMN = {"txt": "text", "conll": "1", "conllu": "FORM"}
 EXAMPLES = """\
@@ -64,7 +63,7 @@ Options are needed only where several trials are kept.
 def main() -> None:
     parser = parser_of("predict", __doc__, epilog=EXAMPLES)
     add = parser.add_argument
-    add("run", help="the run or baseline, by its name in params.yaml")
+    add("run", metavar="model", help="the model or baseline, by its name in params.yaml")
     add("task", help="the task, by its name in params.yaml")
     add("file", nargs="?", type=Path, help="also .gz; without it: stdin")
     add_trial_options(parser)
@@ -100,17 +99,15 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--min-confidence: must be from 0 to 1, not {options.min_confidence:g}")
     abstention = Abstention(options.min_confidence)
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in predicted(options, abstention))
-    settings = {"desc": "predict", "unit": "row", "delay": BAR_AFTER_S}
+    settings = {"desc": "predict", "unit": "row", "delay": 3.0}  # short inputs need no bar
     if options.output is None:
         sys.stdout.writelines(tqdm(lines, **settings, disable=sys.stdout.isatty() or None))
     elif options.output.is_dir():
         raise ValueError(f"--output: {options.output} is a folder")
     else:
-        try:
-            with replacing(options.output) as path, path.open("w", encoding="utf-8") as file:
-                file.writelines(tqdm(lines, **settings, disable=None))
-        except OSError as error:
-            raise ValueError(f"--output: {options.output}: {error.strerror}") from None
+        out = replacing(options.output)
+        with file_errors("--output"), out as path, path.open("w", encoding="utf-8") as file:
+            file.writelines(tqdm(lines, **settings, disable=None))
     if abstention.min_confidence and abstention.num_rows:
         number, total = abstention.num_unanswered, abstention.num_rows
         print(
@@ -132,41 +129,27 @@ def predicted(options: argparse.Namespace, abstention: Abstention) -> Iterator[J
             f"{missing[0]}: no such file, and {PATH} has the study {read_yaml(PATH).get('study')}; "
             f"put the study of {trial.task} into {PATH} if it is another, and run `make repro`"
         )
+    plan = plans.path_of("prepare_task", trial.task)
+    source = read_json(plan)["task"]["source"] if plan.is_file() else {}
+    columns = Columns.of(examples)
+    renamed = dict(pair.split("=", 1) for pair in options.column if "=" in pair)
+    known = (*columns.inputs, *columns.optional)
+    if len(renamed) < len(options.column) or not renamed.keys() <= {*known}:
+        given = " ".join(options.column)
+        raise ValueError(
+            f"--column: must be INPUT=COLUMN, INPUT one of {', '.join(known)}, not {given}"
+        )
+    rows = new_rows(options.file, options.format, columns, renamed, source)
+    if (first := next(rows, None)) is None:  # before the model is loaded
+        raise ValueError(f"{options.file or 'stdin'}: no rows")
+    rows = chain([first], rows)
     if is_baseline:
-        rows = _rows(trial, options, examples)
         baseline, kind = _kept.refit(_kept.path_of(trial), examples)
         return baseline_predictions(baseline, kind, rows, abstention)
     kept, setup = opened(trial)
-    rows = _rows(trial, options, setup.examples)  # before the model is loaded
-    try:
-        device = device_for(kept, options.device)
-    except ValueError as error:
-        raise ValueError(str(error).replace("compute.device", "--device")) from None
+    device = device_for(kept, options.device)
     model = rebuilt(kept, setup, path_of(trial)).to(device.torch)
     return predictions(kept, setup, model, rows, device, abstention)
-
-
-# Reading rows ------------------------------------------------------------------------------------
-
-
-def _rows(trial: TrialKey, options: argparse.Namespace, examples: Path) -> Iterator[NewRow]:
-    """Returns the rows to predict, as the task in the folder ``examples`` reads them; raises
-    ValueError if there are none."""
-    columns, renamed = Columns.of(examples), dict[str, str]()
-    known = (*columns.inputs, *columns.optional)
-    for pair in options.column:
-        key, _, column = pair.partition("=")
-        if not column or key not in known:
-            raise ValueError(
-                f"--column: must be INPUT=COLUMN, INPUT one of {', '.join(known)}, not {pair!r}"
-            )
-        renamed[key] = column
-    plan = plans.path_of("prepare_task", trial.task)
-    source = read_json(plan)["task"]["source"] if plan.is_file() else {}
-    rows = new_rows(options.file, options.format, columns, renamed, source)
-    if (first := next(rows, None)) is None:
-        raise ValueError(f"{options.file or 'stdin'}: no rows")
-    return chain([first], rows)
 
 
 def new_rows(
@@ -179,73 +162,39 @@ def new_rows(
     """Yields the rows of a file as the task reads them. An input that is not ``renamed`` is read
     from the column of its own name or, without one, from its column in the data of the study, which
     the settings of its ``source`` name."""
-    format, place = _format(file, format, columns), str(file or "stdin")
+    place, kind = str(file or "stdin"), TASKS[columns.kind]
+    format = format or ("txt" if file is None else format_of(file))
+    if format not in FORMATS or (file is None and format == "parquet"):
+        raise ValueError(
+            f"--format: {place} has none of the formats {', '.join(FORMATS)}, with or without .gz "
+            "(parquet from a file alone)"
+        )
     column_of = {key: renamed.get(key, key) for key in (*columns.inputs, *columns.optional)}
     if format in ONE_COLUMN:
         first = columns.inputs[0]
         column_of[first] = renamed.get(first, ONE_COLUMN[format])
-    kind = TASKS[columns.kind]
-    for number, record in enumerate(_records(file, format)):
-        cells, row = record.cells, {"id": str(number)}
-        for key, own in column_of.items():
-            in_study = source.get(key)
-            use_study = own not in cells and key not in renamed and in_study in cells
-            column = str(in_study) if use_study else own
-            if column in cells:
-                row[key] = input_of(cells[column], f"{place} {record.place}: {column}", kind, key)
-            elif key in columns.inputs or key in renamed:
-                raise ValueError(
-                    f"{place} {record.place}: no column {column!r}; there are: {', '.join(cells)}; "
-                    f"name the right one: --column {key}=COLUMN"
-                )
-        yield NewRow(_identity(record), row)
-
-
-def _format(file: Path | None, format: str | None, columns: Columns) -> str:
-    """Returns the format of a file; raises ValueError if it is unknown or has too few columns."""
-    if file is not None and not file.is_file():
-        is_folder = file.is_dir()
-        raise ValueError(
-            f"{file}: {'is a folder; name a file in it' * is_folder or 'no such file'}"
+    with file_errors("FILE"):
+        texts = (
+            records(sys.stdin.buffer, format, name=place) if file is None else read(file, format)
         )
-    format = format or ("txt" if file is None else format_of(file))
-    first, *others = columns.inputs
-    if format not in FORMATS:
-        raise ValueError(
-            f"--format: name it, since {file} ends in none of {', '.join(FORMATS)}, with or "
-            "without .gz; `--format txt` reads a text per line"
-        )
-    if file is None and format == "parquet":
-        raise ValueError("--format: parquet is read from a file, not from stdin")
-    if format in ONE_COLUMN and others:
-        raise ValueError(
-            f"--format: {format} has one input per row, but {columns.kind} needs "
-            f"{' and '.join(columns.inputs)}; give csv, tsv, jsonl or json"
-        )
-    if format in ("conll", "conllu") and first != WORDS:
-        raise ValueError(f"--format: {format} is for tasks on words; {columns.kind} takes {first}")
-    return format
-
-
-def _records(file: Path | None, format: str) -> Iterable[Record]:
-    try:
-        rows = (
-            records(sys.stdin.buffer, format, name="stdin") if file is None else read(file, format)
-        )
-        for record in rows:
+        for number, record in enumerate(texts):
+            cells, row = record.cells, {"id": str(number)}
             if format == "txt":
-                record.cells["text"] = record.cells["text"].rstrip("\r\n")
-            yield record
-    except OSError as error:
-        raise ValueError(f"{file}: {error.strerror}") from None
-
-
-def _identity(record: Record) -> Json:
-    """Returns what identifies a row: its id or, without one, its line or its place in a list."""
-    if "id" in record.cells:
-        return {"id": record.cells["id"]}
-    kind, _, number = record.place.partition(" ")
-    return {"id": record.key} if kind == "question" else {kind: int(number)}
+                cells["text"] = cells["text"].rstrip("\r\n")
+            for key, own in column_of.items():
+                in_study = source.get(key)
+                use_study = own not in cells and key not in renamed and in_study in cells
+                column, at = str(in_study) if use_study else own, f"{place} {record.place}"
+                if column in cells:
+                    row[key] = input_of(cells[column], f"{at}: {column}", kind, key)
+                elif key in columns.inputs or key in renamed:
+                    raise ValueError(
+                        f"{at}: no column {column!r}; there are: {', '.join(cells)}; "
+                        f"name the right one: --column {key}=COLUMN"
+                    )
+            unit, _, count = record.place.partition(" ")  # such as "line 3"
+            own_id = cells.get("id", record.key if unit == "question" else None)
+            yield NewRow({unit: int(count)} if own_id is None else {"id": own_id}, row)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,8 @@ from stages.commands._shared import parser_of
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.commands.heal import heal, running_dvc
 from stages.core.ending import die_with_parent, end_by_signals
-from stages.core.locks import refusal, write_holder
 from stages.core.parallel import cores, most_jobs, visible_gpus
-from stages.core.process import LOCKS, exit_on_mistake
+from stages.core.process import LOCKS, exit_on_mistake, refusal, write_holder
 from stages.core.study_file import PATH, load, text_of
 from stages.planning.pending import ROOT, pending
 
@@ -34,13 +33,14 @@ if TYPE_CHECKING:
 
 LOCK = LOCKS / "repro.lock"
 REPRO = [sys.executable, "-m", "dvc", "repro"]
+AUTO = 0  # jobs
 
 
 def main() -> None:
     parser = parser_of("repro", __doc__)
     parser.add_argument(
         "--jobs",
-        type=_jobs,
+        type=auto_or_number,
         default=1,
         metavar="N",
         help="workers side by side, or auto, as many as compute.threads and the machine allow "
@@ -69,34 +69,36 @@ def main() -> None:
         raise SystemExit(130) from None
 
 
-def _jobs(text: str) -> int | None:
-    """Returns a number of jobs, or None for auto."""
-    if text == "auto":
-        return None
-    try:
-        jobs = int(text)
-    except ValueError:
-        jobs = 0
-    if jobs < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither auto nor a number from 1")
+def auto_or_number(text: str) -> int:
+    """Returns a number of jobs, or AUTO; raises ValueError for anything else."""
+    jobs = AUTO if text == "auto" else int(text)
+    if text != "auto" and jobs < 1:
+        raise ValueError
     return jobs
 
 
 def _main(options: argparse.Namespace) -> NoReturn:
-    if options.cluster and options.jobs is None:
+    if options.cluster and options.jobs == AUTO:
         raise ValueError("--jobs: auto counts this machine's cores; give a number for a cluster")
     _lock()
     if options.study:
         _take(options.study)
     compute = (params := load()).compute
     heal()
-    is_auto = options.jobs is None
-    if is_auto and not options.scheduler:
-        options.jobs = most_jobs(compute, params.distributed)
     # A stage of DVC runs trials side by side where a job has threads for several.
-    shows_scores = is_auto and compute.threads <= compute.trial_threads
-    if options.jobs != 1 or options.cluster or options.scheduler or shows_scores:
-        _side_by_side(options)
+    shows_scores = options.jobs == AUTO and compute.threads <= compute.trial_threads
+    if options.jobs == AUTO:
+        options.jobs = most_jobs(compute, params.distributed)
+    if options.jobs > 1 or options.cluster or options.scheduler or shows_scores:
+        _resolve()
+        params = load()
+        if stages := pending(params):
+            from stages.scheduling.schedule import complete, ordered_lock
+            from stages.scheduling.units import units
+
+            with ordered_lock([*stages]), _workers(options, compute.threads) as client:
+                todo = units(params, stages)
+                complete(client, todo, lambda: units(params, pending(params)), mend=heal)
     # DVC runs what is left, or says that all is up to date. It replaces this process, so that
     # signals reach DVC alone.
     sys.stdout.flush()
@@ -114,8 +116,6 @@ def _lock() -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ValueError(f"another `make repro` runs in this folder: {refusal(LOCK)}") from None
-    except OSError:  # a file system without locks
-        return
     os.set_inheritable(file, True)  # by DVC, which replaces this process; not by children
     write_holder(LOCK)
 
@@ -130,66 +130,35 @@ def _take(study: Path) -> None:
     except ValueError as error:
         raise ValueError(f"--study: {error}") from None
     refuse_faults(text, str(study))
-    if PATH.exists() and PATH.read_text(encoding="utf-8") == text:
-        return
-    refuse_loss(PATH, "or remove it")
-    write(PATH, text)
-
-
-def _side_by_side(options: argparse.Namespace) -> None:
-    """Runs the pending stages on several workers.
-
-    Raises ValueError if units failed and SystemExit if params.yaml has faults.
-    """
-    _resolve()
-    params = load()
-    stages = pending(params)
-    if not stages:
-        return
-    workers = _workers(options, params.compute.threads)
-    from stages.scheduling import lock_order
-    from stages.scheduling.schedule import complete
-    from stages.scheduling.units import units
-
-    with lock_order.of_one_run([*stages]), workers as client:
-        todo = units(params, stages)
-        complete(client, todo, lambda: units(params, pending(params)), mend=heal)
+    if not PATH.exists() or PATH.read_text(encoding="utf-8") != text:
+        refuse_loss(PATH, "or remove it")
+        write(PATH, text)
 
 
 def _resolve() -> None:
-    """Runs the root stage.
+    """Runs the root stage, and shows what DVC says only if it fails.
 
     Raises SystemExit if the stage fails, and ValueError if another DVC runs in this folder.
     """
-
-    def run(*flags: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*REPRO, *flags, "--single-item", ROOT],
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=partial(die_with_parent, os.getpid()),
+    done = subprocess.run(
+        [*REPRO, "--single-item", ROOT],
+        capture_output=True,
+        text=True,
+        preexec_fn=partial(die_with_parent, os.getpid()),
+    )
+    if done.returncode and (pid := running_dvc()):
+        raise ValueError(
+            f"process {pid} runs DVC in this folder; wait until it ends, or end it "
+            f"(`kill {pid}`), and run this again"
         )
-
-    done = run("--quiet")  # hides DVC's own errors, too, so a silent failure runs again without it
-    if done.returncode and not done.stderr:
-        if pid := running_dvc():
-            raise ValueError(
-                f"process {pid} runs DVC in this folder; wait until it ends, or end it "
-                f"(`kill {pid}`), and run this again"
-            )
-        done = run()
-    sys.stderr.write(done.stderr)
+    sys.stderr.write(done.stdout * bool(done.returncode) + done.stderr)
     if done.returncode:
         raise SystemExit(done.returncode)
 
 
 def _workers(options: argparse.Namespace, threads: int) -> "AbstractContextManager[Client]":
-    try:
-        from stages.scheduling import pool
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"several jobs need the package {error.name}; `make setup` installs it"
-        ) from None
+    from stages.scheduling import pool
+
     if options.scheduler:
         return pool.running(options.scheduler)
     if options.cluster:

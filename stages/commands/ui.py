@@ -39,12 +39,11 @@ def main() -> None:
     print(f"The study in MLflow: {address}")
     for title, page in pages.items():
         print(f"  {title:11} {address}/{page}")
-    if is_remote:
-        return
-    print("Served until Ctrl-C.", flush=True)
-    server = f"mlflow ui --host 127.0.0.1 --port {port} --workers 1 --uvicorn-opts"
-    # A line for each request would scroll the links away.
-    serve([sys.executable, "-m", *server.split(), "--log-level warning"])
+    if not is_remote:
+        print("Served until Ctrl-C.", flush=True)
+        server = f"mlflow ui --host 127.0.0.1 --port {port} --workers 1 --uvicorn-opts"
+        # A line for each request would scroll the links away.
+        serve([sys.executable, "-m", *server.split(), "--log-level warning"])
 
 
 def exit_of(number: int) -> SystemExit:
@@ -53,12 +52,10 @@ def exit_of(number: int) -> SystemExit:
 
 
 def _refuse_used(port: int) -> None:
-    with socket.socket() as free:
-        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            free.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise ValueError(f"--port: {port} cannot be used ({error}); name another") from None
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        raise ValueError(f"--port: {port} cannot be used ({error}); name another") from None
 
 
 def serve(command: list[str]) -> NoReturn:

@@ -27,7 +27,7 @@ def model_card(
     ``library`` the package that it needs."""
     is_trial = isinstance(key, TrialKey)
     title = f"{key.run} on {key.task}" if is_trial else f"{key.run}, seed {key.pretrain_seed}"
-    scores = [row for row in read_texts(paths.REPORTS / "scores.csv") if row["run"] == key.run]
+    scores = [row for row in read_texts(paths.REPORTS / "scores.csv") if row["model"] == key.run]
     if is_trial:
         cell = {"task": key.task, "method": key.method, "label_budget": key.label_budget}
         scores = [row for row in scores if cell.items() <= row.items()]

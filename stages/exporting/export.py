@@ -25,9 +25,7 @@ from stages.trials.setup import TrialSetup
 RECORD = "export.json"  # marks a folder as an export, and describes it
 HEAD = "head.safetensors"  # the weight [C D] and the bias [C] of a head that no class has
 OF_WEIGHTS = ("config.json", "generation_config.json", WEIGHTS, "metrics.json", "run.json")
-TOLERANCE = (
-    1e-4  # of logits and states, relative to the largest; a wrong weight differs by far more
-)
+TOLERANCE = 1e-4  # of outputs, relative to the largest; a wrong weight differs by far more
 SAMPLE_ROWS = 8
 LOAD = """\
 import transformers
@@ -65,12 +63,11 @@ def export_checkpoint(checkpoint: RunKey, out: Path, *, force: bool = False) -> 
     """Copies a pretrained checkpoint, which is what ``save_pretrained`` writes, to the folder
     ``out`` and adds a model card. Returns a text on where it is.
 
-    Raises ValueError if the checkpoint does not exist, if ``transformers`` has no class for it, or
-    if ``out`` must not be written (``check_place``).
+    Raises ValueError if ``transformers`` has no class for it, or if ``out`` must not be written
+    (``check_place``).
     """
     check_place(out, force=force)
     source = paths.pretrained(checkpoint)
-    _check_seed(checkpoint)
     if not (source / "config.json").is_file():
         raise ValueError(f"{source}: transformers has no class for this architecture")
     with replacing(out) as folder:
@@ -95,10 +92,11 @@ def export_trial(trial: TrialKey, out: Path, *, force: bool = False) -> str:
     model = merged(kept, setup, path_of(trial)).eval()
     if not hasattr(model.backbone, "model"):
         raise ValueError(f"{trial.run}: transformers has no class for this architecture")
-    batch = _sample(setup, seed=trial.finetune_seed)
+    examples = setup.task.encode(setup.rows("test", seed=trial.finetune_seed)[:SAMPLE_ROWS])
+    batch = setup.task.collate(examples, rngs=[])
     with replacing(out) as folder:
         folder.mkdir()
-        written, use = write_model(model, setup.task_record["labels"], batch, folder)
+        written, use = _write_model(model, setup.task_record["labels"], batch, folder)
         for file in setup.pretrained.iterdir():
             if file.is_file() and file.name not in OF_WEIGHTS:
                 shutil.copyfile(file, folder / file.name)
@@ -106,7 +104,7 @@ def export_trial(trial: TrialKey, out: Path, *, force: bool = False) -> str:
     return f"{trial.checkpoint}, fine-tuned on {trial.task}, is in {out} as {written}"
 
 
-def write_model(
+def _write_model(
     model: ModelWithHead, labels: list[str], batch: Batch, folder: Path
 ) -> tuple[str, str]:
     """Writes the model with its head, and compares it with what was written on ``batch``. Returns
@@ -200,12 +198,6 @@ def _agree(a: Tensor, b: Tensor, batch: Batch) -> bool:
     return bool(difference.max() <= TOLERANCE * b.abs().max())
 
 
-def _sample(setup: TrialSetup, *, seed: int) -> Batch:
-    """Returns a batch of some test rows of a trial."""
-    examples = setup.task.encode(setup.rows("test", seed=seed)[:SAMPLE_ROWS])
-    return setup.task.collate(examples, rngs=[])
-
-
 def _note(threshold: float, setup: TrialSetup) -> str:
     """Returns what a user must do beside loading the model to get the study's predictions."""
     notes = [f"Texts were cut at {setup.max_tokens} tokens in training."]
@@ -260,26 +252,16 @@ def check_place(out: Path, *, force: bool) -> None:
         raise ValueError(f"{out}: is there already; --force replaces it")
 
 
-def first_checkpoint(run: str) -> RunKey:
-    """Returns the existing checkpoint of a run with the lowest seed.
+def find_checkpoint(run: str, seed: int | None) -> RunKey:
+    """Returns the checkpoint of a run with this seed, by default that with the lowest.
 
-    Raises ValueError with the valid runs if the run has no checkpoint.
+    Raises ValueError with the valid runs or seeds if there is none.
     """
-    if not (seeds := _seeds(run)):
+    seeds = sorted(int(file.parent.name) for file in (paths.PRETRAINED / run).glob("*/run.json"))
+    if not seeds:
         runs = sorted({record.parents[1].name for record in paths.PRETRAINED.glob("*/*/run.json")})
         raise ValueError(f"{paths.PRETRAINED}: {unknown(run, runs)}; a baseline needs --task")
-    return RunKey(run, seeds[0])
-
-
-def _seeds(run: str) -> list[int]:
-    """Returns the seeds of the checkpoints of a run, in ascending order."""
-    return sorted(int(file.parent.name) for file in (paths.PRETRAINED / run).glob("*/run.json"))
-
-
-def _check_seed(checkpoint: RunKey) -> None:
-    first_checkpoint(checkpoint.run)
-    if checkpoint.pretrain_seed not in (seeds := _seeds(checkpoint.run)):
+    if seed is not None and seed not in seeds:
         valid = ", ".join(map(str, seeds))
-        raise ValueError(
-            f"{checkpoint.run}: no checkpoint of seed {checkpoint.pretrain_seed}; valid: {valid}"
-        )
+        raise ValueError(f"{run}: no checkpoint of seed {seed}; valid: {valid}")
+    return RunKey(run, seeds[0] if seed is None else seed)

@@ -1,13 +1,12 @@
 """The workers of a study: on this machine, as jobs of Slurm, or at a running scheduler."""
 
 import logging
-import multiprocessing
+import os
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
-from typing import Any
 
 from dask import config
 from distributed import Client, Nanny, Scheduler, SpecCluster
@@ -15,13 +14,19 @@ from distributed import Client, Nanny, Scheduler, SpecCluster
 from stages.core import paths
 from stages.core.artifacts import Json
 from stages.core.parallel import visible_gpus
-from stages.scheduling.unit import LOGS
+from stages.scheduling.worker import LOGS
 
-MAX_RETRIES = 2  # retries of a unit whose worker died
 PATIENCE_S = 20  # time for a scheduler to answer
 QUIET: Json = {"silence_logs": logging.ERROR}
-# Workers start processes, which daemon processes may not.
-NO_DAEMON = "export DASK_DISTRIBUTED__WORKER__DAEMON=False"
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": 2,  # retries of a unit whose worker died
+    "distributed.scheduler.worker-saturation": 1.0,  # any worker may take a waiting unit
+    "distributed.nanny.pre-spawn-environ": {},
+    # Workers only wait for processes: no profiles and no short ticks.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "temporary-directory": str(paths.SCRATCH / "dask"),
+}
 
 
 @contextmanager
@@ -32,14 +37,15 @@ def local(num_workers: int) -> Iterator[Client]:
     Raises ValueError if the workers do not start.
     """
     gpus = visible_gpus() if num_workers > 1 else []
-    workers = {}
-    for index in range(num_workers):
-        env = {"CUDA_VISIBLE_DEVICES": gpus[index % len(gpus)]} if gpus else {}
-        options = QUIET | {"nthreads": 1, "memory_limit": 0, "env": env, "host": "127.0.0.1"}
-        workers[index] = {"cls": Nanny, "options": options}
-    options = {"dashboard": False, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
+    here: Json = {"host": "127.0.0.1"}
+    options = here | QUIET | {"nthreads": 1, "memory_limit": 0}
+    envs = [
+        {"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {} for i in range(num_workers)
+    ]
+    workers = {i: {"cls": Nanny, "options": options | {"env": env}} for i, env in enumerate(envs)}
+    options = here | {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
     scheduler = {"cls": Scheduler, "options": options}
-    with _settings(), ExitStack() as stack:
+    with config.set(SETTINGS), ExitStack() as stack:
         # Only this process handles Ctrl-C, and it ends the others, which inherit the blocked
         # signal. The tracker is started first, since it unblocks the signal when it starts.
         resource_tracker.ensure_running()
@@ -55,12 +61,10 @@ def local(num_workers: int) -> Iterator[Client]:
         except KeyboardInterrupt:
             # Dask would wait for the workers' units and restart killed workers. The processes of a
             # worker end with it.
-            pids = {nanny.pid for nanny in cluster.workers.values()}
             for nanny in cluster.workers.values():
                 nanny.close_gracefully()
-            for worker in multiprocessing.active_children():
-                if worker.pid in pids:  # not those of another cluster, which would be restarted
-                    worker.kill()
+                with suppress(ProcessLookupError, TypeError):  # it has ended, or not started
+                    os.kill(nanny.pid, signal.SIGKILL)
             raise
 
 
@@ -77,18 +81,18 @@ def slurm(num_workers: int) -> Iterator[Client]:
     import dask_jobqueue
 
     signal.signal(signal.SIGINT, on_ctrl_c)  # the import has set a handler that exits with 0
-    with _settings():
-        settings: Any = config.get("jobqueue.slurm")
-        for name in ("cores", "memory"):
-            if not settings.get(name):
-                raise ValueError(
-                    f"--cluster slurm: jobqueue.slurm.{name} is not set; set it in "
-                    "~/.config/dask/jobqueue.yaml (see docs/scaling.md)"
-                )
-        prologue = [*settings["job-script-prologue"], NO_DAEMON]
-        jobs = {"processes": 1, "job_script_prologue": prologue, "log_directory": str(LOGS)}
-        with dask_jobqueue.SLURMCluster(**jobs, **QUIET) as cluster, Client(cluster) as client:
-            cluster.scale(num_workers)
+    settings = config.get("jobqueue.slurm")
+    if not (settings["cores"] and settings["memory"]):
+        raise ValueError(
+            "--cluster slurm: jobqueue.slurm.cores and jobqueue.slurm.memory are not set; set them "
+            "in ~/.config/dask/jobqueue.yaml (see docs/scaling.md)"
+        )
+    jobs: Json = {"processes": 1, "log_directory": str(LOGS)}
+    # Else a worker would run a unit for each core of its job at once.
+    jobs["worker_extra_args"] = [*settings["worker-extra-args"], "--nthreads", "1"]
+    with config.set(SETTINGS), dask_jobqueue.SLURMCluster(**jobs, **QUIET) as cluster:
+        cluster.scale(num_workers)
+        with Client(cluster) as client:
             yield client
 
 
@@ -107,18 +111,3 @@ def running(address: str) -> Iterator[Client]:
         ) from None
     with client:
         yield client
-
-
-def _settings() -> config.set:
-    return config.set(
-        {
-            "distributed.scheduler.allowed-failures": MAX_RETRIES,
-            "distributed.scheduler.worker-saturation": 1.0,  # any worker may take a waiting unit
-            "distributed.worker.daemon": False,
-            "distributed.nanny.pre-spawn-environ": {},
-            # Workers only wait for processes: no profiles and no short ticks.
-            "distributed.worker.profile.enabled": False,
-            "distributed.admin.tick.interval": "1s",
-            "temporary-directory": str((paths.SCRATCH / "dask").absolute()),
-        }
-    )

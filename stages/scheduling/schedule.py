@@ -1,20 +1,19 @@
-"""Runs units on the workers of a scheduler and follows them until they have ended."""
+"""Runs units on the workers of a scheduler, each as soon as the units that it needs are done."""
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import count
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
-from distributed import Client, Future, KilledWorker, wait
+from distributed import Client, KilledWorker, as_completed
 from rich.console import Console
 
 from stages.scheduling import worker
-from stages.scheduling.progress import Screen, State
-from stages.scheduling.unit import Result, Status, Unit
+from stages.scheduling.progress import Progress
+from stages.scheduling.worker import Result, Status, Unit
 
-LOOK_EVERY_S = 1.0
+LOCK = Path("dvc.lock")
 MAX_ATTEMPTS = 3  # attempts to run a unit that something kills
 LINES_OF_LOG = 12
-_attempts = count(1)  # part of Dask's keys: another attempt needs other keys
 
 
 def complete(
@@ -32,19 +31,19 @@ def complete(
     killed = list[Unit]()
     for attempt in range(MAX_ATTEMPTS):
         units = left() if attempt else units
-        with Screen(units, Console()) as screen:
-            results = run_units(client, units, screen)
+        with Progress(units, Console()) as progress:
+            results = run_units(client, units, progress)
         mend()
         failed, killed = (
-            [unit for unit in units if results[unit.name].status == status]
+            [unit for unit in units if unit.name in results and results[unit.name].status == status]
             for status in (Status.FAILED, Status.KILLED)
         )
         for unit in failed:
             lines = unit.end_of_log().strip().splitlines()[-LINES_OF_LOG:]
             print(f"{unit.title} failed; the end of {unit.log}:", *lines, sep="\n    ")
         if failed:
-            left_out = [r for r in results.values() if r.status == Status.LEFT_OUT]
-            more = f"; {len(left_out)} that need them were left out" if left_out else ""
+            number = len(units) - len(results)
+            more = f"; {number} that need them were left out" if number else ""
             raise ValueError(f"{len(failed)} failed: {_titles(failed)}{more}")
         if not killed:
             return
@@ -55,50 +54,47 @@ def _titles(units: Sequence[Unit]) -> str:
     return "; ".join(unit.title for unit in units)
 
 
-def run_units(
-    client: Client, units: Sequence[Unit], follow: Callable[[State], None]
-) -> dict[str, Result]:
-    """Runs units and returns their results. If one fails, only the units that need it are left out.
-
-    ``follow`` is called every second. Units wait until there is a worker.
-    """
-    attempt, futures = next(_attempts), dict[str, Future]()
-    for unit in units:
-        needed = [futures[name] for name in unit.needs]
-        futures[unit.name] = client.submit(
-            worker.run, unit, needed, key=f"{attempt}/{unit.name}", pure=False
-        )
-    names = {str(future.key): unit for unit, future in futures.items()}
-    results, waiting = dict[str, Result](), {*futures.values()}
-    while waiting:
+def run_units(client: Client, units: Sequence[Unit], progress: Progress) -> dict[str, Result]:
+    """Runs units and returns their results by their names. If one is not done, the units that need
+    it are left out, and have no result. Units wait until there is a worker."""
+    waiting, running, results = [*units], dict[object, Unit](), dict[str, Result]()
+    ended, done = as_completed(), set[str]()
+    if not client.nthreads():  # a batch system may take hours to start the first
+        print("No worker has started yet; waiting for one")
+    client.subscribe_topic(worker.STARTS, lambda event: progress.started(event[1]))
+    while True:
+        for unit in [unit for unit in waiting if done.issuperset(unit.needs)]:
+            future = client.submit(worker.run, unit, pure=False, priority=unit.priority)
+            ended.add(future)
+            running[future.key] = unit
+            waiting.remove(unit)
+        if not running:
+            return results
+        future = next(ended)
+        unit = running.pop(future.key)
         try:
-            ended: Any = wait(waiting, timeout=LOOK_EVERY_S, return_when="FIRST_COMPLETED")
-        except TimeoutError:
-            done = set[Future]()
-        else:
-            done, waiting = ended.done, ended.not_done
-        for future in done:
-            name = names[str(future.key)]
-            results[name] = _result(name, future)
-        follow(State(results, _running(client, names)))
-    return results
+            result = results[unit.name] = future.result()
+        except KilledWorker:
+            result = results[unit.name] = Result(Status.KILLED)
+        if result.status == Status.DONE:
+            done.add(unit.name)
+        progress.ended(unit, result)
 
 
-def _result(unit: str, future: Future) -> Result:
-    if future.status == "finished":
-        return future.result()
-    error = future.exception()
-    if not isinstance(error, KilledWorker):
-        assert isinstance(error, BaseException)
-        raise error  # a bug: a worker returns a result whatever happens to a unit
-    killed = error.task == future.key  # else a unit that this one needs was killed
-    return Result(unit, Status.KILLED if killed else Status.LEFT_OUT)
+@contextmanager
+def ordered_lock(stages: Sequence[str]) -> Iterator[None]:
+    """Orders the entries of dvc.lock, when the context ends, as one ``dvc repro`` would: earlier
+    entries first, then the new ones in the order of ``stages``. DVC adds an entry when its stage
+    ends, so that after stages that ran side by side the order would be random."""
+    from dvc.utils.serialize import ParseError, load_yaml, modify_yaml
 
-
-def _running(client: Client, names: Mapping[str, str]) -> set[str]:
-    """Returns the units at which workers are."""
+    before = load_yaml(LOCK).get("stages", {}) if LOCK.exists() else {}
     try:
-        processing: Any = client.processing()
-    except (OSError, TimeoutError):
-        return set()
-    return {names[keys[0]] for keys in processing.values() if keys and keys[0] in names}
+        yield
+    finally:
+        if LOCK.exists():
+            with suppress(ParseError), modify_yaml(LOCK) as lock:  # `heal` mends a broken one
+                entries = lock.get("stages", {})
+                for name in dict.fromkeys([*before, *stages, *entries]):
+                    if name in entries:
+                        entries.move_to_end(name)

@@ -1,105 +1,156 @@
-"""Runs a unit on a worker, in a process of its own, which dies with the worker."""
+"""Units of work, and how a worker runs one. Workers import this module, so it imports no torch."""
 
+import math
 import os
 import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
-from multiprocessing import get_context, parent_process
+from multiprocessing import current_process, get_context
+from pathlib import Path
+from typing import TypeVar
 
 from dask import config
 
-from stages.core.artifacts import write_json
+from stages.core import paths
 from stages.core.ending import die_with_parent
+from stages.core.keys import RunKey, TrialKey
+from stages.core.parallel import training_environment
 from stages.core.plans import FinetunePlan, read_plan
 from stages.core.process import exit_on_mistake
-from stages.core.training_environment import training_environment
-from stages.scheduling.unit import Result, Status, Unit
 from stages.trials.workers import IMPORTED_BY_TRIALS
 
+LOGS = paths.SCRATCH / "logs"
+STARTS = "starts"  # the topic of Dask's events that say which unit has started
 # Uses the first Python of PATH, as the commands in dvc.yaml do.
 DVC = ["python", "-m", "dvc", "--wait-for-lock", "repro", "--single-item"]
 PRETRAIN = ["python", "-m", "stages.pretrain"]
+END = 4096  # characters of a log that are read
 # Output of DVC if a signal ended a command, or a killed DVC left files or locks behind.
 KILLED = re.compile(r"exited with -\d+|Unable to acquire lock|is busy|corrupted|invalid.*dvc\.lock")
 
+Scores = tuple[tuple[TrialKey, float], ...]
+R = TypeVar("R")
 
-def run(unit: Unit, needed: Sequence[Result]) -> Result:
-    """Runs a unit if all units that it needs are done; its output goes to its log."""
-    if any(result.status != Status.DONE for result in needed):
-        return Result(unit.name, Status.LEFT_OUT)
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of work for a worker: a stage (by its name in DVC), the pretraining of a checkpoint,
+    or a group of trials of one checkpoint, task and method. Pretraining and trials leave their
+    results in a store, where a stage finds them."""
+
+    name: str
+    needs: tuple[str, ...]  # units that must be done first
+    title: str = ""  # for people: "fine-tune minilm on tag, seed 2"
+    checkpoint: RunKey | None = None
+    trials: tuple[TrialKey, ...] = ()
+    stored: Scores = ()  # of a stage that fine-tunes: what the store has, on validation rows
+    work: float = 0.0  # as `make plan` counts it; 0 if nothing is trained or its size is unknown
+
+    @property
+    def priority(self) -> float:
+        """What trials need comes before all trials, because pretraining is the longest path. The
+        longest trials come first, so that all workers end at about the same time."""
+        return self.work if self.trials else math.inf
+
+    @property
+    def log(self) -> Path:
+        """The file that the unit prints to."""
+        return LOGS / f"{self.name}.log"
+
+    def end_of_log(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")[-END:]
+
+
+class Status(StrEnum):
+    DONE = "done"
+    FAILED = "failed"  # a mistake or a bug: it would fail again
+    KILLED = "killed"  # killed from outside: another try may succeed
+
+
+@dataclass(frozen=True)
+class Result:
+    status: Status
+    seconds: float = 0.0
+    scores: Scores = ()  # of trials on validation rows
+
+
+def run(unit: Unit) -> Result:
+    """Runs a unit in a process of its own, which dies with the worker. Its output goes to its
+    log."""
+    from distributed import get_worker
+
+    get_worker().log_event(STARTS, unit.name)
     # Dask sets these variables for its workers, but the study's own settings must apply.
     for name in config.get("distributed.nanny.pre-spawn-environ"):
         os.environ.pop(name, None)
-    began = time.monotonic()
     unit.log.parent.mkdir(parents=True, exist_ok=True)
+    began, scores = time.monotonic(), Scores()
     if unit.trials:
         os.environ.update(training_environment())
-        status = _status(in_fork(_fill_store, unit))
+        try:
+            status, scores = Status.DONE, in_fork(_fill_store, unit)
+        except BrokenProcessPool:
+            status = Status.KILLED
+        except SystemExit:
+            status = Status.FAILED
     elif unit.checkpoint:
-        run, seed = unit.checkpoint
-        command = [*PRETRAIN, run, "--only-seed", str(seed)]
-        status = _status(_run(unit, command, os.environ | training_environment()))
+        model, seed = unit.checkpoint
+        command = [*PRETRAIN, model, "--only-seed", str(seed)]
+        status = _run(unit, command, os.environ | training_environment())
     else:  # DVC decides whether there is anything to do
-        status = _status(_run(unit, [*DVC, unit.name], os.environ))
+        status = _run(unit, [*DVC, unit.name], os.environ)
         if status == Status.FAILED and KILLED.search(unit.end_of_log()):
             status = Status.KILLED
-    return Result(unit.name, status, time.monotonic() - began)
+    return Result(status, time.monotonic() - began, scores)
 
 
-def _run(unit: Unit, command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Runs a command with its output in the unit's log, and returns its exit status."""
+def _run(unit: Unit, command: Sequence[str], environment: Mapping[str, str]) -> Status:
     with unit.log.open("wb") as log:
-        process = subprocess.Popen(
+        code = subprocess.run(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             preexec_fn=partial(die_with_parent, os.getpid()),
-        )
-        return process.wait()
-
-
-def _status(code: int | None) -> Status:
-    """Returns the status of a unit whose process ended with ``code``."""
+        ).returncode
     if code == 0:
         return Status.DONE
-    return Status.KILLED if (code or 0) < 0 else Status.FAILED
+    return Status.KILLED if code < 0 else Status.FAILED
 
 
-def in_fork(function: Callable[..., object], *arguments: object) -> int | None:
-    """Calls ``function`` in a fork of a server process and returns the fork's exit status. Each
-    worker has one server, so that it imports the modules of trials once. The fork and its server
-    end with this process."""
+def in_fork(function: Callable[..., R], *arguments: object) -> R:
+    """Returns the result of ``function`` in a fork of a server process. Each worker has one server,
+    so that it imports the modules of trials once. The fork and its server end with this process.
+
+    Raises BrokenProcessPool if the fork is killed, else what ``function`` raises.
+    """
+    current_process().daemon = False  # Dask's workers are daemons, which may have no children
     context = get_context("forkserver")
-    modules = ["stages.core.fork_server", "stages.trials.groups", *IMPORTED_BY_TRIALS]
+    modules = ["stages.core.fork_server", "stages.trials.groups", __name__, *IMPORTED_BY_TRIALS]
     context.set_forkserver_preload(modules)
-    process = context.Process(target=_forked, args=(function, *arguments))
-    process.start()
-    process.join()
-    return process.exitcode
+    with ProcessPoolExecutor(1, context, initializer=die_with_parent) as fork:
+        return fork.submit(function, *arguments).result()
 
 
-def _forked(function: Callable[..., object], *arguments: object) -> None:
-    die_with_parent()  # the parent is the fork server
-    worker = parent_process()
-    if worker is not None and worker.is_alive():
-        function(*arguments)
+def _fill_store(unit: Unit) -> Scores:
+    from stages.trials.groups import fill_store
 
-
-def _fill_store(unit: Unit) -> None:
+    outcomes = []
     with unit.log.open("wb") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
 
     def fill() -> None:
-        from stages.trials.groups import fill_store
-
         plan = read_plan(FinetunePlan, "finetune", unit.trials[0].task)
-        outcomes = fill_store(plan, [*unit.trials])
-        scores = [[*outcome.key, outcome.trial.validation_score] for outcome in outcomes]
-        write_json(unit.scores_file, {"scores": scores})
+        outcomes.extend(fill_store(plan, [*unit.trials]))
 
     exit_on_mistake(fill)
+    scores = ((trial.key, trial.record.validation_score) for trial in outcomes)
+    return tuple((key, score) for key, score in scores if score is not None)

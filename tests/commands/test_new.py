@@ -15,7 +15,7 @@ NEW = ("new", "--no-published", "reviews.csv")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MAKELEVEL", raising=False)  # of `make test`
-    monkeypatch.setattr("stages.proposal.pace.measured", paced)
+    monkeypatch.setattr("stages.commands.new.measured", paced)
     Path("requirements.lock").write_text("")
     Path("reviews.csv").write_text(classified())
 
@@ -24,13 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_new_says_what_it_saw_and_what_comes_next(run) -> None:
     status, out, _ = run(*NEW)
     assert status == 0
-    for part in (
-        "classification",
-        "review is read",
-        "stars is predicted",
-        "text: 'a",
-        "make repro",
-    ):
+    for part in ("classification: stars", "from review", "text: 'a", "make repro"):
         assert part in out
     assert re.search(r"on all \d+ labels", " ".join(out.split())) and "reports/ shows" not in out
     assert "study: reviews\n" in Path("params.yaml").read_text()

@@ -71,7 +71,7 @@ def with_prompts(params: Params) -> Params:
     update = {
         "runs": {DECODER: decoder},
         "finetune": params.finetune.model_copy(update=settings),
-        "budget": params.budget.model_copy(update={"reference": DECODER}),
+        "pretrain": params.pretrain.model_copy(update={"reference": DECODER}),
     }
     return params.model_copy(update=update)
 
@@ -100,9 +100,16 @@ def of_study(run: str, task: str, method: str, seed: int, pretrain_seed: int = 1
 
 
 @pytest.mark.parametrize(
-    ("run", "task"), [(SCRATCH, "section"), (SCRATCH, "tag"), ("public", "section")]
+    ("run", "task", "method"),
+    [
+        (SCRATCH, "section", "full"),
+        (SCRATCH, "tag", "full"),
+        (SCRATCH, "tag", "linear_probe"),
+        ("public", "section", "full"),
+        ("public", "section", "linear_probe"),
+        (DECODER, "section", "shots"),  # the seed draws the examples of a prompt
+    ],
 )
-@pytest.mark.parametrize("method", ["full", "linear_probe"])
 def test_predict_predicts_the_test_inputs_as_the_study_did(
     study, command, run, task, method
 ) -> None:
@@ -121,41 +128,21 @@ def test_predict_predicts_the_test_inputs_as_the_study_did(
         row["label"] == max(row["scores"], key=row["scores"].get)
         and sum(row["scores"].values()) == pytest.approx(1, abs=1e-5)
         for row in rows
-        if "label" in row
+        if "scores" in row
     )
     words = {row["id"]: row.get("words") for row in test}
     assert all(row["words"] == words[row["id"]] for row in rows if "tags" in row)
 
 
-def test_predict_uses_the_first_pretraining_seed_unless_another_is_named(study, command) -> None:
+@pytest.mark.parametrize("options", [(), ("--pretrain-seed", "5")])
+def test_predict_uses_the_first_pretraining_seed_unless_another_is_named(
+    study, command, options
+) -> None:
     test = read_jsonl(Path("data/tasks/section/examples/test.jsonl"))
     write_jsonl(study / "new.jsonl", test)
-    for pretrain_seed, options in (
-        (1, ()),
-        (1, ("--pretrain-seed", "1")),
-        (5, ("--pretrain-seed", "5")),
-    ):
-        status, rows, _ = command(*SECTION, *options, str(study / "new.jsonl"))
-        expected = of_study(SCRATCH, "section", "full", 1, pretrain_seed)
-        assert status == 0 and {row["id"]: row["label"] for row in rows} == expected
-    status, _, error = command(*SECTION, "--pretrain-seed", "2", stdin="a (b)\n")
-    assert status == 2 and "no kept trial matches" in error and "--pretrain-seed 5" in error
-
-
-def test_predict_prompts_with_the_same_examples(study, command) -> None:
-    """The seed draws the examples: two seeds give different answers."""
-    test = read_jsonl(Path("data/tasks/section/examples/test.jsonl"))
-    write_jsonl(study / "new.jsonl", reversed(test))
-    which = (DECODER, "section", "--method", "shots")
-    labels = {}
-    for seed in (1, 2):
-        status, rows, _ = command(*which, "--finetune-seed", str(seed), str(study / "new.jsonl"))
-        assert status == 0 and all(row.keys() == {"id", "label"} for row in rows)
-        labels[seed] = {row["id"]: row["label"] for row in rows}
-        assert labels[seed] == of_study(DECODER, "section", "shots", seed)
-    assert labels[1] != labels[2]
-    status, _, error = command(*which, stdin="a (b)\n")
-    assert status == 2 and "--method shots --label-budget 64 --finetune-seed 2" in error
+    _, rows, _ = command(*SECTION, *options, str(study / "new.jsonl"))
+    expected = of_study(SCRATCH, "section", "full", 1, pretrain_seed=5 if options else 1)
+    assert {row["id"]: row["label"] for row in rows} == expected
 
 
 TEXTS = ["call it (now)", "plain 漢字 and Ωmega", '"quoted", with a comma']
@@ -176,21 +163,19 @@ def spellings() -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_predict_reads_texts_in_every_format(study, command, packed) -> None:
+LINES_OF_TEXTS = {"txt": [1, 3, 5], "csv": [2, 3, 4], "tsv": [2, 3, 4], "jsonl": [1, 3, 5]}
+
+
+def test_predict_reads_texts_in_every_format(study, command) -> None:
     _, expected, _ = command(*SECTION, stdin="\n".join(TEXTS))
     assert [row["line"] for row in expected] == [1, 2, 3]
-    lines = {"txt": [1, 3, 5], "csv": [2, 3, 4], "tsv": [2, 3, 4], "jsonl": [1, 3, 5]}
     for format, text in spellings().items():
-        path = study / (f"new.{format}.gz" if packed else f"new.{format}")
-        path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-        status, rows, _ = command(*SECTION, str(path))
-        assert status == 0
-        place = "object" if format == "json" else "line"
-        assert [row[place] for row in rows] == lines.get(format, [1, 2, 3])
+        path = study / f"new.{format}.gz"
+        path.write_bytes(gzip.compress(text.encode()))
+        _, rows, _ = command(*SECTION, str(path))
         assert [row["scores"] for row in rows] == [row["scores"] for row in expected], format
-    _, rows, _ = command(*SECTION, "--format", "jsonl", stdin=spellings()["jsonl"])
-    assert [row["scores"] for row in rows] == [row["scores"] for row in expected]
+        place = "object" if format == "json" else "line"
+        assert [row[place] for row in rows] == LINES_OF_TEXTS.get(format, [1, 2, 3])
 
 
 @pytest.mark.parametrize(
@@ -198,17 +183,7 @@ def test_predict_reads_texts_in_every_format(study, command, packed) -> None:
     [
         ("new.txt", "The  class Ωmega\n\n\tends here\n"),
         ("new.jsonl", '{"words": ["The", "class", "Ωmega"]}\n{"words": "ends here"}\n'),
-        ("new.csv", "words\nThe class Ωmega\nends here\n"),
         ("new.conll", "The O\nclass O\nΩmega B-CODE\n\nends O\nhere O\n"),
-        ("new.conll", "The\nclass\nΩmega\n\nends\nhere\n"),
-        (
-            "new.conllu",
-            "# a comment\n"
-            + "\n".join(
-                f"{i}\t{word}" + "\t_" * 8 for i, word in enumerate(["The", "class", "Ωmega"], 1)
-            )
-            + f"\n\n1\tends{8 * (chr(9) + '_')}\n2\there{8 * (chr(9) + '_')}\n",
-        ),
     ],
 )
 def test_predict_reads_words_in_every_format(study, command, name, text) -> None:
@@ -233,15 +208,6 @@ def test_predict_leaves_unsure_rows_without_a_prediction(study, command) -> None
     ]
     assert error.startswith("5 of 12 rows (41.7%) have no prediction")
     assert error.count("\n") == 1
-    for which, number, message in (
-        (SECTION, "1.5", "error: --min-confidence: must be from 0 to 1, not 1.5\n"),
-        (
-            TAG,
-            "0.9",
-            "error: --min-confidence: the predictions of this trial have no probability\n",
-        ),
-    ):
-        assert command(*which, "--min-confidence", number, stdin="a (b)\n") == (2, [], message)
 
 
 def test_predict_cuts_a_long_text_as_training_does(study, command) -> None:
@@ -257,57 +223,42 @@ def test_predict_reads_columns_of_other_names(study, command) -> None:
     (study / "new.csv").write_text("review,stars\nfine (really),5\n")
     status, rows, _ = command(*SECTION, "--column", "text=review", str(study / "new.csv"))
     assert status == 0 and len(rows) == 1
-    (study / "new.conll").write_text("1 Words\n2 stand\n3 second\n")
-    _, (row,), _ = command(*TAG, "--column", "words=2", str(study / "new.conll"))
-    assert row["words"] == ["Words", "stand", "second"]
 
 
 def test_predict_writes_its_output_whole_or_not_at_all(study, command) -> None:
     out = study / "folder" / "out.jsonl"
-    status, rows, _ = command(*SECTION, "--output", str(out), stdin="one\ntwo (three)\n")
-    assert (status, rows) == (0, [])
+    assert command(*SECTION, "--output", str(out), stdin="one\ntwo (three)\n")[:2] == (0, [])
     before = out.read_text(encoding="utf-8")
     assert [json.loads(line)["line"] for line in before.splitlines()] == [1, 2]
     broken = b'{"text": "fine"}\n' * 600 + b'{"txt": "not"}\n'
     status, _, error = command(*SECTION, "--format", "jsonl", "--output", str(out), stdin=broken)
     assert status == 2 and "stdin line 601: no column 'text'" in error
     assert out.read_text(encoding="utf-8") == before
-    assert [path.name for path in out.parent.iterdir()] == ["out.jsonl"]
     assert command(*SECTION, "--output", str(study), stdin="one\n")[0] == 2
 
 
-def test_predict_refuses_a_mistake_in_one_line(study, command) -> None:
-    files = {
-        "empty.txt": "\n \n",
-        "other.csv": "id,txt\n1,some\n",
-        "blank.jsonl": '{"text": "one"}\n{"text": " "}\n',
-        "list.jsonl": '{"text": ["one"]}\n',
-        "new.xml": "<text/>",
-    }
-    for name, text in files.items():
-        (study / name).write_text(text)
-    (study / "latin.txt").write_bytes("na\xefve\n".encode("latin-1"))
-    mistakes = {
-        (*SECTION, "empty.txt"): "empty.txt: no rows",
-        (*SECTION, "other.csv"): "other.csv line 2: no column 'text'; there are: id, txt; name ",
-        (*SECTION, "blank.jsonl"): "blank.jsonl line 2: text is empty",
-        (*SECTION, "list.jsonl"): "list.jsonl line 1: text must be text, not ['one']",
-        (*SECTION, "latin.txt"): "latin.txt line 1: byte 0xef is not UTF-8",
-        (*SECTION, "new.xml"): "with or without .gz; `--format txt` reads a text per line",
-        (*SECTION, "none.txt"): "none.txt: no such file",
-        (*SECTION, "."): "is a folder; name a file in it",
-        (*SECTION, "--format", "conll", "empty.txt"): "conll is for tasks on words",
-        (*SECTION, "--column", "txt=a", "other.csv"): "--column: must be INPUT=COLUMN, INPUT one",
-        (SCRATCH, "tga", "empty.txt"): "unknown 'tga'; did you mean 'tag'",
-        ("encodr", "tag", "empty.txt"): "pretrain.runs, baselines: unknown 'encodr'",
-        (SCRATCH, "tag", "--finetune-seed", "1", "empty.txt"): "several kept trials match: ",
-        (*TAG, "--method", "lora", "empty.txt"): "no kept trial matches",
-    }
-    for arguments, message in mistakes.items():
-        status, rows, error = command(*arguments[:-1], str(study / arguments[-1]))
-        assert (status, rows) == (2, []), arguments
-        assert error.startswith("error: ") and message in error and error.count("\n") == 1, error
-    assert "no rows" in command(*SECTION, stdin="")[2]
+@pytest.mark.parametrize(
+    ("arguments", "text", "message"),
+    [
+        (SECTION, "\n \n", "new.txt: no rows"),
+        ((*SECTION, "--format", "csv"), "id,txt\n1,some\n", "line 2: no column 'text'; there are"),
+        (
+            (*SECTION, "--format", "jsonl"),
+            '{"text": ["one"]}\n',
+            "text must be a text, not ['one']",
+        ),
+        ((*SECTION, "--column", "txt=a"), "a\n", "--column: must be INPUT=COLUMN, INPUT one"),
+        ((SCRATCH, "tga"), "a\n", "unknown 'tga'; did you mean 'tag'"),
+        ((SCRATCH, "tag", "--finetune-seed", "1"), "a\n", "several kept trials match: "),
+        ((*TAG, "--method", "lora"), "a\n", "no kept trial matches"),
+        ((*TAG, "--min-confidence", "0.9"), "a\n", "this trial have no probability"),
+    ],
+)
+def test_predict_refuses_a_mistake_in_one_line(study, command, arguments, text, message) -> None:
+    (study / "new.txt").write_text(text)
+    status, rows, error = command(*arguments, str(study / "new.txt"))
+    assert (status, rows) == (2, [])
+    assert error.startswith("error: ") and message in error and error.count("\n") == 1
 
 
 def test_predict_uses_the_only_kept_trial_if_it_is_as_it_was(
@@ -327,15 +278,10 @@ def test_predict_uses_the_only_kept_trial_if_it_is_as_it_was(
     rows = read_jsonl(train)
     write_jsonl(train, rows[1:])
     status, _, error = command(*which, stdin="a (b)\n")
-    assert status == 2 and "belongs to data/tasks/section/examples as of " in error
+    assert (
+        status == 2 and "data/tasks/section/examples or the version of torch has changed" in error
+    )
     write_jsonl(train, rows)
-
-    (weights / "full-64-1-2.safetensors").write_bytes(b"broken")
-    status, _, error = command(*which, stdin="a (b)\n")
-    assert status == 2 and "full-64-1-2.safetensors: cannot be read" in error
-    shutil.rmtree(weights)
-    weights.mkdir()
-    assert "no trial is kept" in command(*which, stdin="a (b)\n")[2]
 
 
 def test_predict_ends_well_when_its_reader_has_enough(study) -> None:

@@ -20,13 +20,6 @@ def test_read_takes_choices_from_lists_of_texts(tmp_path: Path) -> None:
     assert read == [{"id": str(i), **row} for i, row in enumerate(rows)]
 
 
-@pytest.mark.parametrize("choices", ["He ate.", [], ["He ate.", " "], 3])
-def test_read_refuses_other_choices_with_their_place(choices: object, tmp_path: Path) -> None:
-    (tmp_path / "new.jsonl").write_text(json.dumps({"text": "It rained.", "choices": choices}))
-    with pytest.raises(ValueError, match=r"new\.jsonl line 1: choices"):
-        list(new_rows(tmp_path / "new.jsonl", None, COLUMNS, {}, {}))
-
-
 def test_read_takes_the_names_of_the_study_where_its_own_are_missing(tmp_path: Path) -> None:
     """A column that the user names goes first, then the input's own name, then the study's."""
     file = tmp_path / "new.csv"

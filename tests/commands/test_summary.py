@@ -12,30 +12,18 @@ ANSWER = (
 )
 
 
-@pytest.fixture
-def screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What a narrow terminal shows of a report of the study ``tickets``."""
+@pytest.mark.parametrize("study", ["tickets", "mails"])
+def test_show_prints_the_answer_and_names_its_study_if_params_are_of_another(
+    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     paths.REPORTS.mkdir()
     (paths.REPORTS / "answer.txt").write_text(ANSWER, encoding="utf-8")
     (paths.REPORTS / "trials.csv").write_text("study\ntickets\n")
-    return io.StringIO()
-
-
-def test_show_prints_the_answer_unchanged(screen: io.StringIO) -> None:
-    Path("params.yaml").write_text("study: tickets\n")
-    summary.show(Console(file=screen, width=20))
-    assert screen.getvalue() == ANSWER
-
-
-def test_show_names_the_study_if_params_are_of_another(screen: io.StringIO) -> None:
-    Path("params.yaml").write_text("study: mails\n")
-    summary.show(Console(file=screen, width=80))
-    assert "tickets" in screen.getvalue().splitlines()[-1]
-    assert "mails" in screen.getvalue().splitlines()[-1]
-
-
-def test_show_without_a_report_says_what_writes_it(screen: io.StringIO) -> None:
-    (paths.REPORTS / "answer.txt").unlink()
-    with pytest.raises(ValueError, match="dvc repro"):
-        summary.show(Console(file=screen))
+    Path("params.yaml").write_text(f"study: {study}\n")
+    summary.show(Console(file=(screen := io.StringIO()), width=20))
+    assert screen.getvalue().startswith(ANSWER)
+    rest = " ".join(screen.getvalue().removeprefix(ANSWER).split())
+    assert rest == (
+        "" if study == "tickets" else "This is the study tickets; params.yaml is mails."
+    )

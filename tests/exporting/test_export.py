@@ -129,14 +129,6 @@ def test_export_of_tagging_is_a_model_for_tokens(family: str) -> None:
     assert theirs.config.id2label == {0: "B-X", 1: "O"} and not (OUT / HEAD).exists()
 
 
-@torch.no_grad()
-def test_auto_model_of_a_fine_tuned_folder_has_its_states() -> None:
-    key, model, batch = fine_tuned("bert", "linear_probe", "regression")
-    export_trial(key, OUT)
-    theirs = transformers.AutoModel.from_pretrained(OUT).eval()
-    close(theirs(**inputs_of(batch)).last_hidden_state, model.backbone(batch), batch)
-
-
 def test_export_refuses_a_method_that_adds_modules_and_leaves_nothing() -> None:
     key, _, _ = fine_tuned("bert", "adapter", "classification")
     with pytest.raises(ValueError, match="methods.adapter: it adds modules"):
@@ -157,7 +149,7 @@ def test_export_replaces_an_export_only_when_told() -> None:
 
 def test_card_has_the_scores_of_the_tables() -> None:
     key, _, _ = fine_tuned("bert", "full", "classification")
-    row = {"run": key.run, "task": key.task, "method": key.method, "label_budget": "32"}
+    row = {"model": key.run, "task": key.task, "method": key.method, "label_budget": "32"}
     row |= {"metric": "macro_f1", "mean": 0.4567, "low": 0.4, "high": 0.5}
     paths.REPORTS.mkdir()
     records.write_table(paths.REPORTS / "scores.csv", [*row], [row, row | {"method": "lora"}])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from stages.scheduling.unit import Unit
+from stages.scheduling.worker import Unit
 from tests import warm_python
 
 NEEDS = {

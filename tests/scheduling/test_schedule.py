@@ -12,14 +12,16 @@ from threading import Event
 import psutil
 import pytest
 from distributed import Client
+from rich.console import Console
+from ruamel.yaml import YAML
 
 from stages.commands.heal import heal
 from stages.core.artifacts import remove
 from stages.core.paths import SCRATCH
-from stages.scheduling import lock_order, pool
-from stages.scheduling.progress import State
-from stages.scheduling.schedule import complete, run_units
-from stages.scheduling.unit import Status
+from stages.scheduling import pool
+from stages.scheduling.progress import Progress
+from stages.scheduling.schedule import LOCK, complete, ordered_lock, run_units
+from stages.scheduling.worker import Status, Unit, in_fork
 from tests import warm_python
 from tests.scheduling.small_graph import NEEDS, contents, dvc, write_graph
 
@@ -65,8 +67,16 @@ def folder_of(client: Client) -> Path:
     return Path(folder)
 
 
-def ignore(state: State) -> None:
-    pass
+class Recorded(Progress):
+    """Records which units have started."""
+
+    def __init__(self, units: list[Unit]) -> None:
+        super().__init__(units, Console())
+        self.names = list[str]()
+
+    def started(self, unit: str) -> None:
+        super().started(unit)
+        self.names.append(unit)
 
 
 def workers() -> list[psutil.Process]:
@@ -98,11 +108,10 @@ def test_run_units_has_the_results_and_the_lock_of_one_dvc_repro(
     graph = write_graph(here)
     write_graph(other)
     dvc("repro", "--quiet", folder=other)
-    with contextlib.chdir(other):
-        order = [*lock_order.entries()[1]]
-    with lock_order.of_one_run(order):
-        results = run_units(client, graph, ignore)
-    assert [*results.keys() ^ NEEDS.keys()] == []
+    order = [*YAML(typ="safe").load(other / LOCK)["stages"]]
+    with ordered_lock(order):
+        results = run_units(client, graph, progress := Recorded(graph))
+    assert results.keys() == NEEDS.keys() == {*progress.names}
     assert {result.status for result in results.values()} == {Status.DONE}
     assert contents(here) == contents(other)
 
@@ -122,8 +131,12 @@ def test_run_units_runs_stages_side_by_side(client: Client) -> None:
     meet = f"touch {{0}}.here; for i in $(seq 600); do {look}; done"
     commands: dict[str, str] = {"a": meet.format("a", "b"), "b": meet.format("b", "a")}
     graph = write_graph(Path.cwd(), commands)
-    results = run_units(client, graph, ignore)
+    results = run_units(client, graph, Recorded(graph))
     assert {result.status for result in results.values()} == {Status.DONE}
+
+
+def test_in_fork_starts_processes_of_workers_which_are_daemons(client: Client) -> None:
+    assert client.submit(in_fork, sorted, "cab").result() == ["a", "b", "c"]
 
 
 def test_complete_tries_a_killed_unit_again(client: Client) -> None:
@@ -161,14 +174,16 @@ def test_complete_goes_on_after_a_worker_dies(cold_client: Client) -> None:
     assert not sleepers(psutil.process_iter())
 
 
-def test_local_cluster_leaves_nothing_behind(
+def test_ordered_lock_puts_new_entries_after_the_old_in_the_order_of_stages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    others = len(workers())
-    with pool.local(2):
-        assert len(workers()) == others + 2
-    assert eventually(lambda: len(workers()) == others)
+    with ordered_lock(["a"]):
+        assert not LOCK.exists()
+    LOCK.write_text("stages:\n  b: 1\n  a: 2\n")
+    with ordered_lock(["x@1", "a", "x@2", "b", "c"]):
+        LOCK.write_text("stages:\n  b: 1\n  x@2: 5\n  a: 2\n  x@1: 3\n  z: 4\n")
+    assert LOCK.read_text() == "stages:\n  b: 1\n  a: 2\n  x@1: 3\n  x@2: 5\n  z: 4\n"
 
 
 def test_local_cluster_does_not_wait_for_its_units_when_it_is_interrupted(

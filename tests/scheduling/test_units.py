@@ -6,8 +6,8 @@ from stages.core.keys import RunKey, TrialKey
 from stages.core.params import Params
 from stages.core.study_file import load
 from stages.planning.stored import Stores
-from stages.scheduling.unit import Unit
 from stages.scheduling.units import units
+from stages.scheduling.worker import Unit
 from tests.smoke import SMOKE
 
 RUN, OTHER, CHILD = "encoder_mlm", "encoder_scratch", "child"
@@ -16,11 +16,11 @@ NEEDS = {
     "prepare_task@tag": [],
     f"pretrain@{RUN}": ["record_inputs"],
     f"pretrain@{OTHER}": ["record_inputs"],
-    f"continue_pretraining@{CHILD}": [f"pretrain@{RUN}", "record_inputs"],
+    f"pretrain@{CHILD}": [f"pretrain@{RUN}", "record_inputs"],
     "finetune@tag": [
         f"pretrain@{RUN}",
         f"pretrain@{OTHER}",
-        f"continue_pretraining@{CHILD}",
+        f"pretrain@{CHILD}",
         "prepare_task@tag",
     ],
     "evaluate@tag": ["finetune@tag"],
@@ -59,31 +59,35 @@ def pending(*stages: str) -> dict[str, list[str]]:
     return {stage: [n for n in NEEDS[stage] if n in stages] for stage in NEEDS if stage in stages}
 
 
-def by_name(work: list[Unit]) -> dict[str, Unit]:
-    names = {unit.name: unit for unit in work}
-    assert len(names) == len(work)
+@pytest.fixture
+def work(params: Params) -> dict[str, Unit]:
+    """All units by their names."""
+    listed = units(params, pending(*ALL))
+    names = {unit.name: unit for unit in listed}
+    assert len(names) == len(listed)
     return names
 
 
-def test_units_come_after_the_units_that_they_need(params: Params) -> None:
-    work = units(params, pending(*ALL))
+def test_units_come_after_the_units_that_they_need(work: dict[str, Unit]) -> None:
     done = set[str]()
-    for unit in work:
+    for unit in work.values():
         assert done.issuperset(unit.needs)
         done.add(unit.name)
-    assert {u.name for u in work if not u.trials and not u.checkpoint} == {*ALL}
-    # Everything that trials need is before all trials.
-    first = min(i for i, unit in enumerate(work) if unit.trials)
-    assert {u.name for u in work[first:] if not u.trials} == {
-        "finetune@tag",
-        "evaluate@tag",
-        "report",
-    }
+    assert {u.name for u in work.values() if not u.trials and not u.checkpoint} == {*ALL}
 
 
-def test_units_of_seeds_train_a_checkpoint_each(params: Params) -> None:
+def test_priority_is_first_what_trials_need_and_then_the_longest_trials(params: Params) -> None:
+    finetune = params.finetune.model_copy(update={"label_budgets": [50, 500]})
+    work = units(params.model_copy(update={"finetune": finetune}), pending(*ALL))
+    few, many = (
+        {u.priority for u in work if u.trials and u.trials[0][0] == RUN and u.trials[0][4] == n}
+        for n in ("50", "500")
+    )
+    assert 0 < max(few) < min(many) < min(u.priority for u in work if not u.trials)
+
+
+def test_units_of_seeds_train_a_checkpoint_each(work: dict[str, Unit]) -> None:
     """A run with one seed, or without training, is left to its stage."""
-    work = by_name(units(params, pending(*ALL)))
     seeds = {name: unit for name, unit in work.items() if unit.checkpoint}
     assert {name: unit.checkpoint for name, unit in seeds.items()} == {
         f"pretrain_seed@{RUN}-{seed}": RunKey(RUN, seed) for seed in (1, 2)
@@ -92,31 +96,18 @@ def test_units_of_seeds_train_a_checkpoint_each(params: Params) -> None:
     assert {*seeds} <= {*work[f"pretrain@{RUN}"].needs}
 
 
-def test_units_have_the_planned_work_of_their_trainings(params: Params) -> None:
+def test_units_have_the_planned_work_of_their_trainings(work: dict[str, Unit]) -> None:
     """Seeds and trials of a run have equal work; the stages that take their results have none."""
-    work = by_name(units(params, pending(*ALL)))
     first, second = (work[f"pretrain_seed@{RUN}-{seed}"].work for seed in (1, 2))
     assert first == second > 0 == work[f"pretrain@{RUN}"].work
     # A stage that trains its only seed has the seed's work; a run from scratch trains nothing.
-    assert work[f"continue_pretraining@{CHILD}"].work == pytest.approx(first)
+    assert work[f"pretrain@{CHILD}"].work == pytest.approx(first)
     assert work[f"pretrain@{OTHER}"].work == work["report"].work == work["finetune@tag"].work == 0
     of_trials = {unit.work for unit in work.values() if unit.trials and unit.trials[0].run == RUN}
     assert len(of_trials) == 1 and 0 < of_trials.pop() < first
 
 
-def test_units_of_larger_label_budgets_have_more_work(params: Params) -> None:
-    finetune = params.finetune.model_copy(update={"label_budgets": [50, 500]})
-    work = units(params.model_copy(update={"finetune": finetune}), pending(*ALL))
-    of_run = [unit for unit in work if unit.trials and unit.trials[0].run == RUN]
-    few, many = (
-        {unit.work for unit in of_run if unit.trials[0].label_budget == budget}
-        for budget in ("50", "500")
-    )
-    assert 0 < max(few) < min(many)
-
-
-def test_units_of_trials_wait_for_one_run_and_the_task(params: Params) -> None:
-    work = by_name(units(params, pending(*ALL)))
+def test_units_of_trials_wait_for_one_run_and_the_task(work: dict[str, Unit]) -> None:
     trials = {name: unit for name, unit in work.items() if unit.trials}
     assert {key for unit in trials.values() for key in unit.trials} == {
         TrialKey(run, pretrain_seed, "tag", "full", "50", seed)
@@ -124,10 +115,11 @@ def test_units_of_trials_wait_for_one_run_and_the_task(params: Params) -> None:
         for seed in (1, 2)
     }
     stages = {run: f"pretrain@{run}" for run in (RUN, OTHER)}
-    stages[CHILD] = f"continue_pretraining@{CHILD}"
+    stages[CHILD] = f"pretrain@{CHILD}"
     for unit in trials.values():
         assert {*unit.needs} == {stages[unit.trials[0].run], "prepare_task@tag"}
     assert {*trials} <= {*work["finetune@tag"].needs}
+    assert f"fine-tune {RUN} on tag, seed 2 and 1" in {unit.title for unit in trials.values()}
 
 
 def test_units_leave_out_what_the_stores_have(
@@ -140,22 +132,7 @@ def test_units_leave_out_what_the_stores_have(
     work = units(params, pending("finetune@tag", f"pretrain@{RUN}"))
     assert {unit.trials[0].run for unit in work if unit.trials} == {OTHER, CHILD}
     assert all(unit.needs == () for unit in work if unit.trials)
-    assert dict(by_name(work)["finetune@tag"].stored) == stored  # for the leaderboard
+    [finetune] = [unit for unit in work if unit.name == "finetune@tag"]
+    assert dict(finetune.stored) == stored  # for the leaderboard
     monkeypatch.setattr(Stores, "missing_seeds", lambda stores, name: [2])
     assert not any(u.checkpoint for u in units(params, pending(f"pretrain@{RUN}")))
-
-
-def test_units_without_fine_tuning_have_no_trials(params: Params) -> None:
-    work = units(params, pending(f"pretrain@{OTHER}", "report"))
-    assert [unit.name for unit in work] == [f"pretrain@{OTHER}", "report"]
-
-
-def test_units_have_names_for_people(params: Params) -> None:
-    """Methods and labels are named where the study has several of them."""
-    titles = {unit.title for unit in units(params, pending(*ALL))}
-    assert {"prepare task tag", f"pretrain {RUN}, seed 1", "report"} <= titles
-    assert f"fine-tune {RUN} on tag, seed 2 and 1" in titles
-    finetune = params.finetune.model_copy(update={"label_budgets": [50, 500], "seeds": [1]})
-    several = params.model_copy(update={"finetune": finetune})
-    titles = {unit.title for unit in units(several, pending(*ALL))}
-    assert f"fine-tune {RUN} on tag, 500 labels, seed 2" in titles

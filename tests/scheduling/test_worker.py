@@ -4,13 +4,15 @@ import json
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import psutil
 import pytest
 
+from stages.core.parallel import training_environment
 from stages.core.study_file import read_yaml
-from stages.core.training_environment import training_environment
+from stages.scheduling.worker import in_fork
 from tests.project import ROOT
 
 SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -25,6 +27,15 @@ def test_training_environment_is_that_of_a_stage_that_trains(monkeypatch) -> Non
     variables = training_environment()
     assert len(variables) >= 4 and "MALLOC_TRIM_THRESHOLD_" in variables
     assert variables.items() <= json.loads(shown.stdout).items()
+
+
+@pytest.mark.slow
+def test_in_fork_has_the_result_or_the_end_of_its_function() -> None:
+    assert in_fork(sorted, "cab") == ["a", "b", "c"]
+    with pytest.raises(SystemExit):
+        in_fork(sys.exit, 2)
+    with pytest.raises(BrokenProcessPool):
+        in_fork(exec, "import os; os.kill(os.getpid(), 9)")
 
 
 # A process that starts a long-running fork as a worker starts trials.
