@@ -63,12 +63,12 @@ pretrain:
   seeds: [1]
   training: {{num_steps: 4, batch_rows: 8, max_tokens: 32, lr: 3e-3, num_validations: 1}}
   matched: none
-  runs:
-    encoder_mlm:
-      corpus: prose
-      architecture: {{name: modernbert, d_model: 32, num_layers: 1, num_heads: 2, start: local}}
-      objective: mlm
-    encoder_scratch: {{objective: none}}
+models:
+  encoder_mlm:
+    corpus: prose
+    architecture: {{name: modernbert, d_model: 32, num_layers: 1, num_heads: 2, start: local}}
+    objective: mlm
+  encoder_scratch: {{objective: none}}
 baselines: [majority]
 finetune:
   methods:

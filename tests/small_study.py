@@ -25,7 +25,7 @@ SMALLER = {
     # In bfloat16 a close prediction may change with the other rows of its batch.
     "compute.precision": "float32",
     "tokenizers.unigram.vocab_size": 600,
-    f"pretrain.runs.{SCRATCH}.architecture.d_model": 32,
+    f"models.{SCRATCH}.architecture.d_model": 32,
     "finetune.methods.full.training.num_epochs": 4,
     "finetune.methods.linear_probe.method": {"name": "linear_probe", "C": [0.1, 1.0]},
     "finetune.label_budgets": [64],
@@ -69,9 +69,9 @@ def write_corpus() -> None:
 def write_inputs(params: Params) -> None:
     """Writes the plans of a study and the inputs of its runs. Tasks may have no rows yet."""
     write_plans(params)
-    plan = plans(params)["record_inputs",]
+    plan = plans(params)["record_inputs", "models"]
     assert isinstance(plan, InputsPlan)
-    record_inputs.main(plan.model_copy(update={"tasks": []}))
+    record_inputs.main(plan.model_copy(update={"tasks": []}), "models")
 
 
 def write_pair(folder: Path) -> Params:
@@ -123,9 +123,9 @@ def with_public_checkpoint(params: Params) -> Params:
     scratch, folder = params.runs[SCRATCH], checkpoint("bert")
     model = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
     public = scratch.model_copy(update={"architecture": model, "tokenizer": "none"})
-    budget = params.budget.model_copy(update={"matched": "none", "reference": SCRATCH})
+    pretrain = params.pretrain.model_copy(update={"matched": "none", "reference": SCRATCH})
     runs = {SCRATCH: scratch, "public": public}
-    return params.model_copy(update={"runs": runs, "budget": budget})
+    return params.model_copy(update={"runs": runs, "pretrain": pretrain})
 
 
 def write_tasks(section: Mapping[str, Any] = SECTION) -> None:

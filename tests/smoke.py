@@ -31,7 +31,7 @@ class Fault(NamedTuple):
 
 def smoke_with(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the smoke study with every setting written out and some of them changed:
-    ``{"pretrain.runs.encoder_mlm.corpus": "none"}``."""
+    ``{"models.encoder_mlm.corpus": "none"}``."""
     raw = written_out(load(SMOKE))
     for path, value in changes.items():
         set_in(raw, path.split("."), value)
@@ -49,17 +49,7 @@ def short_smoke_with(changes: Mapping[str, Any]) -> dict[str, Any]:
 def written_out(params: Params) -> dict[str, Any]:
     """Returns a parsed params.yaml that means ``params``, with every setting of runs, tasks and
     methods written out, so that a test can change any of them."""
-    raw = params.model_dump(mode="json", exclude_none=True)
-    raw["checkpoints"] = raw.pop("packaged_checkpoints")
-    budget, runs = raw.pop("budget"), raw.pop("runs")
-    sections: dict[str, dict[str, Any]] = {"runs": {}, "continued": {}}
-    for name, run in runs.items():
-        section = "runs" if run["parent"] == "none" else "continued"
-        if section == "runs":
-            del run["parent"]
-        sections[section][name] = run
-    training = dict(runs[budget["reference"]]["training"])
-    return raw | {"pretrain": budget | {"training": training} | sections}
+    return params.model_dump(mode="json", exclude_none=True)
 
 
 def set_in(raw: dict[str, Any], path: Sequence[str], value: object) -> None:
@@ -109,14 +99,14 @@ def paths_of(study: Params | Mapping[str, Any]) -> list[str]:
 
 def alone(params: Params, run: str) -> Params:
     """Returns the study with one of its runs, which is then its reference."""
-    budget = params.budget.model_copy(update={"reference": run})
-    return params.model_copy(update={"runs": {run: params.runs[run]}, "budget": budget})
+    pretrain = params.pretrain.model_copy(update={"reference": run})
+    return params.model_copy(update={"runs": {run: params.runs[run]}, "pretrain": pretrain})
 
 
 def plans(params: Params) -> dict[tuple[str, ...], Plan]:
     """Returns the plans of all stages, by the name and the keys of the stage."""
     with _project_packages():
-        return dict(stage_plans.plans(params))
+        return stage_plans.plans(params)
 
 
 def write_plans(params: Params, root: Path = Path()) -> None:

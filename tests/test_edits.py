@@ -46,9 +46,10 @@ def text(name: str, old: str, new: str) -> Callable[[Project], None]:
     return edit
 
 
-CORPUS = "prepare_corpus@prose train_tokenizer@unigram encode_corpus@prose-unigram record_inputs"
+ENCODED = "train_tokenizer@unigram encode_corpus@prose-unigram record_inputs@models"
+CORPUS = f"prepare_corpus@prose {ENCODED}"
 MEASURED = "measure_contamination@prose-unigram measure_likeness@prose-unigram"
-CHECKED = f"{MEASURED} record_inputs"  # read all tasks, record_inputs for label budgets
+CHECKED = f"{MEASURED} record_inputs@corpora record_inputs@models"  # read all tasks
 RUNS = "pretrain@encoder_mlm pretrain@encoder_scratch"
 BASELINE, TUNED = "fit_baseline@loudness", "finetune@loudness evaluate@loudness"
 # Each edit follows on the one before. The study begins with two runs, one pretraining seed, two
@@ -57,7 +58,7 @@ BASELINE, TUNED = "fit_baseline@loudness", "finetune@loudness evaluate@loudness"
 EDITS = [
     Edit(
         "a setting of one run",
-        setting("pretrain.runs.encoder_mlm.training.lr", 2e-3),
+        setting("models.encoder_mlm.training.lr", 2e-3),
         f"pretrain@encoder_mlm {TUNED}",
         2,
     ),
@@ -76,8 +77,8 @@ EDITS = [
     Edit("a pretraining seed less", setting("pretrain.seeds", [1]), ""),
     Edit(
         "a new run",
-        setting("pretrain.runs.decoder_causal", DECODER),
-        f"record_inputs pretrain@decoder_causal {TUNED}",
+        setting("models.decoder_causal", DECODER),
+        f"record_inputs@models pretrain@decoder_causal {TUNED}",
         2,
     ),
     Edit(
@@ -112,7 +113,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def entries(project: Project, store: str) -> set[str]:
-    return {entry.name for entry in (project.folder / ".scratch" / store).iterdir()}
+    """Returns the entries of a store that are no estimates."""
+    return {
+        entry.name
+        for entry in (project.folder / ".scratch" / store).iterdir()
+        if not (entry / "estimates.json").exists()
+    }
 
 
 def checkpoints(project: Project) -> dict[Path, bytes]:

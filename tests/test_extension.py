@@ -43,8 +43,8 @@ def with_components(project: Project, **misspelt: int) -> None:
             "decontaminate_against": "none",
         },
         "tasks.stars": {"task": {"name": "star_rating", **misspelt}, "source": source},
-        "pretrain.runs": {
-            "encoder_mlm": project.params()["pretrain"]["runs"]["encoder_mlm"]
+        "models": {
+            "encoder_mlm": project.params()["models"]["encoder_mlm"]
             | {"training": {"optimizer": {"name": "lion", **misspelt}, "lr": 1e-4}},
             "skipping": {
                 "corpus": "mails",
@@ -93,11 +93,11 @@ def test_report_shows_new_components_and_their_metric(study: Path) -> None:
     assert all(name in text for name in ("stars", "naive bayes"))
     assert "skipping" in (study / "reports/index.html").read_text()
     with (study / "reports/trials.csv").open() as file:
-        trials = [row for row in csv.DictReader(file) if row["run"] in RUNS]
-    assert {(row["run"], row["task"], row["method"]) for row in trials} == {
+        trials = [row for row in csv.DictReader(file) if row["model"] in RUNS]
+    assert {(row["model"], row["task"], row["method"]) for row in trials} == {
         (run, task, "top") for run in RUNS for task in ("loudness", "stars")
     }
-    (skipping,) = {(r["architecture"], r["objective"]) for r in trials if r["run"] == "skipping"}
+    (skipping,) = {(r["architecture"], r["objective"]) for r in trials if r["model"] == "skipping"}
     assert skipping == ("decoder", "skip_one")
     assert {r["metric"] for r in trials if r["task"] == "stars"} == {"mean_absolute_error"}
     assert all(int(row["finetune_flops"]) > 0 for row in trials)
@@ -125,9 +125,9 @@ def test_resolve_names_a_wrong_setting_of_each_new_component(project: Project) -
         "baselines.naive_bayes",
         "corpora.mails.source",
         "finetune.methods.top.method",
-        "pretrain.runs.skipping.architecture",
-        "pretrain.runs.skipping.objective",
-        "pretrain.runs.encoder_mlm.training.optimizer",
+        "models.skipping.architecture",
+        "models.skipping.objective",
+        "models.encoder_mlm.training.optimizer",
         "tasks.stars.task",
     }
     with_components(project)

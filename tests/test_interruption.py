@@ -30,7 +30,7 @@ def test_killed_pretraining_ends_as_if_it_had_not_been_killed(tmp_path: Path) ->
     project.edit("pretrain", "seeds", value=[1, 2])
     project.edit("pretrain", "training", "num_steps", value=24)
     project.edit("pretrain", "training", "lr", value=[1e-3, 3e-3])
-    project.repro("record_inputs")
+    project.repro("record_inputs@models")
 
     def outputs() -> dict[Path, bytes]:
         folders = (project.folder / "data" / name / "encoder_mlm" for name in OUTPUTS)
@@ -69,7 +69,7 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A study whose pretraining takes hours, with all its inputs."""
     project = tiny_study(tmp_path_factory.mktemp("endless") / "project")
     project.edit("pretrain", "training", "num_steps", value=6_000_000)
-    project.repro("record_inputs")
+    project.repro("record_inputs@models")
     return Project(project.folder, cold=True)
 
 

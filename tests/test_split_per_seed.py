@@ -86,14 +86,14 @@ def test_difference_has_the_variance_of_overlapping_draws(study: Project) -> Non
     scores = defaultdict(dict)
     for row in table(study, "reports/trials.csv"):
         if (row["task"], row["method"], row["label_budget"]) == ("loudness", "full", "16"):
-            scores[row["run"]][row["finetune_seed"]] = float(row["value"])
+            scores[row["model"]][row["finetune_seed"]] = float(row["value"])
     (row,) = (
         r
         for r in table(study, "reports/contrasts.csv")
         if (r["task"], r["axis"], r["method_a"], r["label_budget_a"])
         == ("loudness", "pretrained", "full", "16")
     )
-    a, b = scores[row["run_a"]], scores[row["run_b"]]
+    a, b = scores[row["model_a"]], scores[row["model_b"]]
     differences = np.array([b[seed] - a[seed] for seed in a])
     numbers = read_json(study.folder / "data/tasks/loudness/examples/task.json")["num_examples"]
     variance = differences.var(ddof=1) * (1 / len(SEEDS) + numbers["test"] / numbers["train"])

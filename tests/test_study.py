@@ -22,8 +22,8 @@ AFTER_THE_NOTEBOOK = """
 import json
 
 again = run_study("../studies/smoke.yaml")  # as it was
-both = [found.scores.query("run == 'encoder_mlm'") for found in (tables, more)]
-one = again.scores.query("task == 'tag' and run == 'encoder_mlm' and method == 'full'")
+both = [found.scores.query("model == 'encoder_mlm'") for found in (tables, more)]
+one = again.scores.query("task == 'tag' and model == 'encoder_mlm' and method == 'full'")
 print(json.dumps({
     "trials_of_a_score": [int(scores["num_trials"].max()) for scores in both],
     "trials": [len(tables.trials), len(more.trials)],
@@ -44,7 +44,9 @@ def test_report_has_every_trial(study) -> None:
     params = load(study.folder / "params.yaml")
     with (study.folder / "reports" / "trials.csv").open() as file:
         rows = list(csv.DictReader(file))
-    keys = {(r["run"], r["task"], r["method"], r["label_budget"], r["finetune_seed"]) for r in rows}
+    keys = {
+        (r["model"], r["task"], r["method"], r["label_budget"], r["finetune_seed"]) for r in rows
+    }
     assert len(keys) == len(rows)
     trials = [key for key in keys if key[0] in params.runs]
     cells = len(params.runs) * len(params.tasks) * len(params.finetune.methods)
@@ -53,7 +55,7 @@ def test_report_has_every_trial(study) -> None:
     assert baselines == {
         ("majority", "tag"),
         ("majority", "section"),
-        ("window", "tag"),
+        ("crf", "tag"),
         ("tfidf", "section"),
     }
     assert all(0 <= float(row["value"]) <= 1 for row in rows)
@@ -103,7 +105,7 @@ def test_notebook_trains_what_a_seed_adds_and_has_the_tables_of_the_report(study
 
 
 def num_stored(study: Project) -> int:
-    code = "from stages.trials.store import root; print(len([*root().glob('*/outcome.json.gz')]))"
+    code = "from stages.trials.store import root; print(len([*root().glob('*/trial.json.gz')]))"
     return int(study.run("python", "-c", code))
 
 
@@ -119,16 +121,11 @@ def test_comments_and_docstrings_rerun_nothing(study) -> None:
 
 def test_mistakes_stop_everything_before_anything_runs(study) -> None:
     before = study.outputs()
-    study.edit("pretrain", "runs", "decoder_causal", "objective", value="casual")
-    study.edit(
-        "pretrain", "runs", "encoder_mlm", "objective", value={"name": "mlm", "mask_porb": 0.2}
-    )
+    study.edit("models", "decoder_causal", "objective", value="casual")
+    study.edit("models", "encoder_mlm", "objective", value={"name": "mlm", "mask_porb": 0.2})
     output = study.run("dvc", "repro", check=False)
-    assert (
-        "pretrain.runs.decoder_causal.objective.name" in output
-        and "did you mean 'causal'" in output
-    )
-    assert "pretrain.runs.encoder_mlm.objective.mask_porb" in output
+    assert "models.decoder_causal.objective.name" in output and "did you mean 'causal'" in output
+    assert "models.encoder_mlm.objective.mask_porb" in output
     assert "did you mean 'mask_prob'" in output and "Traceback" not in output
     assert "Running stage" not in output.replace("Running stage 'resolve'", "")
     assert study.outputs() == before

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from stages.core.study_file import StudyFile, read_yaml, typed
+from stages.core.params import Params
+from stages.core.study_file import read_yaml, typed
 from tests.docs.pages import Block, blocks, name, pages
 from tests.project import ROOT, Project, clone_of_working_tree
 from tests.smoke import SMOKE
@@ -42,7 +43,9 @@ def merged(study: Any, changes: Any) -> Any:
 def test_settings_in_pages_are_settings_of_a_study(page: Path, block: Block) -> None:
     settings = YAML(typ="safe").load(block.body)
     if not settings.keys() <= OF_OTHER_FILES:
-        assert settings.keys() <= StudyFile.model_fields.keys()
+        assert settings.keys() <= {
+            field.alias or name for name, field in Params.model_fields.items()
+        }
         typed(merged(read_yaml(SMOKE), settings))
 
 
