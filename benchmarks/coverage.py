@@ -32,7 +32,7 @@ def _wild(times: float, *, only: int | None = None, name: str, task: int) -> flo
 
 
 def _unequal(name: str) -> int:
-    fewer_or_more = {"a_small_no": 2, "b_large_yes": 5, "a_large_yes": 5, "window": 5, "tfidf": 5}
+    fewer_or_more = {"a_small_no": 2, "b_large_yes": 5, "a_large_yes": 5, "crf": 5, "tfidf": 5}
     return fewer_or_more.get(name, 3)
 
 
@@ -78,8 +78,8 @@ class Counts:
         self.leads: list[bool] = []  # whether true leads are claimed
 
     def add(self, study: Drawn) -> None:
-        self.truths = [study.truth(effect) for effect in study.effects]
-        pairs = [*zip(study.effects, self.truths, strict=True)]
+        self.truths = [study.truth(effect) for effect in study.results.effects]
+        pairs = [*zip(study.results.effects, self.truths, strict=True)]
         self.covered.append([_covers(effect.estimate, truth) for effect, truth in pairs])
         claimed = [
             (effect.verdict is Verdict.SIGNIFICANT, effect.estimate.value * truth > TINY**2)
@@ -88,13 +88,15 @@ class Counts:
         self.false_effect.append(any(claim and not right for claim, right in claimed))
         self.found.append([claim and right for claim, right in claimed])
         if len(self.covered) % EVERY == 0:  # planted as sums, so that no interaction is true
-            self.of_interactions += [_covers(each.estimate, 0.0) for each in study.interactions]
-        for compared in study.compared:
+            self.of_interactions += [
+                _covers(each.estimate, 0.0) for each in study.results.interactions
+            ]
+        for compared in study.results.compared:
             interval, truth = compared.interval, study.difference(compared)
             estimate = Estimate(interval.value, interval.low, interval.high)
             self.of_contrasts.append(_covers(estimate, truth))
         false = False
-        for answer in study.answers:
+        for answer in study.results.answers:
             truth = study.lead(answer)
             claims = bool(answer.lead) and answer.lead.certainty is LeadCertainty.LEADS
             false = false or (claims and truth <= TINY)

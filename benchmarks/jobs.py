@@ -70,17 +70,18 @@ def one_seed(study: dict[str, Any]) -> dict[str, Any]:
 
 def fine_tunings(study: dict[str, Any]) -> dict[str, Any]:
     """Returns a study of two runs, two tasks and ten seeds."""
-    tuned, runs = study["finetune"], study["pretrain"]["runs"]
+    tuned, runs = study["finetune"], study["models"]
+    full = {"training": tuned["methods"]["full"]["training"]}
     scratch = {
-        "encoder_scratch": {"model": runs["encoder_mlm"]["model"], "objective": "none"},
+        "encoder_scratch": runs["encoder_mlm"] | {"corpus": "none", "objective": "none"},
         "decoder_scratch": runs["decoder_scratch"],
     }
     return study | {
-        "pretrain": {"seeds": [1], "matched": "none", "runs": scratch},
-        "tasks": {name: study["tasks"][name] for name in ("type", "section")},
+        "pretrain": {"seeds": [1], "matched": "none"},
+        "models": scratch,
+        "tasks": {name: study["tasks"][name] for name in ("tag", "section")},
         "baselines": ["majority"],
-        "finetune": tuned
-        | {"methods": {"full": tuned["methods"]["full"]}, "seeds": list(range(1, 11))},
+        "finetune": tuned | {"methods": {"full": full}, "seeds": list(range(1, 11))},
     }
 
 

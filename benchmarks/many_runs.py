@@ -25,8 +25,8 @@ from tests.project import ROOT, Project, clone_of_working_tree
 
 COSTS = ROOT / "reports/costs.csv"  # of the default study
 SIDE_BY_SIDE = 2  # trials, as the smoke study sets it
-MODEL = {"num_layers": 1, "d_model": 8, "num_heads": 1, "d_ff": 8}
-ARCHITECTURES = {"encoder": "mlm", "decoder": "causal", "encoder_decoder": "denoising"}
+MODEL = {"num_layers": 1, "d_model": 16, "num_heads": 1, "d_ff": 16}
+ARCHITECTURES = {"modernbert": "mlm", "phi": "causal", "bart": "denoising"}
 SHARE, NO_OP_S, CHECK_S = 0.1, 3, 3  # goals for time outside trainings and two commands
 
 
@@ -59,7 +59,7 @@ def study(smoke: dict[str, Any], num_runs: int, num_tasks: int) -> dict[str, Any
         scratch = number % 2 == 1
         runs[f"{name}_{number}"] = {
             "corpus": "none" if scratch else "prose",
-            "model": {"name": name} | MODEL,
+            "architecture": {"name": name} | MODEL,
             "objective": "none" if scratch else objective,
             "seeds": [number],
         }
@@ -73,7 +73,8 @@ def study(smoke: dict[str, Any], num_runs: int, num_tasks: int) -> dict[str, Any
     return smoke | {
         "study": "many_runs",
         "tasks": tasks,
-        "pretrain": {"training": training, "runs": runs},
+        "pretrain": {"training": training},
+        "models": runs,
         "finetune": smoke["finetune"] | {"methods": {"full": shorter}, "seeds": [1]},
     }
 

@@ -40,7 +40,7 @@ def main() -> None:
 
 def combinations(folder: Path) -> list[Combination]:
     """Returns the combinations of the tables of a report."""
-    keys = ("run", "task", "method", "label_budget", "pretrain_seed", "finetune_seed")
+    keys = ("model", "task", "method", "label_budget", "pretrain_seed", "finetune_seed")
     costs = {tuple(row[k] for k in keys): row for row in read_texts(folder / "costs.csv")}
     work, seconds = defaultdict[tuple[str, ...], float](float), defaultdict(float)
     for trial in read_texts(folder / "trials.csv"):
@@ -50,12 +50,12 @@ def combinations(folder: Path) -> list[Combination]:
         has_steps = float(trial["lr"] or 0) > 0
         steps = float(trial["num_steps"]) * float(trial["num_tries"]) if has_steps else 1.0
         kind = (trial["architecture"], str(round(log2(float(trial["num_params"])))))
-        place = (trial["method"], *kind, trial["run"], trial["task"])
+        place = (trial["method"], *kind, trial["model"], trial["task"])
         work[place] += float(trial["num_params"]) * steps
         seconds[place] += float(cost["wall_time_s"])
         if float(trial["pretrain_tokens"] or 0) and cost["pretrain_wall_time_s"]:
             # All trials of a checkpoint repeat its pretraining: the last one counts.
-            place = ("pretraining", *kind, trial["run"], trial["pretrain_seed"])
+            place = ("pretraining", *kind, trial["model"], trial["pretrain_seed"])
             work[place] = float(trial["num_pretrained_params"]) * float(trial["pretrain_tokens"])
             seconds[place] = float(cost["pretrain_wall_time_s"])
     return [(place, work[place], seconds[place]) for place in work]

@@ -43,7 +43,7 @@ class Start:
 
 
 def reference(params: Params) -> Run:
-    return params.runs[params.budget.reference]
+    return params.runs[params.pretrain.reference]
 
 
 def start(run: Run, device: Device, *, num_steps: int, teacher: Backbone | None = None) -> Start:

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.pretraining_data import reference, start
 from stages.core.params import Params
 from stages.core.study_file import load
-from stages.findings.curve_end import last_quarter_share, slope_at_end
+from stages.findings.models import slope_at_end
 from stages.training.device import resolve
 from stages.training.loop import Diverged, train
 
@@ -38,9 +38,8 @@ NUM_LAYERS, HEAD_DIM = 2, 32
 
 @dataclass(frozen=True)
 class Ended:
-    """A pretraining: its loss before the first step, and its validation losses by step."""
+    """The validation losses of a pretraining by step."""
 
-    first: float
     losses: dict[int, float]
 
     @property
@@ -77,9 +76,8 @@ def main() -> None:
         "What the best rate of one width (row) costs another (column), in nats:\n\n"
         f"{cost_table(sweep, best)}\n\n"
         f"The end of the curve at d_model {width} and rate {best[width]:g}, mean of {len(SEEDS)} "
-        "seeds: the slope in nats per\ndoubling over the last half of a run's steps, the share of "
-        "its fall in its last quarter, and\nwhat twice the steps changed, with a schedule of their "
-        f"own.\n\n{length_table(longer)}\n\n"
+        "seeds: the slope in nats per\ndoubling over the last half of a run's steps, and what "
+        f"twice the steps changed, with a\nschedule of their own.\n\n{length_table(longer)}\n\n"
         f"In all {time.process_time() / 60:.0f} minutes of one core."
     )
 
@@ -96,7 +94,7 @@ def pretrained(
     changes = {"architecture": architecture, "seeds": [seed], "training": training}
     run = entry.model_copy(update=changes)
     begun = start(run, device, num_steps=num_steps)
-    first, losses = 0.0, dict[int, float]()
+    losses = dict[int, float]()
     about = f"{width} wide, {rate:g}, seed {seed}"
     try:
         for step in train(
@@ -109,7 +107,6 @@ def pretrained(
             device=device,
             description=about,
         ):
-            first = first or step.loss
             if (
                 step.step * num_validations // num_steps
                 > (step.step - 1) * num_validations // num_steps
@@ -117,7 +114,7 @@ def pretrained(
                 losses[step.step] = begun.validation_loss()
     except Diverged:
         losses = {}
-    ended = Ended(first, losses)
+    ended = Ended(losses)
     print(f"{about}, {num_steps} steps: {ended.final:.3f}", file=sys.stderr, flush=True)
     return ended
 
@@ -157,7 +154,6 @@ def length_table(longer: list[list[Ended]]) -> str:
             "steps": str(max(runs[0].losses)),
             "loss": f"{final:.3f}",
             "slope at the end": f"{mean(slope_at_end(one.losses) for one in runs):+.3f}",
-            "last quarter": f"{mean(last_quarter_share(r.first, r.losses) for r in runs):.0%}",
             "twice the steps": change,
         }
         for runs, final, change in zip(longer, finals, [*changes, ""], strict=True)

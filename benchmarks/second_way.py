@@ -1,20 +1,16 @@
-"""Fine-tunes a study's checkpoints again, with code that shares nothing with the project.
+"""Fine-tunes a study's models again, with code that shares nothing with the project.
 
-Checkpoints are read as transformers reads an export, rows from the study's files, and a plain loop
-of torch trains on labels that are drawn here. Each pooling of a text's states (mean, last, first)
-and each kind of initial weights of a model from scratch (the study's and transformers' own) is
-trained for every checkpoint, and validation chooses, as in the study. All are kept, so that the
-outcome of a shared default can be read too. Scores are those of scikit-learn, and entity F1
-by the definition of CoNLL 2000.
+Run in the folder of a finished study. Weights are read as transformers reads any folder, rows from
+the study's files. A plain loop of torch trains on labels that are drawn here, in float32; scores
+are those of scikit-learn, and entity F1 by the definition of CoNLL 2000.
 
-    python -m stages.commands.export RUN --pretrain-seed SEED --out EXPORTED/RUN/SEED
-    cp -r data/checkpoints/all_minilm_l6_v2 EXPORTED/all_minilm/SEED    # as published
-    python benchmarks/second_way.py EXPORTED STUDY --tasks type section --out second_way.jsonl
+    python benchmarks/second_way.py --models encoder minilm --tasks section --out second.jsonl
 
-Run one of the first two commands for each checkpoint. A row of the output is one training, which is
-not repeated if its row exists. A table of all rows is printed at the end. On one core each training
-takes up to half a minute with the default study's own models, and up to two minutes with the
-published one.
+A row of the output is one training, which is not repeated if its row exists; a table of all rows
+is printed at the end. To see what a default that all models share decides, vary it: `--pooling
+first`, `--lr 3e-4`, or `--start usual`, which draws the weights of models from scratch by
+transformers' own rule. On one core a training takes about ten seconds with the default study's own
+models, and a minute with the published one.
 """
 
 import argparse
@@ -22,7 +18,6 @@ import csv
 import json
 import math
 import random
-import sys
 import time
 from collections.abc import Iterator
 from itertools import product
@@ -35,6 +30,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 DROPOUT = 0.1
 IGNORED = -100
+PRETRAINED = Path("data/pretrained")
 
 
 # Rows ---------------------------------------------------------------------------------------------
@@ -45,8 +41,8 @@ def read_jsonl(path: Path) -> list[dict]:
         return [json.loads(line) for line in lines]
 
 
-def read_rows(study: Path, task: str) -> dict[str, list[dict]]:
-    folder = study / "data" / "tasks" / task
+def read_rows(task: str) -> dict[str, list[dict]]:
+    folder = Path("data/tasks") / task
     rows = {
         split: read_jsonl(folder / "examples" / f"{split}.jsonl")
         for split in ("train", "validation", "test")
@@ -111,18 +107,23 @@ class Classifier(torch.nn.Module):
         return self.head(self.dropout(states))
 
 
-def is_causal(folder: Path) -> bool:
-    return AutoConfig.from_pretrained(folder).architectures[0].endswith("ForCausalLM")
-
-
 def backbone(folder: Path, start: str, seed: int) -> torch.nn.Module:
-    """Returns a model whose weights, by ``start``, are the export's or drawn by transformers."""
+    """Returns the model in a folder, of an encoder-decoder the encoder. With the usual start its
+    weights are drawn anew."""
     config = AutoConfig.from_pretrained(folder)
-    without = {} if is_causal(folder) else {"add_pooling_layer": False}
-    if start == "exported":
-        return AutoModel.from_pretrained(folder, **without)
-    torch.manual_seed(1000 + seed)
-    return AutoModel.from_config(config, **without)
+    without = {"add_pooling_layer": False} if config.model_type == "bert" else {}
+    if start == "usual":
+        torch.manual_seed(1000 + seed)
+        model = AutoModel.from_config(config, **without)
+    else:
+        model = AutoModel.from_pretrained(folder, dtype=torch.float32, **without)
+    return model.get_encoder() if config.is_encoder_decoder else model
+
+
+def reads_backwards(folder: Path) -> bool:
+    """Whether a token's state knows nothing of what follows it, so that a word's last token is
+    read."""
+    return AutoConfig.from_pretrained(folder).architectures[0].endswith("ForCausalLM")
 
 
 def encoded(
@@ -194,8 +195,7 @@ def predictions(model: Classifier, examples: list[tuple], labels: list[str]) -> 
 # Training -----------------------------------------------------------------------------------------
 
 
-def train(model: Classifier, examples: list[tuple], *, settings: dict, seed: int) -> Iterator[int]:
-    """Yields the number of each epoch that is done."""
+def train(model: Classifier, examples: list[tuple], *, settings: dict, seed: int) -> None:
     per_epoch = math.ceil(len(examples) / settings["batch_examples"])
     epochs = max(settings["num_epochs"], math.ceil(settings["min_steps"] / per_epoch))
     steps = epochs * per_epoch
@@ -215,7 +215,7 @@ def train(model: Classifier, examples: list[tuple], *, settings: dict, seed: int
     )
     order = random.Random(seed)
     model.train()
-    for epoch in range(1, epochs + 1):
+    for _ in range(epochs):
         order.shuffle(examples)
         for at in range(0, len(examples), settings["batch_examples"]):
             ids, mask, targets = batch(examples[at : at + settings["batch_examples"]])
@@ -226,63 +226,38 @@ def train(model: Classifier, examples: list[tuple], *, settings: dict, seed: int
             torch.nn.utils.clip_grad_norm_(model.parameters(), settings["max_grad_norm"])
             optimizer.step()
             schedule.step()
-        yield epoch
 
 
-def trained(task: str, rows: dict, folder: Path, *, asked: dict, plan: dict) -> dict:
-    """Returns one training with its test score at the epoch that was best on validation."""
+def trained(asked: dict, *, epochs: dict) -> dict:
+    """Returns one training with its scores after the last epoch, as in the study."""
     begun = time.monotonic()
-    seed = asked["seed"]
+    task, seed, folder = (
+        asked["task"],
+        asked["seed"],
+        PRETRAINED / asked["model"] / str(asked["seed"]),
+    )
+    rows = read_rows(task)
     is_tagging = "words" in rows["train"][0]
-    metric = asked["metric"]
+    metric = "entity_f1" if is_tagging else "macro_f1"
     of_row = (lambda row: row["tags"]) if is_tagging else (lambda row: row["label"])
     labels = sorted({t for r in rows["train"] for t in (r["tags"] if is_tagging else [r["label"]])})
+    subword = "last" if reads_backwards(folder) else "first"
     tokenizer = AutoTokenizer.from_pretrained(folder)
     examples = {
-        split: encoded(
-            some,
-            tokenizer,
-            labels,
-            subword=asked["subword"],
-            max_tokens=plan["finetune"]["max_tokens"],
-        )
+        split: encoded(some, tokenizer, labels, subword=subword, max_tokens=epochs["max_tokens"])
         for split, some in rows.items()
     }
     drawn = random.Random(f"labels {task} {seed}").sample(examples["train"], asked["labels"])
     weights = backbone(folder, asked["start"], seed)
     torch.manual_seed(7 * seed)
-    model = Classifier(weights, len(labels), asked["pooling"])
+    model = Classifier(weights, len(labels), "words" if is_tagging else asked["pooling"])
     gold = {split: [of_row(row) for row in rows[split]] for split in ("validation", "test")}
-    best, epoch_of_best, state = -1.0, 0, {}
-    method = plan["finetune"]["methods"]["full"]
-    settings = method["training"] | method["runs"].get(asked["run"], {})
-    for epoch in train(model, drawn, settings=settings, seed=seed):
-        predicted = predictions(model, examples["validation"], labels)
-        value = score(metric, gold["validation"], predicted)
-        if value > best:
-            best, epoch_of_best = value, epoch
-            state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    model.load_state_dict(state)
-    test = score(metric, gold["test"], predictions(model, examples["test"], labels))
-    return {
-        **asked,
-        "task": task,
-        "validation": best,
-        "test": test,
-        "epoch": epoch_of_best,
-        "seconds": round(time.monotonic() - begun, 1),
-    }
-
-
-def tries(run: str, folder: Path, seed: int, *, is_tagging: bool, is_scratch: bool) -> list[dict]:
-    causal = is_causal(folder)
-    poolings = ["words"] if is_tagging else ["mean", "last" if causal else "first"]
-    starts = ["exported", "transformers"] if is_scratch else ["exported"]
-    subword = "last" if causal else "first"
-    return [
-        {"run": run, "seed": seed, "pooling": pooling, "start": start, "subword": subword}
-        for pooling, start in product(poolings, starts)
-    ]
+    train(model, drawn, settings=epochs | {"lr": asked["lr"]}, seed=seed)
+    validation, test = (
+        score(metric, gold[split], predictions(model, examples[split], labels)) for split in gold
+    )
+    seconds = round(time.monotonic() - begun, 1)
+    return {**asked, "validation": validation, "test": test, "seconds": seconds}
 
 
 # Table --------------------------------------------------------------------------------------------
@@ -296,72 +271,66 @@ def points(values: list[float]) -> str:
     return f"{100 * sum(values) / len(values):.1f} ({shown})"
 
 
-def read_trials(path: Path, labels: int) -> dict[tuple[str, str, int], dict]:
-    """Returns full fine-tunings with ``labels`` labels by task, run and pretraining seed."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return {
-            (row["task"], row["run"], int(row["pretrain_seed"])): row
-            for row in csv.DictReader(file)
-            if row["method"] == "full" and row["label_budget"] == str(labels)
-        }
+def study_scores(labels: int) -> dict[tuple[str, str], list[float]]:
+    """Returns the test scores of full fine-tunings with ``labels`` labels by task and model."""
+    scores: dict[tuple[str, str], list[float]] = {}
+    with (Path("reports") / "trials.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["method"] == "full" and row["label_budget"] == str(labels):
+                scores.setdefault((row["task"], row["model"]), []).append(float(row["value"]))
+    return scores
 
 
-def table(rows: list[dict], trials: dict[tuple[str, str, int], dict]) -> Iterator[str]:
-    """Yields a Markdown table: the scores of each run by seed, with the choice of validation and
-    with each choice for all seeds, compared with those of the study's own trainer."""
-    yield "| task | run | study | second way | each choice |"
+def table(rows: list[dict]) -> Iterator[str]:
+    """Yields a Markdown table: the scores in the study, and here by what was varied."""
+    yield "| task | model | pooling, start, rate | study | second way |"
     yield "|---|---|---|---|---|"
-    for task, run in dict.fromkeys((row["task"], row["run"]) for row in rows):
-        here = [row for row in rows if (row["task"], row["run"]) == (task, run)]
-        seeds = sorted({row["seed"] for row in here})
-        chosen = [
-            max((r for r in here if r["seed"] == seed), key=lambda r: r["validation"])["test"]
-            for seed in seeds
-        ]
-        choices = dict.fromkeys((row["pooling"], row["start"]) for row in here)
-        scores_of = {
-            choice: [r["test"] for r in here if (r["pooling"], r["start"]) == choice]
-            for choice in choices
-        }
-        listed = "; ".join(f"{', '.join(choice)}: {points(v)}" for choice, v in scores_of.items())
-        study_scores = points([float(trials[task, run, seed]["value"]) for seed in seeds])
-        yield f"| {task} | `{run}` | {study_scores} | {points(chosen)} | {listed} |"
+    kinds = ("task", "model", "pooling", "start", "lr")
+    for kind in sorted({tuple(row[key] for key in kinds) for row in rows}):
+        task, model, *varied = kind
+        here = [row for row in rows if tuple(row[key] for key in kinds) == kind]
+        ours = study_scores(here[0]["labels"]).get((task, model), [])
+        again = [row["test"] for row in sorted(here, key=lambda row: row["seed"])]
+        shown = (task, model, ", ".join(map(str, varied)), points(ours), points(again))
+        yield f"| {' | '.join(shown)} |"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("exported", type=Path, help="a folder with an export of each run")
-    parser.add_argument("study", type=Path, help="the folder of a study that has run")
-    parser.add_argument("--trials", type=Path, help="its trials, if not STUDY/reports/trials.csv")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", required=True)
     parser.add_argument("--tasks", nargs="+", required=True)
-    parser.add_argument("--labels", type=int, default=200, help="a label budget of the study")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--pooling", choices=("mean", "first", "last"), default="mean")
+    parser.add_argument("--start", choices=("study", "usual"), default="study")
+    parser.add_argument("--lr", type=float, help="of all models (default: that of the study)")
+    parser.add_argument("--labels", type=int, default=200)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    trials = read_trials(options.trials or options.study / "reports/trials.csv", options.labels)
-    earlier = read_jsonl(options.out) if options.out.exists() else []
-    identity = ("task", "run", "seed", "pooling", "start")
-    done = {tuple(row[name] for name in identity) for row in earlier}
-    for task in options.tasks:
-        rows = read_rows(options.study, task)
-        plan = json.loads((options.study / f"data/plans/finetune/{task}.json").read_text())
-        for folder in sorted(options.exported.glob("*/*")):
-            run, seed = folder.parent.name, int(folder.name)
-            entry = plan["runs"][run]
-            is_scratch = (
-                entry["objective"]["name"] == "none" and entry["architecture"]["name"] != "hub"
-            )
-            is_tagging = "words" in rows["train"][0]
-            for one in tries(run, folder, seed, is_tagging=is_tagging, is_scratch=is_scratch):
-                if (task, run, seed, one["pooling"], one["start"]) in done:
-                    continue
-                one["metric"] = trials[task, run, seed]["metric"]
-                one["labels"] = options.labels
-                row = trained(task, rows, folder, asked=one, plan=plan)
-                with options.out.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps(row) + "\n")
-                print(json.dumps(row), file=sys.stderr, flush=True)
-    print(*table(read_jsonl(options.out), trials), sep="\n")
+    # The plan has the settings that the study's trials were trained with.
+    plan = json.loads(Path(f"data/plans/finetune/{options.tasks[0]}.json").read_text())["finetune"]
+    rows = read_jsonl(options.out) if options.out.exists() else []
+    for model, task, seed in product(options.models, options.tasks, options.seeds):
+        method = plan["methods"]["full"]
+        settings = method["training"] | method["models"].get(model, {})
+        asked = {
+            "task": task,
+            "model": model,
+            "seed": seed,
+            "pooling": options.pooling,
+            "start": options.start,
+            "lr": options.lr or settings["lr"],
+            "labels": options.labels,
+        }
+        if any(asked.items() <= row.items() for row in rows):
+            continue
+        row = trained(asked, epochs=settings | {"max_tokens": plan["max_tokens"]})
+        rows.append(row)
+        with options.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+    print("\n".join(table(rows)))
 
 
 if __name__ == "__main__":

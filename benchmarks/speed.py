@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pretraining_data import ARCHITECTURES
 from benchmarks.speed_peer import RECIPE
-from stages.core.training_environment import training_environment
-from stages.trials.frozen import PREDICTED_AT_ONCE
+from stages.core.parallel import training_environment
+from stages.trials.prediction import PREDICTED_AT_ONCE
 
 ROOT = Path(__file__).parents[1]
 OURS, DEFAULT, BEST = "this project", "Trainer as it comes", "Trainer at its best"
