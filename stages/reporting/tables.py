@@ -145,11 +145,11 @@ def effects(view: View) -> Table:
     ]
     rows = []
     for effect in view.results.effects:
-        first, second, sign = view.upwards(effect)
+        *_, sign = view.upwards(effect)
         estimate = turned(effect.estimate, sign)
         rows.append(
             [
-                f"{first} vs. {second}",
+                view.compared(effect),
                 str(effect.num_pairs),
                 signed(estimate.value, effect.metric),
                 difference_interval(estimate, effect.metric) or DASH,
@@ -177,7 +177,7 @@ def differs(view: View, differences: Sequence[Difference], sign: int = 1) -> str
 def amount(value: object) -> str:
     if isinstance(value, int | float):
         return compact(value) if abs(value) >= 1000 else f"{value:.3g}"
-    return DASH if value is None else str(value)
+    return DASH if value in (None, "") else str(value)
 
 
 def interactions(view: View) -> Table:
@@ -195,13 +195,13 @@ def interactions(view: View) -> Table:
     effects = {(e.axis, e.level_a, e.level_b): e for e in view.results.effects}
     for interaction in view.results.interactions:
         effect = effects[interaction.axis, interaction.level_a, interaction.level_b]
-        first, second, sign = view.upwards(effect)
+        *_, sign = view.upwards(effect)
         at_a, at_b, change = (
             turned(e, sign) for e in (interaction.at_a, interaction.at_b, interaction.estimate)
         )
         rows.append(
             [
-                f"{first} vs. {second}",
+                view.compared(effect),
                 view.level(interaction.second_axis, interaction.second_level_a),
                 signed(at_a.value, effect.metric),
                 view.level(interaction.second_axis, interaction.second_level_b),
@@ -259,7 +259,7 @@ def alternatives(view: View) -> Table:
             cells = [view.labels[answer.task]]
             for choice in (answer.recommended, answer.cheapest_as_good, answer.smaller):
                 score = choice.score.value if choice else None
-                cells += [view.name(choice) if choice else DASH, shown(score, answer.metric)]
+                cells += [view.name(choice) if choice else "none", shown(score, answer.metric)]
             rows.append(cells)
     return Table.of("alternatives", columns, rows)
 

@@ -145,6 +145,12 @@ class View:
         worse = (effect.estimate.value < 0) != scale_of(effect.metric).lower_is_better
         return (a, b, -1) if worse and effect.axis not in ORDERED else (b, a, 1)
 
+    def compared(self, effect: MainEffect) -> str:
+        """Returns the two levels; numbers of weights and names of texts with what they are."""
+        first, second, _ = self.upwards(effect)
+        axis = f"{effect.axis}: " if effect.axis in ("size", "training set") else ""
+        return f"{axis}{first} vs. {second}"
+
     @cached_property
     def surest(self) -> list[MainEffect]:
         """The main effects, those between models first, then the smallest p, then the largest."""

@@ -21,7 +21,7 @@ def picture(view: View) -> Picture:
         plot = Plot(TOP + row * len(models) + 20, f"Scores on {view.labels[task]}")
         _draw(plot, view, task, scales[view.metrics[task]], row)
         panels.append(Panel(plot, view.labels[task]))
-    key = [(look, view.labels[name]) for name, look in view.architectures.items()]
+    key = [(look, name.replace("_", "-")) for name, look in view.architectures.items()]
     if any("hollow" in view.look(m.model) for m in models):
         key.append(("hollow sure", "from scratch"))
     return Picture(

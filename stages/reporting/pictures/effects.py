@@ -42,7 +42,7 @@ def picture(view: View) -> Picture | None:
     for effect, dots in zip(effects, pairs, strict=True):
         last = effect is effects[-1]
         first, second, sign = view.upwards(effect)
-        title = f"{first} vs. {second}"
+        title = view.compared(effect)
         plot = Plot(BOTTOM + 20 * last, title)
         _draw(plot, effect, dots, scale, sign * factor, last=last)
         estimate = turned(effect.estimate, sign)
