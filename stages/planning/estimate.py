@@ -16,6 +16,8 @@ from stages.planning.speed import add_times, makespan, other_stages
 from stages.planning.stored import Stores
 from stages.training.device import side_by_side
 
+LONGEST_NAME = 20  # letters of a name that is not folded
+NARROW = 80  # columns of a terminal; in fewer there is no room for the memory
 SPREAD = 1.3  # of the whole time (benchmarks/plan.md)
 UNKNOWN = "–"
 
@@ -77,13 +79,17 @@ def show(estimate: Estimate, console: Console) -> None:
     console.print(f"{headline(estimate)}\n", highlight=False)
     console.print("One training at a time", style="bold")
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    table.add_column("model", overflow="fold", min_width=12)
-    for name in ("weights", "pretrain", "time", "trials", "time", "memory"):
+    longest = max(map(len, estimate.params.runs))
+    table.add_column("model", overflow="fold", min_width=min(longest, LONGEST_NAME))
+    columns = ["weights", "pretrain", "time", "trials", "time", "memory"]
+    if console.width < NARROW:
+        columns.pop()  # the names need the room
+    for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     for name in estimate.params.runs:
         if costs := [cost for cost in estimate.costs if cost.run == name]:
-            table.add_row(name, *_numbers(costs))
-    table.add_row("in all", *_numbers(estimate.costs))
+            table.add_row(name, *_numbers(costs)[: len(columns)])
+    table.add_row("in all", *_numbers(estimate.costs)[: len(columns)])
     console.print(table)
     others, disk = _known(estimate.others.values()), sum(cost.disk_bytes for cost in estimate.costs)
     lines = [f"Other stages take {duration(others)}. Weights that are kept: {size(disk)}."]
