@@ -228,7 +228,7 @@ def train(model: Classifier, examples: list[tuple], *, settings: dict, seed: int
             schedule.step()
 
 
-def trained(asked: dict, *, epochs: dict) -> dict:
+def trained(asked: dict, *, settings: dict) -> dict:
     """Returns one training with its scores after the last epoch, as in the study."""
     begun = time.monotonic()
     task, seed, folder = (
@@ -244,7 +244,7 @@ def trained(asked: dict, *, epochs: dict) -> dict:
     subword = "last" if reads_backwards(folder) else "first"
     tokenizer = AutoTokenizer.from_pretrained(folder)
     examples = {
-        split: encoded(some, tokenizer, labels, subword=subword, max_tokens=epochs["max_tokens"])
+        split: encoded(some, tokenizer, labels, subword=subword, max_tokens=settings["max_tokens"])
         for split, some in rows.items()
     }
     drawn = random.Random(f"labels {task} {seed}").sample(examples["train"], asked["labels"])
@@ -252,7 +252,7 @@ def trained(asked: dict, *, epochs: dict) -> dict:
     torch.manual_seed(7 * seed)
     model = Classifier(weights, len(labels), "words" if is_tagging else asked["pooling"])
     gold = {split: [of_row(row) for row in rows[split]] for split in ("validation", "test")}
-    train(model, drawn, settings=epochs | {"lr": asked["lr"]}, seed=seed)
+    train(model, drawn, settings=settings | {"lr": asked["lr"]}, seed=seed)
     validation, test = (
         score(metric, gold[split], predictions(model, examples[split], labels)) for split in gold
     )
@@ -326,7 +326,7 @@ def main() -> None:
         }
         if any(asked.items() <= row.items() for row in rows):
             continue
-        row = trained(asked, epochs=settings | {"max_tokens": plan["max_tokens"]})
+        row = trained(asked, settings=settings | {"max_tokens": plan["max_tokens"]})
         rows.append(row)
         with options.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
