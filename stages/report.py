@@ -35,7 +35,9 @@ def write(results: Results) -> None:
     with replacing(paths.REPORTS / "figures") as folder:
         for kind in ("more", "measured"):
             (folder / kind).mkdir(parents=True)
-        (folder / "comparison.svg").write_text(pictures["comparison"].svg(), encoding="utf-8")
+        (folder / "comparison.svg").write_text(
+            pictures["comparison"].svg(dark=True), encoding="utf-8"
+        )
         for picture in pictures.values():
             picture.save(folder / picture.folder)
     for name, text in (

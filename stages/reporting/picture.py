@@ -53,8 +53,8 @@ class Picture:
         step = self.columns
         return [self.panels[i : i + step] for i in range(0, len(self.panels), step)]
 
-    def svg(self) -> str:
-        """Returns the picture as a file of its own."""
+    def svg(self, *, dark: bool = False) -> str:
+        """Returns the picture as a file of its own, for printing or for screens (``dark``)."""
         left = 20 + (max(map(len, self.names)) * LETTER + 12 if self.names else 0)
         columns = min(self.columns, len(self.panels))
         width = left + columns * (self.width + GAP)
@@ -81,12 +81,12 @@ class Picture:
                 parts.append(f'<text x="20" y="{at:.1f}">{escape(name)}</text>')
             y += max(panel.plot.height for panel in line) + 12
         width = max(width, x if self.key else 0)
-        return document(parts, width, y + 4)
+        return document(parts, width, y + 4, dark=dark)
 
     def save(self, folder: Path) -> None:
         """Writes NAME.svg, .png, .pdf and .csv."""
+        (folder / f"{self.name}.svg").write_text(self.svg(dark=True), encoding="utf-8")
         svg = self.svg()
-        (folder / f"{self.name}.svg").write_text(svg, encoding="utf-8")
         (folder / f"{self.name}.png").write_bytes(vl_convert.svg_to_png(svg, scale=2))
         (folder / f"{self.name}.pdf").write_bytes(vl_convert.svg_to_pdf(svg))
         columns: Mapping[str, None] = {key: None for row in self.rows for key in row}

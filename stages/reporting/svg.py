@@ -1,7 +1,7 @@
 """Plots as SVG, with x in percent of their width and y in pixels.
 
 Text keeps its size at every width, so that one plot serves a phone, a screen and a printed file.
-Colours come from the classes of ``FILE_STYLE``, for which the page has its own, light and dark.
+Colours come from the classes of ``file_style``, for which the page has its own.
 """
 
 import math
@@ -9,21 +9,31 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
-INK, SOFT, GRID, PAPER = "#16191d", "#5a626c", "#e3e6ea", "#ffffff"
-# Of Okabe and Ito's palette, darkened to be read on white; the page has lighter ones for the dark.
+# Of Okabe and Ito's palette, darkened to be read on white, and lighter ones for the dark.
 COLOURS = ("#1f66b0", "#b8500b", "#1b7a5b", "#a3417f", "#7a6200", "#0f7f93")
-# One font weight: with two, the order of the fonts in a PDF is random.
-FILE_STYLE = (
-    f"text{{fill:{INK}}} .tick,.soft{{fill:{SOFT};color:{SOFT}}} "
-    f".strong{{stroke:{INK};stroke-width:.45px}} "
-    f".grid{{stroke:{GRID}}} .zero{{stroke:{SOFT}}} .band{{fill:#e9eaec}} "
-    f".baseline{{stroke:{SOFT};stroke-dasharray:4 3;stroke-width:1.5}} "
-    f".unsure{{color:{SOFT}}} .sure{{color:{INK}}} .bar{{stroke:currentColor;stroke-width:2}} "
-    f".curve{{stroke:currentColor;stroke-width:1.75}} .dashed{{stroke-dasharray:5 3}} "
-    "circle{fill:currentColor;stroke:currentColor;stroke-width:2} "
-    f".hollow circle{{fill:{PAPER}}} .pair{{fill:#b5babf;stroke:none}} "
-    + " ".join(f".c{i}{{color:{colour}}}" for i, colour in enumerate(COLOURS))
-)
+LIGHTER = ("#78b1ee", "#f39a55", "#5cc9a2", "#e58fc4", "#d6bf5a", "#5fcbdc")
+
+
+def file_style(
+    ink: str, soft: str, grid: str, paper: str, band: str, pair: str, colours: Sequence[str]
+) -> str:
+    """Returns the rules of a file's classes."""
+    # One font weight: with two, the order of the fonts in a PDF is random.
+    return (
+        f"text{{fill:{ink}}} .tick,.soft{{fill:{soft};color:{soft}}} .paper{{fill:{paper}}} "
+        f".strong{{stroke:{ink};stroke-width:.45px}} "
+        f".grid{{stroke:{grid}}} .zero{{stroke:{soft}}} .band{{fill:{band}}} "
+        f".baseline{{stroke:{soft};stroke-dasharray:4 3;stroke-width:1.5}} "
+        f".unsure{{color:{soft}}} .sure{{color:{ink}}} .bar{{stroke:currentColor;stroke-width:2}} "
+        f".curve{{stroke:currentColor;stroke-width:1.75}} .dashed{{stroke-dasharray:5 3}} "
+        "circle{fill:currentColor;stroke:currentColor;stroke-width:2} "
+        f".hollow circle{{fill:{paper}}} .pair{{fill:{pair};stroke:none}} "
+        + " ".join(f".c{i}{{color:{colour}}}" for i, colour in enumerate(colours))
+    )
+
+
+LIGHT = file_style("#16191d", "#5a626c", "#e3e6ea", "#ffffff", "#e9eaec", "#b5babf", COLOURS)
+DARK = file_style("#e9ecef", "#a3acb6", "#30363d", "#14171b", "#23282e", "#565d66", LIGHTER)
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"  # Liberation Sans is what vl-convert has
 
 
@@ -117,12 +127,13 @@ class Plot:
         return f'<svg {size} overflow="visible">{"".join(self.parts)}</svg>'
 
 
-def document(parts: Sequence[str], width: float, height: float) -> str:
-    """Returns an SVG file."""
+def document(parts: Sequence[str], width: float, height: float, *, dark: bool) -> str:
+    """Returns an SVG file, for printing or (``dark``) for screens, which may be dark."""
+    style = f"{LIGHT} @media (prefers-color-scheme:dark){{{DARK}}}" if dark else LIGHT
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{FONT}" font-size="12.5">'
-        f'<style>{FILE_STYLE}</style><rect width="100%" height="100%" fill="{PAPER}"/>'
+        f'<style>{style}</style><rect class="paper" width="100%" height="100%"/>'
         f"{''.join(parts)}</svg>\n"
     )
 
