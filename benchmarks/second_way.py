@@ -9,8 +9,9 @@ are those of scikit-learn, and entity F1 by the definition of CoNLL 2000.
 A row of the output is one training, which is not repeated if its row exists; a table of all rows
 is printed at the end. To see what a default that all models share decides, vary it: `--pooling
 first`, `--lr 3e-4`, or `--start usual`, which draws the weights of models from scratch by
-transformers' own rule. On one core a training takes about ten seconds with the default study's own
-models, and a minute with the published one.
+transformers' own rule. `--method probe` fits scikit-learn's logistic regression to frozen states,
+and `--method lora` trains low-rank updates that are written out here. On one core a training takes
+about ten seconds with the default study's own models, and a minute with the published one.
 """
 
 import argparse
@@ -23,14 +24,18 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import torch
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
+from sklearn.preprocessing import StandardScaler
 from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 DROPOUT = 0.1
 IGNORED = -100
 PRETRAINED = Path("data/pretrained")
+STUDY_METHODS = {"full": "full", "lora": "lora", "probe": "linear_probe"}
 
 
 # Rows ---------------------------------------------------------------------------------------------
@@ -95,7 +100,7 @@ class Classifier(torch.nn.Module):
         torch.nn.init.normal_(self.head.weight, std=0.02)
         torch.nn.init.zeros_(self.head.bias)
 
-    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def states(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         states = self.backbone(input_ids=ids, attention_mask=mask).last_hidden_state
         if self.pooling == "mean":
             weights = mask[..., None].to(states.dtype)
@@ -104,7 +109,33 @@ class Classifier(torch.nn.Module):
             states = states[torch.arange(len(states)), mask.sum(1) - 1]
         elif self.pooling == "first":
             states = states[:, 0]
-        return self.head(self.dropout(states))
+        return states
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.head(self.dropout(self.states(ids, mask)))
+
+
+class LowRank(torch.nn.Module):
+    """A frozen linear layer plus a product of two thin matrices (Hu et al. 2022)."""
+
+    def __init__(self, layer: torch.nn.Linear, rank: int, scale: float) -> None:
+        super().__init__()
+        self.layer, self.scale = layer, scale
+        self.down = torch.nn.Parameter(torch.empty(rank, layer.in_features))
+        self.up = torch.nn.Parameter(torch.zeros(layer.out_features, rank))
+        torch.nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return self.layer(states) + self.scale * (states @ self.down.T @ self.up.T)
+
+
+def with_low_rank(model: torch.nn.Module, rank: int = 8, scale: float = 2.0) -> None:
+    """Freezes a backbone and puts low-rank updates into all its linear layers."""
+    model.requires_grad_(False)
+    layers = [(name, m) for name, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
+    for name, layer in layers:
+        parent, _, own = name.rpartition(".")
+        setattr(model.get_submodule(parent), own, LowRank(layer, rank, scale))
 
 
 def backbone(folder: Path, start: str, seed: int) -> torch.nn.Module:
@@ -174,6 +205,50 @@ def batch(examples: list[tuple]) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
 
 
 @torch.no_grad()
+def frozen(model: Classifier, examples: list[tuple]) -> tuple[np.ndarray, list, list[int]]:
+    """Returns the states of texts or of words, their labels, and how many each example has."""
+    model.eval()
+    rows, targets, numbers = [], [], []
+    for example in examples:
+        ids, mask, _ = batch([example])
+        states, places = model.states(ids, mask)[0], example[2]
+        at = [place for place in places or () if place is not None]
+        rows.append((states[at] if places is not None else states[None]).float().numpy())
+        targets += [example[1][place] for place in at] if places is not None else [example[1]]
+        numbers.append(len(at) if places is not None else 1)
+    return np.concatenate(rows), targets, numbers
+
+
+def probed(
+    model: Classifier, train: list[tuple], others: dict[str, list[tuple]], labels: list[str], best
+) -> dict[str, list]:
+    """Returns the predictions of logistic regression on frozen states; ``best`` scores those of the
+    validation rows, by which the penalty is chosen."""
+    states, targets, _ = frozen(model, train)
+    scale = StandardScaler().fit(states)
+    of_split = {split: frozen(model, examples) for split, examples in others.items()}
+
+    def answers(fitted: LogisticRegression, split: str) -> list:
+        states, _, numbers = of_split[split]
+        names = [labels[i] for i in fitted.predict(scale.transform(states))]
+        texts, at = [], 0
+        for example, number in zip(others[split], numbers, strict=True):
+            here, at = iter(names[at : at + number]), at + number
+            places = example[2]
+            texts.append(
+                next(here) if places is None else ["O" if p is None else next(here) for p in places]
+            )
+        return texts
+
+    fits = [
+        LogisticRegression(C=c, max_iter=1000).fit(scale.transform(states), targets)
+        for c in (1e-3, 1e-2, 0.1, 1.0, 10.0)
+    ]
+    chosen = max(fits, key=lambda fitted: best(answers(fitted, "validation")))
+    return {split: answers(chosen, split) for split in others}
+
+
+@torch.no_grad()
 def predictions(model: Classifier, examples: list[tuple], labels: list[str]) -> list:
     model.eval()
     answers: list = [None] * len(examples)
@@ -200,8 +275,9 @@ def train(model: Classifier, examples: list[tuple], *, settings: dict, seed: int
     epochs = max(settings["num_epochs"], math.ceil(settings["min_steps"] / per_epoch))
     steps = epochs * per_epoch
     warmup = round(settings["warmup_fraction"] * steps)
-    decayed = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() <= 1]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    decayed = [p for p in trained if p.dim() > 1]
+    others = [p for p in trained if p.dim() <= 1]
     optimizer = torch.optim.AdamW(
         [
             {"params": decayed, "weight_decay": settings["weight_decay"]},
@@ -223,7 +299,7 @@ def train(model: Classifier, examples: list[tuple], *, settings: dict, seed: int
             loss = cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=IGNORED)
             optimizer.zero_grad()
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), settings["max_grad_norm"])
+            torch.nn.utils.clip_grad_norm_(trained, settings["max_grad_norm"])
             optimizer.step()
             schedule.step()
 
@@ -252,10 +328,17 @@ def trained(asked: dict, *, settings: dict) -> dict:
     torch.manual_seed(7 * seed)
     model = Classifier(weights, len(labels), "words" if is_tagging else asked["pooling"])
     gold = {split: [of_row(row) for row in rows[split]] for split in ("validation", "test")}
-    train(model, drawn, settings=settings | {"lr": asked["lr"]}, seed=seed)
-    validation, test = (
-        score(metric, gold[split], predictions(model, examples[split], labels)) for split in gold
-    )
+    if asked["method"] == "probe":
+        others = {split: examples[split] for split in gold}
+        answers = probed(
+            model, drawn, others, labels, lambda a: score(metric, gold["validation"], a)
+        )
+    else:
+        if asked["method"] == "lora":
+            with_low_rank(model.backbone)
+        train(model, drawn, settings=settings | {"lr": asked["lr"]}, seed=seed)
+        answers = {split: predictions(model, examples[split], labels) for split in gold}
+    validation, test = (score(metric, gold[split], answers[split]) for split in gold)
     seconds = round(time.monotonic() - begun, 1)
     return {**asked, "validation": validation, "test": test, "seconds": seconds}
 
@@ -271,25 +354,27 @@ def points(values: list[float]) -> str:
     return f"{100 * sum(values) / len(values):.1f} ({shown})"
 
 
-def study_scores(labels: int) -> dict[tuple[str, str], list[float]]:
-    """Returns the test scores of full fine-tunings with ``labels`` labels by task and model."""
+def study_scores(method: str, labels: int) -> dict[tuple[str, str], list[float]]:
+    """Returns the test scores of trials with ``labels`` labels by task and model."""
     scores: dict[tuple[str, str], list[float]] = {}
     with (Path("reports") / "trials.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            if row["method"] == "full" and row["label_budget"] == str(labels):
+            if row["method"] == method and row["label_budget"] == str(labels):
                 scores.setdefault((row["task"], row["model"]), []).append(float(row["value"]))
     return scores
 
 
 def table(rows: list[dict]) -> Iterator[str]:
     """Yields a Markdown table: the scores in the study, and here by what was varied."""
-    yield "| task | model | pooling, start, rate | study | second way |"
+    yield "| task | model | pooling, start, rate, method, labels | study | second way |"
     yield "|---|---|---|---|---|"
-    kinds = ("task", "model", "pooling", "start", "lr")
+    kinds = ("task", "model", "pooling", "start", "lr", "method", "labels")
     for kind in sorted({tuple(row[key] for key in kinds) for row in rows}):
         task, model, *varied = kind
         here = [row for row in rows if tuple(row[key] for key in kinds) == kind]
-        ours = study_scores(here[0]["labels"]).get((task, model), [])
+        ours = study_scores(STUDY_METHODS[here[0]["method"]], here[0]["labels"]).get(
+            (task, model), []
+        )
         again = [row["test"] for row in sorted(here, key=lambda row: row["seed"])]
         shown = (task, model, ", ".join(map(str, varied)), points(ours), points(again))
         yield f"| {' | '.join(shown)} |"
@@ -304,6 +389,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--pooling", choices=("mean", "first", "last"), default="mean")
     parser.add_argument("--start", choices=("study", "usual"), default="study")
+    parser.add_argument("--method", choices=[*STUDY_METHODS], default="full")
     parser.add_argument("--lr", type=float, help="of all models (default: that of the study)")
     parser.add_argument("--labels", type=int, default=200)
     parser.add_argument("--out", type=Path, required=True)
@@ -313,16 +399,18 @@ def main() -> None:
     plan = json.loads(Path(f"data/plans/finetune/{options.tasks[0]}.json").read_text())["finetune"]
     rows = read_jsonl(options.out) if options.out.exists() else []
     for model, task, seed in product(options.models, options.tasks, options.seeds):
-        method = plan["methods"]["full"]
-        settings = method["training"] | method["models"].get(model, {})
+        method = plan["methods"][STUDY_METHODS[options.method]]
+        settings = (method["training"] or {}) | method["models"].get(model, {})
+        rate = settings.get("lr", 0.0)
         asked = {
             "task": task,
             "model": model,
             "seed": seed,
             "pooling": options.pooling,
             "start": options.start,
-            "lr": options.lr or settings["lr"],
+            "lr": options.lr or (rate[0] if isinstance(rate, list) else rate),
             "labels": options.labels,
+            "method": options.method,
         }
         if any(asked.items() <= row.items() for row in rows):
             continue

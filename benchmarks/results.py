@@ -1,0 +1,232 @@
+"""Writes the tables of README.md and docs/results.md from the reports of finished studies.
+
+    python benchmarks/results.py            # writes the tables
+    python benchmarks/results.py --check    # exits with 1 if a page differs from the files
+
+The default study's report is `reports/comparison.md`, the others' are in
+`benchmarks/studies/NAME/`, to which `--keep NAME FOLDER` copies that of a study that was finished
+in FOLDER, with its scores and effects as CSV. The second way's trainings are in
+`benchmarks/second_way.csv`. Below a heading of a page the tables come in the order of PAGES. A
+decimal number in a section's text must be in one of that section's files.
+
+    python benchmarks/results.py --keep factorial FOLDER
+    python benchmarks/results.py --second-way factorial FOLDER FILE.jsonl...
+"""
+
+import argparse
+import csv
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[1]
+STUDIES = ROOT / "benchmarks" / "studies"
+SECOND_WAY = ROOT / "benchmarks" / "second_way.csv"
+USUAL = {"pooling": "mean", "start": "study"}  # what the second way does unless it is varied
+KEPT = ("comparison.md", "scores.csv", "effects.csv")
+NUMBER = r"\d+\.\d+"
+
+Rows = list[dict[str, str]]
+Maker = Callable[[], Rows]
+
+
+# Tables -------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> Rows:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def folder_of(study: str) -> Path:
+    return ROOT / "reports" if study == "default" else STUDIES / study
+
+
+def report_of(study: str) -> str:
+    return (folder_of(study) / "comparison.md").read_text(encoding="utf-8")
+
+
+def table(study: str, first: str, *, without: tuple[str, ...] = (), top: int | None = None) -> Rows:
+    """Returns a table of a study's report, which is named by its first columns."""
+    text = report_of(study)
+    block = next(b for b in text.split("\n\n") if b.startswith(f"| {first} |"))
+    header, _, *lines = (
+        [*map(str.strip, re.split(r"(?<!\\)\|", line)[1:-1])] for line in block.splitlines()
+    )
+    rows = [dict(zip(header, line, strict=True)) for line in lines]
+    return [{k: row[k] for k in header if k not in without} for row in rows][:top]
+
+
+scores = partial(table, first="Model | Weights")
+effects = partial(table, first="Compared | Pairs", without=("p", "Also differs"))
+leads = partial(table, first="Task | Model | Best baseline", without=("p",))
+
+
+def second_way(study: str, *, varied: bool = False) -> Rows:
+    """Returns means over seeds, times 100, and in brackets those of the study: of trainings with
+    the study's settings, or (``varied``) with others, each with what was varied."""
+    kept = [row for row in read(SECOND_WAY) if row["study"] == study]
+    kept = [row for row in kept if bool(row["varied"]) == varied]
+    budgets = {row["labels"] for row in kept}
+    means = {
+        (row["model"], row["label_budget"], row["task"]): float(row["mean"])
+        for row in read(folder_of(study) / "scores.csv")
+        if row["method"] == kept[0]["method"]
+    }
+    tests: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for row in kept:
+        line = tests.setdefault((row["model"], row["label"], row["labels"], row["varied"]), {})
+        line.setdefault(row["task"], []).append(float(row["test"]))
+    tasks = dict.fromkeys(row["task"] for row in kept)
+    rows = []
+    for (model, label, labels, what), scores_of in tests.items():
+        row = {"Model": label}
+        row |= {"Labels": labels} if len(budgets) > 1 else {}
+        row |= {"Varied": what} if varied else {}
+        for task in tasks:
+            values = scores_of.get(task, [])
+            again = f"{100 * sum(values) / len(values):.1f}" if values else ""
+            row[task] = f"{again} ({100 * means[model, labels, task]:.1f})" if values else ""
+        rows.append(row)
+    return rows
+
+
+def markdown(rows: Rows) -> list[str]:
+    cells = [[cell or "–" for cell in row.values()] for row in rows]
+    lines = [list(rows[0]), ["--:" if i else ":--" for i in range(len(rows[0]))], *cells]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+PAGES: dict[str, dict[str, list[Maker]]] = {
+    "README.md": {"transfer-studies": [partial(scores, "default", top=6)]},
+    "docs/results.md": {
+        "The default study": [
+            partial(scores, "default"),
+            partial(effects, "default"),
+            partial(leads, "default"),
+            partial(second_way, "default"),
+            partial(second_way, "default", varied=True),
+        ],
+    },
+}
+
+
+# Pages --------------------------------------------------------------------------------------------
+
+
+def sections(text: str) -> dict[str, list[str]]:
+    """Returns the lines of a page from each heading of the first two levels on."""
+    parts: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if heading := re.fullmatch("##? (.*)", line):
+            parts[heading[1]] = lines = []
+        lines.append(line)
+    return parts
+
+
+def renewed(page: str) -> str:
+    """Returns a page with its tables made anew."""
+    parts = sections((ROOT / page).read_text(encoding="utf-8"))
+    for heading, makers in PAGES[page].items():
+        lines, tables = list[str](), iter(makers)
+        for i, line in enumerate(parts[heading]):
+            is_row = line.startswith("|")
+            if is_row and not parts[heading][i - 1].startswith("|"):
+                lines += markdown(next(tables)())
+            elif not is_row:
+                lines.append(line)
+        if unused := [*tables]:
+            raise SystemExit(f"error: {page}: {heading!r} lacks {len(unused)} of its tables")
+        parts[heading] = lines
+    return "\n".join(line for lines in parts.values() for line in lines) + "\n"
+
+
+def without_source(page: str) -> Iterator[str]:
+    """Yields the decimal numbers of a section's text that neither its study's report nor its tables
+    have."""
+    parts = sections((ROOT / page).read_text(encoding="utf-8"))
+    for heading, makers in PAGES[page].items():
+        studies = {str(maker.args[0]) for maker in makers if isinstance(maker, partial)}
+        known = " ".join(cell for maker in makers for row in maker() for cell in row.values())
+        numbers = {*re.findall(NUMBER, known + " ".join(map(report_of, studies)))}
+        text = " ".join(line for line in parts[heading] if not line.startswith("|"))
+        for number in re.findall(NUMBER, text):
+            if number not in numbers:
+                yield f"{page}: {heading}: no file has {number}"
+
+
+def keep(study: str, folder: Path) -> None:
+    """Copies the report of a finished study, without links to files that are not kept."""
+    (STUDIES / study).mkdir(parents=True, exist_ok=True)
+    for name in KEPT:
+        shutil.copy(folder / "reports" / name, STUDIES / study)
+    report = STUDIES / study / "comparison.md"
+    blocks = report.read_text(encoding="utf-8").split("\n\n")
+    blocks = [
+        block for block in blocks if not block.startswith(("![", "Tables, each", "```bibtex"))
+    ]
+    text = "\n\n".join(blocks).replace(" [The page with figures](index.html).", "")
+    report.write_text(text.rstrip() + "\n", encoding="utf-8")
+
+
+def keep_second_way(study: str, folder: Path, files: Iterable[Path]) -> None:
+    """Puts trainings of the second way in the place of those that are kept of the study."""
+    models = YAML(typ="safe").load(folder / "params.yaml")["models"]
+    rows = [row for row in read(SECOND_WAY) if row["study"] != study] if SECOND_WAY.exists() else []
+    for line in (line for file in files for line in file.read_text(encoding="utf-8").splitlines()):
+        row = json.loads(line)
+        varied = {name: row[name] for name, usual in USUAL.items() if row.get(name, usual) != usual}
+        rows.append(
+            {
+                "study": study,
+                "model": row["model"],
+                "label": models[row["model"]].get("label", row["model"]),
+                "method": row.get("method", "full"),
+                "task": row["task"],
+                "labels": row["labels"],
+                "varied": ", ".join(f"{name}: {value}" for name, value in varied.items()),
+                "seed": row["seed"],
+                "test": f"{row['test']:.4f}",
+            }
+        )
+    with SECOND_WAY.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [*rows[0]], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("--keep", nargs=2, metavar=("NAME", "FOLDER"))
+    parser.add_argument("--second-way", nargs="+", metavar="NAME FOLDER FILE")
+    options = parser.parse_args()
+    if options.keep:
+        keep(options.keep[0], Path(options.keep[1]))
+        return
+    if options.second_way:
+        study, folder, *files = options.second_way
+        keep_second_way(study, Path(folder), map(Path, files))
+        return
+    faults = list[str]()
+    for page in PAGES:
+        text = renewed(page)
+        if options.check and text != (ROOT / page).read_text(encoding="utf-8"):
+            faults.append(f"{page}: a table differs from its file")
+        elif not options.check:
+            (ROOT / page).write_text(text, encoding="utf-8")
+        faults += without_source(page)
+    print("\n".join(faults), end="\n" if faults else "")
+    sys.exit(bool(faults))
+
+
+if __name__ == "__main__":
+    main()
