@@ -30,9 +30,11 @@ STUDIES = ROOT / "benchmarks" / "studies"
 SECOND_WAY = ROOT / "benchmarks" / "second_way.csv"
 USUAL = {"pooling": "mean", "start": "study"}  # what the second way does unless it is varied
 KEPT = ("comparison.md", "scores.csv", "effects.csv")
+METHODS = {"full": "full", "lora": "lora", "probe": "linear_probe"}  # names of the study
 NUMBER = r"\d+\.\d+"
 
 Rows = list[dict[str, str]]
+Settings = dict[str, str]
 Maker = Callable[[], Rows]
 
 
@@ -68,33 +70,63 @@ effects = partial(table, first="Compared | Pairs", without=("p", "Also differs")
 leads = partial(table, first="Task | Model | Best baseline", without=("p",))
 
 
+class Trainings:
+    """The trainings of the second way for a study, with the study's own scores."""
+
+    def __init__(self, study: str, *, varied: bool = False) -> None:
+        self.rows = [row for row in read(SECOND_WAY) if row["study"] == study]
+        self.rows = [row for row in self.rows if bool(row["varied"]) == varied]
+        self.tasks = list(dict.fromkeys(row["task"] for row in self.rows))
+        self.study = {
+            (row["model"], row["method"], row["label_budget"], row["task"]): float(row["mean"])
+            for row in read(folder_of(study) / "scores.csv")
+        }
+
+    def of(self, task: str, **wanted: str) -> tuple[float, float] | None:
+        """Returns the mean of the second way's trainings on a task, and that of the study."""
+        rows = [row for row in self.rows if row["task"] == task and wanted.items() <= row.items()]
+        if not rows:
+            return None
+        first = rows[0]
+        key = (first["model"], METHODS[first["method"]], first["labels"], task)
+        return sum(float(row["test"]) for row in rows) / len(rows), self.study[key]
+
+
 def second_way(study: str, *, varied: bool = False) -> Rows:
-    """Returns means over seeds, times 100, and in brackets those of the study: of trainings with
-    the study's settings, or (``varied``) with others, each with what was varied."""
-    kept = [row for row in read(SECOND_WAY) if row["study"] == study]
-    kept = [row for row in kept if bool(row["varied"]) == varied]
-    budgets = {row["labels"] for row in kept}
-    means = {
-        (row["model"], row["label_budget"], row["task"]): float(row["mean"])
-        for row in read(folder_of(study) / "scores.csv")
-        if row["method"] == kept[0]["method"]
-    }
-    tests: dict[tuple[str, ...], dict[str, list[float]]] = {}
-    for row in kept:
-        line = tests.setdefault((row["model"], row["label"], row["labels"], row["varied"]), {})
-        line.setdefault(row["task"], []).append(float(row["test"]))
-    tasks = dict.fromkeys(row["task"] for row in kept)
+    """Returns scores times 100, in brackets those of the study: of trainings with the study's
+    settings, or (``varied``) with others, each with what was varied."""
+    trainings, columns = Trainings(study, varied=varied), ["label", "method", "labels", "varied"]
+    several = [c for c in columns[1:] if len({row[c] for row in trainings.rows}) > 1]
+    several += ["varied"] if varied and "varied" not in several else []
     rows = []
-    for (model, label, labels, what), scores_of in tests.items():
-        row = {"Model": label}
-        row |= {"Labels": labels} if len(budgets) > 1 else {}
-        row |= {"Varied": what} if varied else {}
-        for task in tasks:
-            values = scores_of.get(task, [])
-            again = f"{100 * sum(values) / len(values):.1f}" if values else ""
-            row[task] = f"{again} ({100 * means[model, labels, task]:.1f})" if values else ""
+    for key in dict.fromkeys(tuple(row[c] for c in columns) for row in trainings.rows):
+        cells = dict(zip(columns, key, strict=True))
+        row = {"Model": cells["label"]} | {c.capitalize(): cells[c] for c in several}
+        for task in trainings.tasks:
+            both = trainings.of(task, **cells)
+            row[task] = f"{100 * both[0]:.1f} ({100 * both[1]:.1f})" if both else ""
         rows.append(row)
     return rows
+
+
+def second_effects(study: str, pairs: dict[str, list[tuple[Settings, Settings]]]) -> Rows:
+    """Returns mean differences between pairs of trainings over all tasks, times 100; the study's
+    are of the same models and tasks."""
+    trainings, rows = Trainings(study), Rows()
+    for name, compared in pairs.items():
+        sides = [
+            (trainings.of(task, **one), trainings.of(task, **other))
+            for one, other in compared
+            for task in trainings.tasks
+        ]
+        known = [(a, b) for a, b in sides if a and b]
+        again, here = (100 * sum(a[i] - b[i] for a, b in known) / len(known) for i in (0, 1))
+        rows.append({"Compared": name, "Second way": f"{again:+.1f}", "Study": f"{here:+.1f}"})
+    return rows
+
+
+def models(*pairs: tuple[str, str]) -> list[tuple[Settings, Settings]]:
+    return [({"label": one}, {"label": other}) for one, other in pairs]
 
 
 def markdown(rows: Rows) -> list[str]:
@@ -103,6 +135,7 @@ def markdown(rows: Rows) -> list[str]:
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
+BOTH = ("ModernBERT", "Llama")
 PAGES: dict[str, dict[str, list[Maker]]] = {
     "README.md": {"transfer-studies": [partial(scores, "default", top=6)]},
     "docs/results.md": {
@@ -111,7 +144,53 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
             partial(effects, "default"),
             partial(leads, "default"),
             partial(second_way, "default"),
+            partial(
+                second_effects,
+                "default",
+                {
+                    "published vs. random weights": models(
+                        ("MiniLM, published", "MiniLM from scratch")
+                    ),
+                    "pretrained vs. from scratch": models(
+                        *((name, f"{name} from scratch") for name in BOTH)
+                    ),
+                    "Llama vs. ModernBERT": models(
+                        ("Llama", "ModernBERT"),
+                        ("Llama from scratch", "ModernBERT from scratch"),
+                    ),
+                },
+            ),
             partial(second_way, "default", varied=True),
+        ],
+        "Architecture, size and training set, crossed": [
+            partial(effects, "factorial"),
+            partial(second_way, "factorial"),
+            partial(
+                second_effects,
+                "factorial",
+                {
+                    "Llama vs. ModernBERT": models(
+                        *(
+                            (f"Llama{kind}", f"ModernBERT{kind}")
+                            for kind in ("", " small", ", science", " small, science")
+                        )
+                    ),
+                    "full size vs. small": models(
+                        *(
+                            (f"{name}{text}", f"{name} small{text}")
+                            for name in BOTH
+                            for text in ("", ", science")
+                        )
+                    ),
+                    "training set: science vs. all": models(
+                        *(
+                            (f"{name}{size}, science", f"{name}{size}")
+                            for name in BOTH
+                            for size in ("", " small")
+                        )
+                    ),
+                },
+            ),
         ],
     },
 }

@@ -400,7 +400,7 @@ def main() -> None:
     rows = read_jsonl(options.out) if options.out.exists() else []
     for model, task, seed in product(options.models, options.tasks, options.seeds):
         method = plan["methods"][STUDY_METHODS[options.method]]
-        settings = (method["training"] or {}) | method["models"].get(model, {})
+        settings = method.get("training", {}) | method.get("models", {}).get(model, {})
         rate = settings.get("lr", 0.0)
         asked = {
             "task": task,
