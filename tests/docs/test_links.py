@@ -13,7 +13,7 @@ CODE = re.compile(r"`([^`\n]+)`")
 # A file of the repository that is named in the text: `stages/objectives/mlm.py`.
 NAMED = re.compile(r"(?:stages|studies|tests|benchmarks|docs)/[\w/.-]*[\w/]")
 EXAMPLES = re.compile(r"^`((?:stages|tests)/[\w/.-]+)`:$", re.M)  # files that a reader makes
-README_LINES = 130
+README_LINES = 80
 
 
 def anchors(page: Path) -> set[str]:
