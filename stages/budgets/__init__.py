@@ -1,2 +1,2 @@
-"""Matched budgets: the number of steps and the model size at which a run has the reference run's
+"""Matched budgets: the number of steps and the model size at which a model has the reference run's
 budget."""

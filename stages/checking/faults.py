@@ -10,38 +10,18 @@ from stages.checking.inputs import (
     tokenizer_faults,
 )
 from stages.checking.methods import fit_faults, length_faults
-from stages.checking.outlines import Outlines, outline_runs
-from stages.checking.runs import budget_faults, repetition_faults, runs_faults
+from stages.checking.models import budget_faults, models_faults, repetition_faults
+from stages.checking.outlines import outline_models
 from stages.core.params import Params
-from stages.evaluation.records import CLASSICAL
+
+RULES = (
+    *(corpus_faults, tokenizer_faults, task_faults, draw_faults, models_faults, repetition_faults),
+    *(length_faults, budget_faults, fit_faults, baseline_faults),
+)
 
 
 def find_faults(params: Params) -> Iterator[str]:
     """Yields one line for each fault, beginning with the fault's path in params.yaml."""
-    outlines = outline_runs(params)
+    outlines = outline_models(params)
     for rule in RULES:
         yield from dict.fromkeys(rule(params, outlines))
-
-
-def _finetune_faults(params: Params, outlines: Outlines) -> Iterator[str]:
-    if CLASSICAL in params.finetune.methods:
-        yield f"finetune.methods.{CLASSICAL}: is reserved for baselines in reports; rename it"
-    for name in ("label_budgets", "seeds"):
-        values = getattr(params.finetune, name)
-        if len(set(values)) < len(values):
-            yield f"finetune.{name}: must not repeat a value, not {values}"
-
-
-RULES = (
-    corpus_faults,
-    tokenizer_faults,
-    task_faults,
-    draw_faults,
-    runs_faults,
-    repetition_faults,
-    length_faults,
-    budget_faults,
-    fit_faults,
-    baseline_faults,
-    _finetune_faults,
-)

@@ -1,20 +1,17 @@
 """Faults of the entries of ``corpora:``, ``tokenizers:``, ``tasks:`` and ``baselines:``."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import combinations
 
 from stages.baselines._baseline import BASELINES, Baseline, kind_of_source
+from stages.checking.models import checkpoint_faults
 from stages.checking.outlines import Outlines, fault_of, file_errors, name_of, unlisted
-from stages.checking.runs import checkpoint_faults
-from stages.core.components import Settings, below, file_of, unknown
-from stages.core.params import NONE, Params, PublishedTokenizer, Task
-from stages.evaluation.metrics import METRICS, metric_of
+from stages.core.components import Settings, below
+from stages.core.params import NONE, Params, PublishedTokenizer, TaskEntry
 from stages.sources._columns import SCHEMA, SPLIT_SEED
 from stages.sources._source import SOURCES, Source
-from stages.tasks._labelled_rows import most_rows
-from stages.tasks._task import TASKS
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import TASKS, Task
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL
 
 NUM_BYTES = 256  # pieces for byte fallback, one for each byte
@@ -46,32 +43,29 @@ def tokenizer_faults(params: Params, outlines: Outlines) -> Iterator[str]:
 
 
 def task_faults(params: Params, outlines: Outlines) -> Iterator[str]:
-    budgets = [int(budget) for budget in params.finetune.label_budgets if budget != "all"]
     for key, task in params.tasks.items():
-        yield from fault_of(_check_source, task, budgets, key)
+        yield from fault_of(_source, task.source, f"tasks.{key}.source", _kind(task))
         yield from fault_of(_check_task, task.task, params, f"tasks.{key}.task")
         if task.split_seeds:
             yield from fault_of(_check_draws, task, f"tasks.{key}")
-        for budget in budgets:
-            if task.num_train != "all" and budget > int(task.num_train):
+        for budget in params.finetune.label_budgets:
+            if "all" not in (budget, task.num_train) and int(budget) > int(task.num_train):
                 yield f"finetune.label_budgets: {budget} is more than tasks.{key}.num_train"
 
 
 def draw_faults(params: Params, outlines: Outlines) -> Iterator[str]:
     """Yields a fault for each pair of tasks with the same rows in different draws of the splits."""
 
-    def rows(task: Task) -> Settings:
-        return {name: value for name, value in task.source.items() if name != SPLIT_SEED}
-
-    def draws(task: Task) -> list[int]:
-        return task.split_seeds or [task.source.get(SPLIT_SEED, 0)]
+    def rows_and_draws(task: TaskEntry) -> tuple[Settings, list[int]]:
+        rows = {name: value for name, value in task.source.items() if name != SPLIT_SEED}
+        return rows, task.split_seeds or [task.source.get(SPLIT_SEED, 0)]
 
     for (first, one), (second, other) in combinations(params.tasks.items(), 2):
-        if draws(one) != draws(other) and rows(one) == rows(other):
+        (rows, draws), (other_rows, other_draws) = rows_and_draws(one), rows_and_draws(other)
+        if rows == other_rows and draws != other_draws:
             yield (
-                f"tasks.{second}.source.{SPLIT_SEED}: {first} has the same rows in another draw; "
-                "an average over tasks would treat them as independent; for several draws, write "
-                "one task with `split_per_seed: true`"
+                f"tasks.{second}.source.{SPLIT_SEED}: {first} has the same rows in another draw, "
+                "so the two are not independent; write one task with `split_per_seed: true`"
             )
 
 
@@ -79,15 +73,13 @@ def baseline_faults(params: Params, outlines: Outlines) -> Iterator[str]:
     kinds = {key: _kind(task) for key, task in params.tasks.items()}
     for key, entry in params.baselines.items():
         where = f"baselines.{key}"
-        if key in params.runs:
+        if key in params.models:
             yield f"{where}: is also the name of a model; rename one of them"
         try:
             baseline = BASELINES.build(entry, where=where)
         except ValueError as error:
             yield str(error)
             continue
-        for kind in baseline.fits:
-            yield from unlisted(kind, TASKS, f"{where}.name: fits")
         if any(kind and kind.name in baseline.fits for kind in kinds.values()):
             yield from fault_of(_check_files, params, kinds, baseline, where)
         else:
@@ -96,7 +88,7 @@ def baseline_faults(params: Params, outlines: Outlines) -> Iterator[str]:
 
 
 def _check_files(
-    params: Params, kinds: Mapping[str, Kind | None], baseline: Baseline, where: str
+    params: Params, kinds: Mapping[str, Task | None], baseline: Baseline, where: str
 ) -> None:
     """Raises ValueError for a baseline's file whose task has a kind of rows that the baseline does
     not fit, or that cannot be read with the settings of the task's source."""
@@ -110,37 +102,20 @@ def _check_files(
             baseline.check_file(file, kind_of_source(kind, params.tasks[task].source))
 
 
-def _kind(task: Task) -> Kind | None:
+def _kind(task: TaskEntry) -> Task | None:
     """Returns the kind of a task's rows, or None for an unknown task (see ``task_faults``)."""
-    with suppress(ValueError):
-        return TASKS[name_of(task.task)]
-    return None
+    name = name_of(task.task)
+    return TASKS[name] if name in TASKS.names() else None
 
 
-def _check_source(task: Task, budgets: list[int], key: str) -> None:
-    """Raises ValueError for a source with invalid settings or broken files, and for files with
-    fewer rows to train on than the largest label budget. Stops reading at that number of rows."""
-    kind, where = _kind(task), f"tasks.{key}.source"
-    source = _source(task.source, where, kind)
-    if kind is None or not source.is_local or task.num_train != "all" or not budgets:
-        return
-    num_rows = 0
-    with _named(where):
-        for example in source.examples(kind):
-            num_rows += example.split == "train"
-            if num_rows >= max(budgets):
-                return
-    most_rows(budgets, num_rows, task=key)
-
-
-def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
+def _source(entry: Settings, where: str, kind: Task | None) -> Source:
     """Returns the source of ``entry`` after checking its settings and the beginnings of its files.
 
     Raises ValueError if they are invalid.
     """
     with file_errors(f"{where}.path"):
         source = SOURCES.build(entry, where=where)
-    with _named(where):
+    with _named(where), file_errors("path"):
         source.check(kind)
     return source
 
@@ -148,13 +123,12 @@ def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
 @contextmanager
 def _named(where: str) -> Iterator[None]:
     try:
-        with file_errors("path"):
-            yield
+        yield
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
 
-def _check_draws(task: Task, where: str) -> None:
+def _check_draws(task: TaskEntry, where: str) -> None:
     """Raises ValueError unless the source can draw splits by a seed and there are several seeds."""
     source = SOURCES.find(name_of(task.source), where=f"{where}.source")
     if getattr(source, "schema", None) is not SCHEMA:
@@ -171,19 +145,6 @@ def _check_draws(task: Task, where: str) -> None:
 
 
 def _check_task(entry: Settings, params: Params, where: str) -> None:
-    """Raises ValueError for invalid settings, and for unknown metrics."""
-    settings = TASKS.settings(entry, where=where)
-    task = TASKS.find(name_of(entry), where=where)
-    kind = task.for_rows()
-    for metric in dict.fromkeys([*kind.metric_names, *kind.compared_by(settings)]):
-        try:
-            metric_of(metric)
-        except KeyError:
-            raise ValueError(
-                f"{where}.name: {file_of(task)}: metrics: {unknown(metric, METRICS)}; a "
-                "metric of its own is a Metric"
-            ) from None
-    try:
+    settings, task = TASKS.settings(entry, where=where), TASKS.find(name_of(entry), where=where)
+    with _named(where):
         task.check(params.finetune.max_tokens, **settings)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None

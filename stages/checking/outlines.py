@@ -1,4 +1,4 @@
-"""What the rules share: the models and objectives of runs, built once without storage for weights,
+"""What the rules share: models and their objectives, built once without storage for weights,
 and errors as faults."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,22 +8,20 @@ from typing import Any
 
 from stages.budgets.budget import public_outline, vocabulary_for
 from stages.core.components import Settings, unknown
-from stages.core.params import Params, PublishedTokenizer, Run, Tokenizer
+from stages.core.params import AnyTokenizer, Model, Params, PublishedTokenizer, Tokenizer
 from stages.models._backbone import MODELS, Backbone, outline
 from stages.objectives._objective import OBJECTIVES, Objective
 from stages.text.tokenizer import Vocabulary
 from stages.training.pretraining import objective_for
 
-MOST_SHOWN = 300  # characters of a file's name in a message
-
 
 @dataclass
-class RunOutline:
+class ModelOutline:
     """A run's model and objective. Each is None if it is invalid (``faults`` has the reasons) or
     belongs to a public checkpoint that is not downloaded."""
 
     key: str
-    run: Run
+    entry: Model
     vocabulary: Vocabulary | None = None
     backbone: Backbone | None = None
     objective: Objective | None = None
@@ -31,48 +29,52 @@ class RunOutline:
 
     @property
     def where(self) -> str:
-        return self.run.where(self.key)
+        return f"models.{self.key}"
+
+    @property
+    def kind(self) -> type[Objective] | None:
+        """The class of the objective; None if it is unknown."""
+        name = name_of(self.entry.objective)
+        return OBJECTIVES.find(name, where="") if name in OBJECTIVES.names() else None
 
 
-Outlines = Mapping[str, RunOutline]
+Outlines = Mapping[str, ModelOutline]
 
 
-def outline_runs(params: Params) -> dict[str, RunOutline]:
-    outlines = {key: RunOutline(key, run) for key, run in params.runs.items()}
+def outline_models(params: Params) -> dict[str, ModelOutline]:
+    outlines = {key: ModelOutline(key, model) for key, model in params.models.items()}
     for outlined in outlines.values():
         for build in (_build_backbone, _build_objective):
-            try:
-                build(outlined, params.tokenizers.get(outlined.run.tokenizer))
-            except ValueError as error:
-                outlined.faults.append(str(error))
+            tokenizer = params.tokenizers.get(outlined.entry.tokenizer)
+            outlined.faults += fault_of(build, outlined, tokenizer)
     return outlines
 
 
-def _build_backbone(outlined: RunOutline, tokenizer: Tokenizer | PublishedTokenizer | None) -> None:
-    run, where = outlined.run, f"{outlined.where}.architecture"
-    if run.is_hub:
+def _build_backbone(outlined: ModelOutline, tokenizer: AnyTokenizer | None) -> None:
+    entry, where = outlined.entry, f"{outlined.where}.architecture"
+    if entry.is_hub:
         with file_errors(f"{where}.path"):
-            outlined.backbone = public_outline(run, where=where)
-        if tokenizer and outlined.backbone is not None and belongs_to(tokenizer, run):
-            outlined.vocabulary = vocabulary_for(run, tokenizer)
+            outlined.backbone = public_outline(entry, where=where)
+        if tokenizer and outlined.backbone is not None and belongs_to(tokenizer, entry):
+            outlined.vocabulary = vocabulary_for(entry, tokenizer)
     elif isinstance(tokenizer, Tokenizer):
-        outlined.vocabulary = vocabulary_for(run, tokenizer)
-        outlined.backbone = outline(run.architecture, tokenizer.vocab_size, where=where)
+        outlined.vocabulary = vocabulary_for(entry, tokenizer)
+        outlined.backbone = outline(entry.architecture, tokenizer.vocab_size, where=where)
     else:  # no tokenizer gives the vocabulary size
-        MODELS.settings(run.architecture, where=where)
+        MODELS.settings(entry.architecture, where=where)
 
 
-def _build_objective(outlined: RunOutline, tokenizer: object) -> None:
-    run, vocabulary, backbone = outlined.run, outlined.vocabulary, outlined.backbone
+def _build_objective(outlined: ModelOutline, tokenizer: object) -> None:
+    entry, vocabulary, backbone = outlined.entry, outlined.vocabulary, outlined.backbone
     if vocabulary is not None and backbone is not None:
-        outlined.objective = objective_for(run, vocabulary, backbone, where=outlined.where)
+        outlined.objective = objective_for(entry, vocabulary, backbone, where=outlined.where)
     else:
-        OBJECTIVES.settings(run.objective, where=f"{outlined.where}.objective")
+        OBJECTIVES.settings(entry.objective, where=f"{outlined.where}.objective")
 
 
-def belongs_to(tokenizer: object, run: Run) -> bool:
-    """Whether a tokenizer's entry belongs to the run's public checkpoint."""
-    pinned = [run.architecture.get(key) for key in ("path", "revision")]
+def belongs_to(tokenizer: object, entry: Model) -> bool:
+    """Whether a tokenizer's entry belongs to the model's public checkpoint."""
+    pinned = [entry.architecture.get(key) for key in ("path", "revision")]
     is_published = isinstance(tokenizer, PublishedTokenizer)
     return is_published and pinned == [tokenizer.path, tokenizer.revision]
 
@@ -96,10 +98,8 @@ def fault_of(check: Callable[..., object], *arguments: Any, **settings: Any) -> 
 
 @contextmanager
 def file_errors(where: str) -> Iterator[None]:
-    """Turns errors of the file system (a file that may not be read, too long a name) into
-    ValueErrors that begin with ``where``, a path in params.yaml."""
+    """Turns errors of the file system into ValueErrors that begin with ``where``."""
     try:
         yield
     except OSError as error:
-        named = "" if error.filename is None else f"{str(error.filename)[:MOST_SHOWN]}: "
-        raise ValueError(f"{where}: {named}{error.strerror or error}") from None
+        raise ValueError(f"{where}: {error.filename or ''}: {error.strerror or error}") from None

@@ -15,11 +15,8 @@ CONTENTS = "contents.json"  # a file with the hashes of all other files in its f
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary path for a file or a folder, which is renamed to ``path`` on success.
-
-    An earlier file stays until the new one replaces it; an earlier folder is missing for a moment.
-    Leftovers of an interrupted writer are removed first.
-    """
+    """Yields a temporary path for a file or a folder, which is renamed to ``path`` on success. An
+    earlier file stays until the new one replaces it; an earlier folder is missing for a moment."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.partial")
     remove(temporary)

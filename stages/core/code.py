@@ -1,27 +1,23 @@
 """The code that a result comes from: a stage's module, the modules it imports, and their imports.
 
 The root stage writes the hashes of each stage's modules into its plan, and DVC reruns a stage when
-its plan changes. Imports are read from the source, so no stage declares its code, and dvc.lock
-holds one record per stage.
+its plan changes. Imports are read from the source, so no stage declares its code.
 
 A module's hash covers its syntax tree, not its bytes. Comments, docstrings, blank lines and
 formatting (line breaks, quotes, parentheses, trailing commas) change no hash. Type annotations
-count: pydantic and the schemas of components read them. The hash is the same on every supported
-version of Python.
+count: pydantic and the schemas of components read them.
 """
 
 import ast
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 
 from stages.core import paths
-from stages.core.artifacts import read_json, replacing, sha256, write_json
+from stages.core.artifacts import Json, read_json, replacing, sha256, write_json
 from stages.core.components import STAGES
 
 # A cache: the hash and the imports of each module, in a file named by the hash of its source.
@@ -57,7 +53,7 @@ def code_of(*modules: str) -> list[Path]:
     reached, waiting = set[str](), {*modules}
     while waiting:
         reached |= waiting
-        imported = {name for module in waiting for name in _imports(module)}
+        imported = {name for module in waiting for name in _parsed(STAGES / f"{module}.py")[1]}
         waiting = imported - reached - EXEMPT.keys()
     files = {STAGES / f"{module}.py" for module in reached}
     templates = {path for file in files for path in file.parent.glob("*.jinja")}
@@ -79,89 +75,55 @@ def code_hash(*modules: str) -> str:
     return hashlib.sha256(json.dumps(hashes(*modules)).encode()).hexdigest()
 
 
-def syntax_hash(source: str | bytes) -> str:
-    """Returns a hash of Python source that ignores comments, docstrings and formatting.
-
-    Raises SyntaxError for source that does not parse.
+@cache
+def _parsed(file: Path) -> tuple[str, list[str]]:
+    """Returns the hash of a module and the modules below ``stages/`` that it imports, at its top or
+    inside functions. Both are stored under the hash of the source, this file and Python's version.
     """
-    digest = hashlib.sha256()
-    # ast.dump differs between versions of Python. Here empty fields are left out, because fields
-    # that a new version adds are empty for source that earlier versions accept.
-    for node in ast.walk(_Effective().visit(ast.parse(source))):
-        digest.update(type(node).__name__.encode())
-        for name, value in ast.iter_fields(node):
-            if name == "kind" or (value is None and not isinstance(node, ast.Constant)):
-                continue
-            # Child nodes are hashed when ast.walk reaches them. The escapes of ascii, unlike
-            # those of repr, do not depend on the version's Unicode tables.
-            items = [
-                "node" if isinstance(item, ast.AST) else (type(item).__name__, ascii(item))
-                for item in (value if isinstance(value, list) else [value])
-            ]
-            if items:
-                digest.update(f" {name} {items}".encode())
-        digest.update(b"\n")
-    return digest.hexdigest()
+    source = file.read_bytes()
+    own = sys.version.encode() + Path(__file__).read_bytes()
+    stored = PARSED / f"{hashlib.sha256(own + source).hexdigest()}.json"
+    try:
+        parsed = read_json(stored)
+    except (OSError, ValueError):  # the file is missing or damaged
+        tree = effective(source)
+        names = {name for node in ast.walk(tree) for name in _imported(node)}
+        parsed = Json(hash=syntax_hash(tree), names=sorted(names))
+        with suppress(OSError), replacing(stored) as new:  # without the file, only time is lost
+            write_json(new, parsed)
+    modules = (name.replace(".", "/") for name in parsed["names"])
+    return parsed["hash"], [name for name in modules if (STAGES / f"{name}.py").is_file()]
+
+
+def effective(source: str | bytes) -> ast.Module:
+    """Returns the syntax tree of Python source without what has no effect: docstrings, other
+    constants (``...``), ``pass``, and what is for type checkers alone."""
+    return _Effective().visit(ast.parse(source))
+
+
+def syntax_hash(tree: ast.Module) -> str:
+    """Returns a hash of a tree. ``ast.unparse`` writes equal trees as equal text."""
+    return hashlib.sha256(ast.unparse(tree).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 class _Effective(ast.NodeTransformer):
-    """Leaves out statements without effect: docstrings, other constants (``...``) and ``pass``."""
-
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
 
     def visit_Pass(self, node: ast.Pass) -> None:
         return None
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        """Joins the constant parts of an f-string, which versions of Python split differently."""
-        values: list[ast.expr] = []
-        for text, parts in groupby(node.values, key=lambda value: isinstance(value, ast.Constant)):
-            if not text:
-                values += parts
-            elif joined := "".join(str(ast.literal_eval(part)) for part in parts):
-                values.append(ast.Constant(joined))
-        node.values = values
-        return self.generic_visit(node)
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        is_unseen = ast.unparse(node.test) == "TYPE_CHECKING"
+        return None if is_unseen else self.generic_visit(node)
 
 
-@cache
-def _parsed(file: Path) -> tuple[str, list[str]]:
-    """Returns the hash of a module and the names of this project that it imports, which may be
-    modules. Both are stored under the hash of the source, this file and the version of Python."""
-    source = file.read_bytes()
-    own = sys.version.encode() + Path(__file__).read_bytes()
-    stored = PARSED / f"{hashlib.sha256(own + source).hexdigest()}.json"
-    with suppress(OSError, ValueError, KeyError):  # the file is missing or damaged
-        known = read_json(stored)
-        return known["hash"], known["names"]
-    names = sorted({name for name in _names(ast.parse(source)) if name.startswith("stages.")})
-    digest = syntax_hash(source)
-    with suppress(OSError), replacing(stored) as new:  # without the file, only time is lost
-        write_json(new, {"hash": digest, "names": names})
-    return digest, names
-
-
-def _imports(module: str) -> set[str]:
-    """Returns the modules below ``stages/`` that a module imports, at its top or inside
-    functions."""
-    _, names = _parsed(STAGES / f"{module}.py")
-    modules = (name.removeprefix("stages.").replace(".", "/") for name in names)
-    return {name for name in modules if (STAGES / f"{name}.py").is_file()}
-
-
-def _names(tree: ast.Module) -> Iterator[str]:
-    """Yields all imported names that may be modules: in ``from stages.text import batch``, both
-    ``stages.text`` and ``stages.text.batch``. Imports for type checkers alone do not count."""
-    hidden = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import) and node not in hidden:
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and node not in hidden:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+def _imported(node: ast.AST) -> list[str]:
+    """Returns the names below ``stages`` that a statement imports, which may be modules: in ``from
+    stages.text import batch``, both ``text`` and ``text.batch``."""
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return [name.removeprefix("stages.") for name in names if name.startswith("stages.")]

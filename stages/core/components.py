@@ -8,7 +8,6 @@ takes as its last positional parameter. If the dataclass has a class method ``fr
 constructs it, and the parameters of the method are settings, too.
 """
 
-import ast
 import difflib
 import importlib
 import inspect
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
 
@@ -42,7 +41,7 @@ class Components(Generic[C]):
         """Returns the class of the component ``stages/{folder}/{name}.py``.
 
         Raises ValueError with the path in params.yaml (``where``) if there is no such file, and
-        with the path of the file if the file does not define one valid component.
+        with the path of the file if it does not have one public class with all methods.
         """
         if name not in self.names():
             raise ValueError(f"{where}.name: {unknown(name, self.names())}")
@@ -55,9 +54,12 @@ class Components(Generic[C]):
         Raises ValueError with the path in params.yaml for an unknown name, a misspelt or missing
         key, or a wrong type.
         """
-        cls = self.find(str(entry.get("name", "")), where=where)
-        given = {key: value for key, value in entry.items() if key != "name"}
-        return check(cls, given, where=where)
+        schema = _schema(self.find(str(entry.get("name", "")), where=where))
+        try:
+            return dict(schema(**{key: value for key, value in entry.items() if key != "name"}))
+        except ValidationError as error:
+            keys = schema.model_fields
+            raise ValueError(describe(error, where, known=lambda _: keys)) from None
 
     def build(self, entry: Settings, *from_code: Any, where: str) -> C:
         """Constructs the component named in ``entry``, from ``from_code`` and the settings in
@@ -78,11 +80,6 @@ class Components(Generic[C]):
 
 @cache
 def _public_class(folder: str, name: str) -> type[Any]:
-    """Returns the one public class of a file.
-
-    Raises ValueError, which names the file, if the file has no or several public classes, or if the
-    class lacks a method or a class variable of its contract.
-    """
     module, file = importlib.import_module(f"stages.{folder}.{name}"), f"stages/{folder}/{name}.py"
     classes = [
         value
@@ -90,37 +87,20 @@ def _public_class(folder: str, name: str) -> type[Any]:
         if inspect.isclass(value) and value.__module__ == module.__name__ and key[0] != "_"
     ]
     if len(classes) != 1:
-        names = ", ".join(each.__name__ for each in classes) or "none"
-        raise ValueError(
-            f"{file}: must define one public class, not {names}; a name of another class begins "
-            "with _"
-        )
+        names = ", ".join(cls.__name__ for cls in classes) or "none"
+        raise ValueError(f"{file}: must define one public class, not {names}")
     (cls,) = classes
-    missing = sorted(getattr(cls, "__abstractmethods__", ())) + [
-        variable
-        for base in cls.__mro__
-        for variable, hint in vars(base).get("__annotations__", {}).items()
-        if get_origin(hint) is ClassVar and not hasattr(cls, variable)
-    ]
-    if missing:
+    if missing := ", ".join(sorted(getattr(cls, "__abstractmethods__", ()))):
+        contract = file_of(cls.__mro__[1])
         raise ValueError(
-            f"{file}: {cls.__name__} must define {', '.join(missing)}; the contract is in "
-            f"{file_of(cls.__mro__[1])}"
+            f"{file}: {cls.__name__} must define {missing}; the contract is in {contract}"
         )
     return cls
 
 
-def check(cls: type, values: Settings, *, where: str) -> dict[str, Any]:
-    """Returns the settings ``values`` with defaults, checked against the schema of ``cls``."""
-    try:
-        return dict(_schema(cls)(**values))
-    except ValidationError as error:
-        valid_keys = list(_schema(cls).model_fields)
-        raise ValueError(describe(error, where, known=lambda _: valid_keys)) from None
-
-
 @cache
 def _schema(cls: type) -> Any:
+    """Returns a model of pydantic with the settings of a component as its fields."""
     fields: dict[str, Any] = {}
     schema: Any = getattr(cls, "schema", cls)
     for part in (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__)):
@@ -141,13 +121,9 @@ def _keywords(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {k: p for k, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
-def summary(folder: str, name: str) -> str:
-    """Returns the first sentence of the docstring of ``stages/{folder}/{name}.py``, or of its class
-    if the module has none. The file is parsed, not imported."""
-    module = ast.parse((STAGES / folder / f"{name}.py").read_text(encoding="utf-8"))
-    classes = (node for node in module.body if isinstance(node, ast.ClassDef))
-    public = next(node for node in classes if not node.name.startswith("_"))
-    text = ast.get_docstring(module) or ast.get_docstring(public) or ""
+def summary(cls: type) -> str:
+    """Returns the first sentence of the docstring of a component's file, or else of its class."""
+    text = inspect.getdoc(inspect.getmodule(cls)) or inspect.getdoc(cls) or ""
     paragraph = " ".join(text.split("\n\n")[0].split())
     sentence = re.split(r"(?<=[.])(?<!et al[.])\s+(?=[A-Z`<])", paragraph)[0]
     return sentence.replace("``", "`")
@@ -158,18 +134,14 @@ def file_of(cls: type) -> str:
     return f"{cls.__module__.replace('.', '/')}.py"
 
 
-class BrokenContract(ValueError):
-    """The file of a component does not do what its contract says. The message begins with the file,
-    since no setting is at fault."""
+# Messages -----------------------------------------------------------------------------------------
 
 
 @contextmanager
 def below(where: str) -> Iterator[None]:
-    """Prefixes the ValueErrors raised inside, except BrokenContract, with the path ``where``."""
+    """Prefixes the ValueErrors raised inside with the path ``where``."""
     try:
         yield
-    except BrokenContract:
-        raise
     except ValueError as error:
         raise ValueError(f"{where}.{error}") from None
 
@@ -177,23 +149,21 @@ def below(where: str) -> Iterator[None]:
 def describe(
     error: ValidationError, where: str, *, known: Callable[[Location], Iterable[str]]
 ) -> str:
-    """Returns one line per fault, with its path in params.yaml and what would be valid. ``known``
-    returns the valid keys of the mapping at a location."""
-    lines = []
-    for fault in error.errors():
-        location = fault["loc"]
-        path = f"{where}.{path_of(location)}".lstrip(".")
-        lines.append(f"{path}: {message_of(fault, known(location[:-1]))}")
-    return "\n".join(lines)
+    """Returns one line per fault, with its path in params.yaml. ``known`` returns the valid keys of
+    the mapping at a location."""
+    faults = error.errors()
+    return "\n".join(
+        f"{where}.{path_of(fault['loc'])}: {message_of(fault, known)}" for fault in faults
+    )
 
 
-def message_of(fault: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """Returns the message of a fault that pydantic found; ``keys`` are valid in the place of an
-    unknown one."""
+def message_of(fault: Mapping[str, Any], known: Callable[[Location], Iterable[str]]) -> str:
+    """Returns the message of a fault that pydantic found; ``known`` as in ``describe``."""
     message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     match fault["type"]:
         case "extra_forbidden":
-            return unknown(str(fault["loc"][-1]), keys)
+            *location, key = fault["loc"]
+            return unknown(str(key), known(tuple(location)))
         case "missing":
             return "missing; give it a value"
         case "dict_type" | "model_type":

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1  # an option of Linux' prctl
@@ -19,11 +20,9 @@ _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 def die_with_parent(parent: int | None = None) -> None:
-    """Makes the kernel kill this process when its parent dies (on Linux).
-
-    Otherwise a stage would outlive a killed DVC and write at the same time as a stage of the next
-    DVC. With the pid of the ``parent``, this process also ends if the parent is dead already.
-    """
+    """Makes the kernel kill this process when its parent dies (on Linux): else a stage would write
+    at the same time as a stage of the next DVC. With the pid of the ``parent``, this process also
+    ends if the parent is dead already."""
     if _prctl:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if parent not in (None, os.getppid()):
@@ -52,9 +51,8 @@ def end_by_signals(error: Callable[[int], BaseException]) -> None:
             signal.signal(other, signal.SIG_IGN)
         raise error(number)
 
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, end)
+    for number in _handlers():
+        signal.signal(number, end)
 
 
 @contextmanager
@@ -62,26 +60,27 @@ def held_signals() -> Iterator[list[int]]:
     """Delays the signals that end this process until the context ends, and yields the list of those
     that came, so that there is time to save what was computed; a second signal ends it at once.
 
-    Signals that are ignored (by ``nohup``) stay ignored. Does nothing outside the main thread,
-    which alone can handle signals.
+    Does nothing outside the main thread, which alone can handle signals.
     """
-    came, is_main = list[int](), threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.getsignal(number) for number in SIGNALS if is_main}
-    held = {n: handler for n, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+    is_main = threading.current_thread() is threading.main_thread()
+    came, handlers = list[int](), _handlers() if is_main else {}
 
-    def restore() -> None:
-        for number, handler in held.items():
+    def restore(*came_now: Any) -> None:
+        came.extend(came_now[:1])
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
-    def note(number: int, frame: object) -> None:
-        came.append(number)
-        restore()
-
-    for number in held:
-        signal.signal(number, note)
+    for number in handlers:
+        signal.signal(number, restore)
     try:
         yield came
     finally:
         restore()
         if came:
             os.kill(os.getpid(), came[0])
+
+
+def _handlers() -> dict[int, Any]:
+    """Returns the handlers of those ``SIGNALS`` that are not ignored (as by ``nohup``)."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    return {n: handler for n, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}

@@ -35,7 +35,7 @@ def filled_in(study: Settings) -> dict[str, Any]:
     """Returns a study whose models state what they take over from the first one, from the public
     checkpoint that they continue and from ``pretrain:``, and whose tasks state what they take over
     from ``samples:``."""
-    models, pretrain = study.get("models"), study.get("pretrain", {})
+    models, pretrain = mapping(study.get("models")), study.get("pretrain", {})
     drawn = {"seed": 1, **mapping(study.get("samples"))}
     drawn = {k: v for k, v in drawn.items() if k == "seed" or k.startswith("num_")}
     seeds = mapping(study.get("finetune")).get("seeds", [1])
@@ -45,10 +45,15 @@ def filled_in(study: Settings) -> dict[str, Any]:
         return {**drawn, **entry, **({"split_seeds": seeds} if draws_anew else {})}
 
     filled = {"tasks": changed(study.get("tasks"), task)}
-    if mapping(models):
-        filled["models"] = changed(models, lambda _, entry: _model(entry, study))
     if isinstance(pretrain, Mapping):
-        filled["pretrain"] = {"reference": next(iter(mapping(models)), NONE), **pretrain}
+        filled["pretrain"] = {"reference": next(iter(models), NONE), **pretrain}
+    if models:
+        filled["models"] = changed(models, lambda _, entry: _model(entry, study))
+        trains = [
+            _name(mapping(m).get("objective", NONE)) != NONE for m in filled["models"].values()
+        ]
+        if any(trains) and isinstance(pretrain, Mapping):  # else its settings are missing
+            filled["pretrain"].setdefault("training", {})
     return {**study, **{key: value for key, value in filled.items() if value is not None}}
 
 

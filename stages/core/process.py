@@ -35,10 +35,9 @@ def run_stage(
     rank: Callable[[Any], int | None] = lambda plan: 0,
 ) -> None:
     """Runs a stage file: parses the command line, reads the plan (of type ``kind``), calls
-    ``main(plan, *keys)``, and exits with status 2 on a user's mistake. ``keys`` are the values of
-    the positional arguments ``names``. ``main`` may return a line on what the stage produced, which
-    is printed at the end. ``number`` has the name and the help text of an option for a whole
-    number, which ``main`` gets as a keyword argument, None if the option is not given.
+    ``main(plan, *keys)`` and prints the line that it returns on what the stage produced. ``keys``
+    are the values of the positional arguments ``names``. ``number`` has the name and the help text
+    of an option for a whole number, which ``main`` gets as a keyword argument, None by default.
 
     ``rank(plan)`` returns the rank of this process among the processes of the stage, or None if
     nothing is left for it to do. The process of rank 0 takes the lock for all.
@@ -48,8 +47,7 @@ def run_stage(
         parser.add_argument(f"--{number[0].replace('_', '-')}", type=int, help=number[1])
     options = vars(parser.parse_args())
     keys = [options.pop(name) for name in names]
-    description = " ".join((parser.description or "").split())
-    purpose = re.split(r"[:.](?: |$)", description)[0]  # up to the first colon or full stop
+    purpose = re.split(r"[:.](?: |$)", parser.description or "")[0]  # up to a colon or full stop
 
     def run() -> None:
         plan = read_plan(kind, stage, *([] if kind.is_shared else keys))
@@ -78,9 +76,7 @@ def _parser(
     stage = (module.__spec__.name if module.__spec__ else module.__name__).rpartition(".")[2]
     parser = argparse.ArgumentParser(
         prog=f"python -m stages.{stage}",
-        description=(module.__doc__ or "").strip(),
-        epilog="Settings come from data/plans/, which stages.resolve writes from params.yaml.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=" ".join((module.__doc__ or "").split()),
         allow_abbrev=False,
     )
     for name in names:
@@ -90,10 +86,7 @@ def _parser(
 
 def _locked(main: Callable[[], str | None], stage: str, keys: list[str], purpose: str = "") -> None:
     """Runs a stage under the stage's lock and records how long it took. With a ``purpose``, prints
-    the purpose at the beginning, and the time and the result at the end.
-
-    Raises ValueError if another process holds the lock for too long.
-    """
+    the purpose at the beginning, and the time and the result at the end."""
     with hold(LOCKS / f"{'-'.join([stage, *keys])}.lock"):
         begin = time.monotonic()
         if purpose:
@@ -137,9 +130,6 @@ def exit_on_mistake(main: Callable[[], object], *, reader_may_end: bool = False)
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:MOST_CHARACTERS]
         print(f"error: {reason} (traceback: {file})", file=sys.stderr)
         raise SystemExit(1) from None
-
-
-# Locks -------------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -3,14 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from stages.core.artifacts import Json
 from stages.core.components import Location, Settings, message_of, path_of
-from stages.core.inheritance import NONE, filled_in, mapping
+from stages.core.inheritance import NONE, mapping
 from stages.core.params import FILLED_IN, Params
 
 PATH = Path("params.yaml")
@@ -28,16 +27,16 @@ def load(path: Path = PATH) -> Params:
 
 def typed(raw: Settings) -> Params:
     """Returns the parsed params.yaml as ``Params``; raises the errors of ``load``."""
-    if old := [*_old_forms(raw)]:
-        raise ValueError("\n".join(old))
-    faults = dict(_unseen_by_dvc(raw)) | dict(_nothing_to_take_over(raw))
-    try:
-        params = Params.model_validate(raw)
-        if not faults:
-            return params
-    except ValidationError as error:
-        every = {path_of(fault["loc"]): message_of(fault, ()) for fault in error.errors()}
-        faults = dict(_faults(error, raw)) | faults or every
+    faults = dict(_old_forms(raw))
+    if not faults:
+        faults = dict(_refused_values(raw))
+        try:
+            params = Params.model_validate(raw)
+            if not faults:
+                return params
+        except ValidationError as error:
+            every = {path_of(fault["loc"]): message_of(fault, _keys_at) for fault in error.errors()}
+            faults = dict(_faults(error, raw)) | faults or every
     raise ValueError("\n".join(f"{path}: {message}" for path, message in faults.items()))
 
 
@@ -67,22 +66,18 @@ def read_yaml(path: Path) -> Json:
 
 
 def text_of(path: Path) -> str:
-    """Returns the text of a study file; raises ValueError if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; copy one of studies/ to it") from None
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: must be UTF-8: {error}") from None
+    """Returns the text of a study file."""
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; copy one of studies/ to it")
+    return path.read_text(encoding="utf-8")
 
 
 # Faults ------------------------------------------------------------------------------------------
 
 
-def _unseen_by_dvc(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """Yields the path of each setting that DVC would ignore, with what is wrong."""
+def _refused_values(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
+    """Yields the path of each setting that DVC would ignore, or that is filled in, with what is
+    wrong."""
     for key, value in node.items() if isinstance(node, Mapping) else enumerate(node):
         path = f"{where}.{key}".lstrip(".")
         if key in ("size", "nfiles"):
@@ -91,57 +86,33 @@ def _unseen_by_dvc(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
         elif value is None or value == []:
             # DVC omits None and [] from a stage's command, so editing them would rerun nothing.
             yield path, f"must not be empty; leave the key out or write {NONE!r}"
+        elif key == "split_seeds" and node.get("split_per_seed") is not True:
+            yield path, "is filled in; write `split_per_seed: true`"
         elif isinstance(value, Mapping | list):
-            yield from _unseen_by_dvc(value, path)
-
-
-def _nothing_to_take_over(raw: Settings) -> Iterator[tuple[str, str]]:
-    """Yields the path of each setting that is missing where other entries would take it over."""
-    for name, entry in mapping(mapping(raw.get("finetune")).get("methods")).items():
-        if mapping(entry).get("models") and "training" not in entry:
-            yield (
-                f"finetune.methods.{name}.models",
-                "changes the settings of `training`, which the method does not have",
-            )
-    for name, entry in mapping(raw.get("tasks")).items():
-        if "split_seeds" in mapping(entry) and entry.get("split_per_seed") is not True:
-            yield f"tasks.{name}.split_seeds", "is filled in; write `split_per_seed: true`"
-    pretrain = raw.get("pretrain", {})
-    if not isinstance(pretrain, Mapping) or "training" in pretrain:
-        return
-    for name, model in mapping(filled_in(raw).get("models")).items():
-        objective = mapping(model).get("objective", NONE)
-        if mapping(objective).get("name", objective) != NONE:
-            yield "pretrain.training", f"missing; {name} trains"
-            return
+            yield from _refused_values(value, path)
 
 
 def _faults(error: ValidationError, raw: Settings) -> Iterator[tuple[str, str]]:
     """Yields the path and the message of each fault of the schema. A faulty value that entries take
     over is told where it is stated, and a missing one where it would be stated for all."""
-    missing = {fault["loc"] for fault in error.errors() if fault["type"] == "missing"}
+    faults = {fault["loc"]: fault for fault in error.errors()}
     first = next(iter(mapping(raw.get("models"))), None)
-    for fault in error.errors():
-        match location := fault["loc"]:
-            case _ if location not in missing and not _is_stated(raw, location):
-                continue
-            case ("models", _, "training", _) | ("finetune", "methods", _, "models", _, _) if (
-                location in missing
-            ):
-                continue
-            case ("models", name, "tokenizer") if location in missing:
-                valid = ", ".join(mapping(raw.get("tokenizers"))) or "none in tokenizers:"
-                message = f"missing; valid: {valid}"
-            case ("models", name, key) if location in missing:
-                message = f"missing; the first model must name its {key}"
-                if name != first and ("models", first, key) in missing:
-                    continue
-            case ("tasks", _, str(key)) if location in missing and key.startswith("num_"):
-                message = f"missing; give it a value here, or one for all tasks in samples.{key}"
-            case _:
-                keys = _keys_at(location[:-1]) if fault["type"] == "extra_forbidden" else ()
-                message = message_of(fault, keys)
-        yield path_of(location), message
+    for location, fault in faults.items():
+        if fault["type"] == "missing":
+            match location:
+                case ("models", _, "training", key):
+                    shared = "pretrain", "training", key
+                case ("models", name, key) if name != first:
+                    shared = "models", first, key
+                case ("finetune", "methods", method, "models", _, key):
+                    shared = "finetune", "methods", method, "training", key
+                case _:
+                    shared = ()
+            is_told_elsewhere = any(shared[: end + 1] in faults for end in range(len(shared)))
+        else:
+            is_told_elsewhere = not _is_stated(raw, location)
+        if not is_told_elsewhere:
+            yield path_of(location), message_of(fault, _keys_at)
 
 
 def _is_stated(raw: Any, location: Location) -> bool:
@@ -157,41 +128,37 @@ def _is_stated(raw: Any, location: Location) -> bool:
 
 def _keys_at(location: Location) -> list[str]:
     """Returns the valid keys at a location in params.yaml, for the message about an unknown key."""
-    kind: Any = Params
+    models: list[type[BaseModel]] = [Params]
     for part in location:
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            fields = {field.alias or name: field for name, field in kind.model_fields.items()}
-            kind = fields[str(part)].annotation
-            kind = next(iter(get_args(kind)), kind) if isinstance(kind, UnionType) else kind
-        elif get_origin(kind) is dict:  # in dict[Name, Model], a name leads to Model
-            kind = get_args(kind)[1]
-    # A tokenizer is Annotated[Tokenizer | PublishedTokenizer, ...].
-    kinds = get_args(get_args(kind)[0]) if get_origin(kind) is Annotated else (kind,)
-    fields = [item for kind in kinds for item in kind.model_fields.items()]
-    shown = [field.alias or name for name, field in fields if FILLED_IN not in field.metadata]
-    return list(dict.fromkeys(shown))
+        fields = {f.alias or n: f for model in models for n, f in model.model_fields.items()}
+        if part in fields:  # else it is the name of an entry
+            models = _models_in(fields[str(part)].annotation)
+    fields = {f.alias or n: f for model in models for n, f in model.model_fields.items()}
+    return [key for key, field in fields.items() if FILLED_IN not in field.metadata]
 
 
-def _old_forms(raw: Settings) -> Iterator[str]:
-    """Yields a message for each setting of an earlier form, with what to write instead."""
+def _models_in(hint: Any) -> list[type[BaseModel]]:
+    """Returns the sections that a type names, such as ``Model`` in ``dict[Name, Model]``."""
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        return [hint]
+    return [model for part in get_args(hint) for model in _models_in(part)]
+
+
+def _old_forms(raw: Settings) -> Iterator[tuple[str, str]]:
+    """Yields the path of each setting of an earlier form, with what to write instead."""
     pretrain, methods = mapping(raw.get("pretrain")), mapping(raw.get("finetune")).get("methods")
-    for section in ("runs", "continued"):
-        entries = mapping(pretrain.get(section))
+    old = {f"pretrain.{key}": mapping(pretrain.get(key)) for key in ("runs", "continued")}
+    for path, entries in old.items():
         if entries:
-            also = "; one with a `parent:` stands there like any other" * (section == "continued")
-            yield (
-                f"pretrain.{section}: write the entries {', '.join(entries)} below `models:` in "
-                f"the first column{also}"
-            )
+            names = ", ".join(entries)
+            yield path, f"write the entries {names} below `models:` in the first column"
+    for path, entries in (old | {"models": mapping(raw.get("models"))}).items():
         for name, entry in entries.items():
             if "model" in mapping(entry):
-                yield f"pretrain.{section}.{name}.model: {_architecture_for(entry['model'])}"
-    for name, entry in mapping(raw.get("models")).items():
-        if "model" in mapping(entry):
-            yield f"models.{name}.model: {_architecture_for(entry['model'])}"
+                yield f"{path}.{name}.model", _architecture_for(entry["model"])
     for name, entry in mapping(methods).items():
         if "runs" in mapping(entry):
-            yield f"finetune.methods.{name}.runs: write `models:` instead of `runs:`"
+            yield f"finetune.methods.{name}.runs", "write `models:` instead of `runs:`"
 
 
 def _architecture_for(model: Any) -> str:
@@ -203,7 +170,4 @@ def _architecture_for(model: Any) -> str:
     if name in ("modernbert", "phi"):
         settings["start"] = "local"
     written = ", ".join(f"{key}: {value}" for key, value in settings.items())
-    return (
-        f"write `architecture: {{{written}}}`; other families, such as bert, llama, gpt2 and bart, "
-        "are the files of stages/models"
-    )
+    return f"write `architecture: {{{written}}}`, or another file of stages/models"

@@ -1,5 +1,6 @@
 """Reads the lines of UTF-8 text files, plain or as .gz."""
 
+import difflib
 import gzip
 import re
 import zlib
@@ -8,8 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-ENCODING_BYTES = 100_000  # beginning of a file from which its encoding is guessed
-CLOSE = 0.05  # difference of charset-normalizer's coherence that does not decide
 OTHER_FILES = {  # files that often have the wrong ending, by their first bytes
     b"PK\x03\x04": "an xlsx or zip file; save the sheet as csv UTF-8, or unpack it",
     b"\x1f\x8b": "a gzip file; add .gz to its name",
@@ -18,6 +17,7 @@ OTHER_FILES = {  # files that often have the wrong ending, by their first bytes
     b"{\\rtf": "an RTF file; save it as text",
     b"\xff\xfe": "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW",
     b"\xfe\xff": "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW",
+    b"\0": "a binary file, or UTF-16 text (iconv -f UTF-16LE)",  # anywhere in the line
 }
 # A comment above a sentence: `# id 1`, `# text = ...`, `#begin document`.
 _COMMENT = re.compile(
@@ -27,10 +27,16 @@ _COMMENT = re.compile(
 Lines = Iterator[tuple[int, str]]  # numbered from 1
 
 
-class NotUtf8Error(ValueError):
-    """The error that the file ``name`` is not in UTF-8."""
-
-    name: str
+def existing(path: Path, where: str = "") -> Path:
+    """Returns the path of a file or folder; raises ValueError, with the flag ``where`` and the file
+    beside it whose name is nearest, if there is none."""
+    if not path.exists():
+        beside = path.parent.iterdir() if path.parent.is_dir() else ()
+        stems = {other.name.partition(".")[0]: str(other) for other in sorted(beside)}
+        near = difflib.get_close_matches(path.name.partition(".")[0], stems, n=1)
+        guess = f"; did you mean {stems[near[0]]}?" if near else ""
+        raise ValueError(f"{where}{path}: no such file{guess}")
+    return path
 
 
 def opened(file: Path) -> Any:
@@ -45,19 +51,15 @@ def numbered_lines(file: Iterable[bytes], name: str) -> Lines:
     try:
         for number, line in enumerate(file, 1):
             for mark, what in OTHER_FILES.items() if number == 1 else ():
-                if line.startswith(mark):
+                if line.startswith(mark) or (mark == b"\0" and mark in line):
                     raise ValueError(f"{name} line 1: this is {what}")
-            if number == 1 and b"\0" in line:
-                raise ValueError(
-                    f"{name} line 1: a binary file, or UTF-16 text (iconv -f UTF-16LE)"
-                )
             yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
-        place = f"{name} line {number}"
-        fault = NotUtf8Error(f"{place}: byte {byte:#04x} is not UTF-8; convert the file")
-        fault.name = name
-        raise fault from None
+        raise ValueError(
+            f"{name} line {number}: byte {byte:#04x} is not UTF-8; convert the file: "
+            "iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW, if that is its encoding"
+        ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{name} line {number + 1}: no whole gzip file: {error}") from None
 
@@ -66,25 +68,6 @@ def text_lines(file: Path) -> Iterator[str]:
     """Yields each line; raises the errors of ``numbered_lines``."""
     with opened(file) as binary:
         yield from (line for _, line in numbered_lines(binary, str(file)))
-
-
-def encoding_of(file: Path) -> str:
-    """Returns the encoding that the file's bytes suggest, by its name in ``iconv``."""
-    from charset_normalizer import from_bytes  # the import takes a tenth of a second
-
-    with opened(file) as binary:
-        matches = from_bytes(binary.read(ENCODING_BYTES))
-    best = matches.best()
-    if best is None:
-        return "WINDOWS-1252"
-    # Most texts fit Central European code pages as well as Western ones.
-    western = [m for m in matches if m.encoding == "cp1252" and m.chaos <= best.chaos]
-    close = western and (
-        western[0].coherence >= best.coherence - CLOSE
-        or best.language == "English" != western[0].language  # as for a list of Danish words
-    )
-    is_western = close or "cp1252" in best.could_be_from_charset
-    return "WINDOWS-1252" if is_western else best.encoding.upper().replace("CP125", "WINDOWS-125")
 
 
 # Lines that are no rows ---------------------------------------------------------------------------

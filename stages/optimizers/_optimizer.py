@@ -26,8 +26,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def step(self, *, lr: float) -> None:
-        """Updates each weight that has a gradient, at this learning rate, and drops the
-        gradients."""
+        """Updates each weight that has a gradient, and drops the gradients."""
 
 
 OPTIMIZERS = Components[Optimizer]("optimizers")
@@ -42,19 +41,15 @@ class TorchAdamW(Optimizer):
     """``torch.optim.AdamW`` for named weights."""
 
     def __init__(self, weights: Mapping[str, nn.Parameter], weight_decay: float) -> None:
-        matrices = [weight for weight in weights.values() if weight.dim() >= 2]
         vectors = [weight for weight in weights.values() if weight.dim() < 2]
+        matrices = [weight for weight in weights.values() if weight.dim() >= 2]
         groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
         self._adamw = torch.optim.AdamW(groups, weight_decay=weight_decay, fused=True)
-        self.state = {
-            name: {
-                "step": torch.zeros((), device=weight.device),
-                "exp_avg": torch.zeros_like(weight),
-                "exp_avg_sq": torch.zeros_like(weight),
-            }
-            for name, weight in weights.items()
-        }
-        self._adamw.state.update((weight, self.state[name]) for name, weight in weights.items())
+        self.state = {}
+        for name, weight in weights.items():
+            moments = {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
+            self.state[name] = {"step": torch.zeros((), device=weight.device), **moments}
+            self._adamw.state[weight] = self.state[name]
 
     def step(self, *, lr: float) -> None:
         for group in self._adamw.param_groups:

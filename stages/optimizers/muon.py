@@ -43,8 +43,9 @@ class Muon(Optimizer):
         num_tokens = len(model.backbone.token_embedding.get_parameter("weight"))
         weights, stacks = trained_weights(model), hidden_matrices(model.backbone, num_tokens)
         self._hidden = {n: (w, *stacks[w]) for n, w in weights.items() if w in stacks}
-        others = {n: w for n, w in weights.items() if w not in stacks}
-        self._adamw = TorchAdamW(others, weight_decay)
+        self._adamw = TorchAdamW(
+            {n: w for n, w in weights.items() if w not in stacks}, weight_decay
+        )
         momenta = {n: {"momentum": torch.zeros_like(w)} for n, (w, *_) in self._hidden.items()}
         self.state = self._adamw.state | momenta
 
@@ -65,7 +66,7 @@ class Muon(Optimizer):
             weight.grad = None
         for (_, columns), pairs in by_shape.items():
             changes = orthogonalised(torch.stack([change.to(self._dtype) for _, change in pairs]))
-            for (matrix, _), change in zip(pairs, changes.unbind(), strict=True):
+            for (matrix, _), change in zip(pairs, changes, strict=True):
                 matrix.sub_(change, alpha=lr * self._update_rms * columns**0.5)
 
 

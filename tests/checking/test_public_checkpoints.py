@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from stages.budgets.budget import matched as matched_study
 from stages.core.artifacts import Json
-from stages.core.study_file import typed
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 from tests.smoke import faults_of, paths_of, short_smoke_with
 
@@ -34,24 +32,16 @@ def with_public(family: str = "", **entry: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("entry", "path"),
     [
-        ({"tokenizer": "unigram"}, "tokenizer"),
         ({"corpus": "prose", "objective": "mlm", "tokenizer": "unigram"}, "tokenizer"),
         ({"corpus": "none", "objective": "mlm", "tokenizer": "own"}, "corpus"),
         ({"corpus": "prose"}, "corpus"),
         ({"objective": "distillation"}, "objective"),
         ({"architecture": BERT | {"revision": "main"}}, "architecture.revision"),
-        ({"architecture": {"name": "hub", "path": "gpt2"}}, "architecture.revision"),
         ({"architecture": BERT | {"trust_remote_code": True}}, "architecture.trust_remote_code"),
     ],
 )
 def test_public_faults_have_their_path(entry: Json, path: str) -> None:
     assert f"{PUBLIC}.{path}" in paths_of(with_public(**entry))
-
-
-def test_public_faults_do_not_ask_the_hub_for_a_pinned_commit() -> None:
-    study = with_public(seeds=[1, 2, 3])
-    assert faults_of(study) == []
-    assert typed(study).runs["public"].as_published
 
 
 def test_public_faults_read_a_local_checkpoint_before_anything_runs(tmp_path: Path) -> None:
@@ -66,32 +56,13 @@ def test_public_faults_read_a_local_checkpoint_before_anything_runs(tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("matched", ["tokens", "flops"])
-@pytest.mark.parametrize(
-    ("family", "objective"),
-    [
-        ("bert", "mlm"),
-        ("roberta", "span_mlm"),
-        ("gpt2", "causal"),
-        ("t5", "span_corruption"),
-        ("bart", "denoising"),
-        ("t5", "multi_task"),
-    ],
-)
-def test_public_faults_accept_an_objective_of_the_checkpoint_s_architecture(
-    family: str, objective: str, matched: str
-) -> None:
-    study = with_public(family, objective=objective, corpus="prose", tokenizer="own")
-    study["pretrain"]["matched"] = matched
-    assert faults_of(study) == []
-
-
 @pytest.mark.parametrize(
     ("family", "objective", "word"),
     [
+        ("bert", {"name": "mlm"}, ""),
+        ("t5", {"name": "span_corruption"}, ""),
         ("bert", {"name": "causal"}, "not encoder"),
         ("gpt2", {"name": "mlm"}, "mask"),
-        ("t5", {"name": "denoising"}, "mask"),
         ("roberta", {"name": "mlm", "next_sentence": "nsp"}, "next_sentence"),
     ],
 )
@@ -99,15 +70,16 @@ def test_public_faults_refuse_an_objective_of_another_architecture(
     family: str, objective: Json, word: str
 ) -> None:
     study = with_public(family, objective=objective, corpus="prose", tokenizer="own")
-    [fault] = faults_of(study)
-    assert fault.path == f"{PUBLIC}.objective" and word in fault.message
+    study["pretrain"]["matched"] = "flops"
+    faults = faults_of(study)
+    assert [fault.path for fault in faults] == [f"{PUBLIC}.objective"] * bool(word)
+    assert all(word in fault.message for fault in faults)
 
 
 def test_budget_faults_before_a_checkpoint_is_downloaded() -> None:
     """The objective is checked as far as possible; operations cannot be matched."""
     study = with_public(objective="mlm", tokenizer="own")
     assert faults_of(study) == []
-    assert matched_study(typed(study)).runs["public"].training.num_steps == 40
     study["pretrain"]["matched"] = "flops"
     [fault] = faults_of(study)
     assert fault.path == "pretrain.matched" and "public" in fault.message
@@ -118,9 +90,8 @@ def test_budget_faults_before_a_checkpoint_is_downloaded() -> None:
     [
         ({}, "", ""),  # it has the checkpoint's model and tokenizer
         ({"tokenizer": "unigram"}, "tokenizer", "use own"),
-        ({"objective": "causal"}, "objective", "not encoder"),
         ({"objective": "none", "corpus": "none"}, "objective", "would repeat public"),
-        ({"seeds": [1, 5]}, "seeds", "5 is not among"),
+        ({"seeds": [1, 5]}, "seeds", "[5]"),
         ({"architecture": BERT, "tokenizer": "bert"}, "parent", "public has another model"),
     ],
 )
@@ -145,5 +116,3 @@ def test_public_faults_list_the_packaged_checkpoints() -> None:
     assert fault.path == f"{PUBLIC}.architecture.path" and "'mini'" in fault.message
     study["checkpoints"] = {"minilm": entry}
     assert faults_of(study) == []
-    study["checkpoints"] = {"minilm": entry | {"sha256": "0" * 63}}
-    assert paths_of(study) == ["checkpoints.minilm.sha256"]

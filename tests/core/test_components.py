@@ -17,49 +17,34 @@ def test_names_of_components_are_the_files_of_their_folder(folder) -> None:
     assert Components(folder).names()
     for name in Components(folder).names():
         assert isinstance(Components(folder).find(name, where="x"), type)
-        assert not name.startswith("_")
 
 
 def objective(**settings):
     entry = {"name": "mlm", **settings}
-    return OBJECTIVES.build(entry, Vocabulary(VOCAB_SIZE), 32, where="pretrain.bert.objective")
+    return OBJECTIVES.build(entry, Vocabulary(VOCAB_SIZE), 32, where="models.bert.objective")
 
 
 def test_build_gives_settings_to_the_constructor_and_keeps_defaults() -> None:
     built = objective(mask_prob=0.4)
     assert isinstance(built, MLM)
-    assert (built.masking.mask_prob, built.masking.replace_prob) == (0.4, 0.8)
+    assert (built.mask_prob, built.next_sentence) == (0.4, "none")
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "path", "word"),
     [
-        (
-            {"mask_porb": 0.1},
-            "pretrain.bert.objective.mask_porb: unknown 'mask_porb'; did you mean",
-        ),
-        ({"mask_prob": "0.1"}, "pretrain.bert.objective.mask_prob: must be a valid number"),
-        ({"mask_prob": float("nan")}, "mask_prob: must be a finite number"),
-        ({"mask_prob": 2.0}, "pretrain.bert.objective: mask_prob must lie between 0 and 1"),
+        ({"mask_porb": 0.1}, ".mask_porb", "did you mean 'mask_prob'"),
+        ({"mask_prob": "0.1"}, ".mask_prob", "number"),
+        ({"mask_prob": float("nan")}, ".mask_prob", "finite"),
+        ({"mask_prob": 2.0}, "", "between 0 and 1"),
+        ({"name": "causual"}, ".name", "did you mean 'causal'"),
     ],
 )
-def test_build_names_wrong_settings_with_their_path(settings, message) -> None:
-    with pytest.raises(ValueError) as error:
+def test_build_names_wrong_settings_with_their_path(settings, path, word) -> None:
+    with pytest.raises(ValueError, match=f"^models.bert.objective{path}: .*{word}"):
         objective(**settings)
-    assert message in str(error.value)
-
-
-def test_build_lists_the_nearest_and_all_names_for_an_unknown_one() -> None:
-    with pytest.raises(ValueError) as error:
-        OBJECTIVES.build({"name": "causual"}, where="pretrain.gpt.objective")
-    message = str(error.value)
-    assert message.startswith(
-        "pretrain.gpt.objective.name: unknown 'causual'; did you mean 'causal'"
-    )
-    assert "mlm" in message and "span_corruption" in message
 
 
 def test_build_names_a_missing_parameter() -> None:
-    where = "models.bert.architecture"
-    with pytest.raises(ValueError, match=f"{where}.d_model: missing"):
-        MODELS.build({"name": "bert"}, VOCAB_SIZE, where=where)
+    with pytest.raises(ValueError, match="x.d_model: missing"):
+        MODELS.build({"name": "bert"}, VOCAB_SIZE, where="x")

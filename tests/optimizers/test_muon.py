@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from transformers import GPT2Config, GPT2Model, ModernBertConfig, ModernBertModel
 
 from stages.models._heads import ModelWithHead
 from stages.optimizers.adamw import AdamW
 from stages.optimizers.muon import Muon, hidden_matrices, orthogonalised
-from tests.small import small_model
+from tests.small import VOCAB_SIZE, small_model
 
 LR, DECAY, STEPS = 0.01, 0.1, 5
 
@@ -80,40 +79,6 @@ def test_muon_leaves_other_weights_to_adamw() -> None:
     assert differ == {"backbone.layers.0.weight"}
 
 
-def test_hidden_matrices_are_those_of_linear_layers_in_blocks() -> None:
-    sizes: dict[str, Any] = {"vocab_size": 9, "num_hidden_layers": 1, "num_attention_heads": 2}
-    tokens = {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": None}
-    bert = ModernBertModel(
-        ModernBertConfig(
-            hidden_size=8, intermediate_size=16, cls_token_id=1, sep_token_id=1, **sizes, **tokens
-        )
-    )
-    gpt = GPT2Model(GPT2Config(vocab_size=9, n_embd=8, n_layer=1, n_head=2))
-    lstm = nn.LSTM(8, 16, proj_size=8)
-    expected = {
-        "attn.Wqkv.weight": (3, 0),
-        "attn.Wo.weight": (1, 0),
-        "mlp.Wi.weight": (2, 0),
-        "mlp.Wo.weight": (1, 0),
-    }
-    assert _by_name(bert.layers[0]) == expected
-    expected = {
-        "attn.c_attn.weight": (3, 1),
-        "attn.c_proj.weight": (1, 1),
-        "mlp.c_fc.weight": (1, 1),
-        "mlp.c_proj.weight": (1, 1),
-    }
-    assert _by_name(gpt.h[0]) == expected
-    expected = {"weight_ih_l0": (4, 0), "weight_hh_l0": (4, 0), "weight_hr_l0": (1, 0)}
-    assert _by_name(nn.ModuleList([lstm]), "0.") == expected
-
-
-def _by_name(block: nn.Module, prefix: str = "") -> dict[str, tuple[int, int]]:
-    stacks = hidden_matrices(block, 9)
-    named = block.named_parameters()
-    return {name.removeprefix(prefix): stacks[w] for name, w in named if w in stacks}
-
-
 def test_muon_updates_have_the_stated_root_mean_square() -> None:
     layer = nn.Linear(64, 64)
     model = model_of(layer)
@@ -143,3 +108,21 @@ def test_orthogonalised_keeps_directions_and_equalises_their_sizes(shape) -> Non
     diagonal = sizes.diagonal(dim1=1, dim2=2)
     assert diagonal.min() > 0.5 and diagonal.max() < 1.3
     torch.testing.assert_close(sizes, torch.diag_embed(diagonal), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("family", "stacks"),
+    [
+        ("modernbert", {"attn.Wqkv": (3, 0), "attn.Wo": (1, 0), "mlp.Wi": (2, 0)}),
+        ("gpt2", {"attn.c_attn": (3, 1), "attn.c_proj": (1, 1), "mlp.c_fc": (1, 1)}),
+        ("bilstm", {"weight_ih_l0": (4, 0), "weight_hh_l0": (4, 0)}),
+    ],
+)
+def test_hidden_matrices_are_those_of_linear_layers_in_blocks(family: str, stacks: Any) -> None:
+    backbone = small_model(family)
+    matrices = hidden_matrices(backbone, VOCAB_SIZE)
+    names = dict(backbone.named_parameters())
+    assert backbone.token_embedding.weight not in matrices
+    for layer, stack in stacks.items():
+        weights = [weight for name, weight in names.items() if layer in name and weight.dim() == 2]
+        assert weights and all(matrices[weight] == stack for weight in weights)

@@ -15,20 +15,15 @@ SIZES = {"d_model": 64, "num_layers": 2, "num_heads": 2}
 ENCODER, BILSTM = {"name": "modernbert"} | SIZES, {"name": "bilstm", "d_model": 64}
 FEW_POSITIONS = {"name": "bert", "config": {"max_position_embeddings": 32}} | SIZES
 TRAINING = "pretrain.training"
-EMPTY: Json = {}
 
 
 @pytest.mark.parametrize(
     ("changes", "path", "word"),
     [
         ({"corpus": "prsoe"}, "corpus", "'prose'"),
-        ({"tokenizer": "bpe"}, "tokenizer", "unknown"),
         ({"objective.name": "causal"}, "objective", "not encoder"),
-        ({"objective.name": "mml"}, "objective.name", "'mlm'"),
         ({"corpus": "none"}, "corpus", "mlm"),
         ({"architecture.num_heads": 5}, "architecture", "num_heads"),
-        ({"architecture.num_layers": "low"}, "architecture.num_layers", "integer"),
-        ({"architecture": BILSTM}, "objective", "not bilstm"),
         ({"training.micro_batch_rows": 3}, "training.micro_batch_rows", "batch_rows"),
         ({"objective": {"name": "distillation"}}, "objective", "needs a teacher"),
     ],
@@ -50,9 +45,7 @@ def test_repetition_faults_of_a_run_that_repeats_another() -> None:
 @pytest.mark.parametrize(
     ("changes", "paths"),
     [
-        ({"pretrain.reference": "encoder"}, ["pretrain.reference"]),
         ({"pretrain.reference": "encoder_scratch"}, ["pretrain.reference"]),
-        ({f"{TRAINING}.micro_batch_rows": 3}, [f"{TRAINING}.micro_batch_rows"]),
         ({f"{TRAINING}.optimizer": "muno"}, [f"{TRAINING}.optimizer.name"]),
         ({f"{CAUSAL}.training.micro_batch_rows": 3}, [f"{CAUSAL}.training.micro_batch_rows"]),
         # A shared setting that contradicts a setting of the run is a fault of the run.
@@ -60,34 +53,25 @@ def test_repetition_faults_of_a_run_that_repeats_another() -> None:
             {f"{TRAINING}.micro_batch_rows": 8, f"{CAUSAL}.training.batch_rows": 12},
             [f"{CAUSAL}.training.micro_batch_rows"],
         ),
+        # Two processes share the rows of a step.
+        (
+            {f"{TRAINING}.micro_batch_rows": 16, "distributed.devices": 2},
+            [f"{TRAINING}.micro_batch_rows"],
+        ),
         ({f"{CAUSAL}.training.num_steps": 2}, [f"{CAUSAL}.training.num_validations"]),
         # encoder_scratch takes the architecture over from encoder_mlm, decoder_causal the corpus.
         ({f"{MLM}.architecture.num_heads": 5}, [f"{MLM}.architecture"]),
-        (
-            {"models.own.architecture": ENCODER | {"num_heads": 3}}
-            | {f"{MLM}.architecture.num_heads": 5},
-            [f"{MLM}.architecture", "models.own.architecture"],
-        ),
         (
             {f"{MLM}.architecture": FEW_POSITIONS},
             [f"{TRAINING}.max_tokens", "finetune.max_tokens", "finetune.max_tokens"],
         ),
     ],
 )
-def test_runs_faults_name_where_a_setting_is_stated(
+def test_models_faults_name_where_a_setting_is_stated(
     changes: dict[str, Any], paths: list[str]
 ) -> None:
     """A fault of a shared setting is told once."""
     assert paths_of(short_smoke_with(changes)) == paths
-
-
-@pytest.mark.parametrize(("devices", "rows", "is_refused"), [(2, 8, False), (2, 16, True)])
-def test_training_faults_of_micro_batches_that_processes_cannot_share(
-    devices: int, rows: int, is_refused: bool
-) -> None:
-    changes = {f"{TRAINING}.micro_batch_rows": rows, "distributed.devices": devices}
-    paths = paths_of(short_smoke_with(changes))
-    assert paths == [f"{TRAINING}.micro_batch_rows"] * is_refused
 
 
 # A run and its parent.
@@ -97,29 +81,24 @@ def test_training_faults_of_micro_batches_that_processes_cannot_share(
     ("parent", "objective"),
     [
         ("encoder_mlm", "span_mlm"),
-        ("decoder_causal", "prefix_lm"),
         ("encoder_decoder_span", "multi_task"),
     ],
 )
 def test_parent_faults_accept_every_architecture(parent: str, objective: str) -> None:
     """The child may have another objective of its architecture, and may write out defaults."""
     params = with_encoder_decoder(typed(smoke_with({})))
-    run = params.runs[parent]
+    run = params.models[parent]
     update = {"parent": parent, "architecture": run.architecture | {"config": {}}}
     for name, expected in ((objective, []), ("none", [f"{CHILD}.objective"])):
         child = run.model_copy(update=update | {"objective": {"name": name}})
-        study = params.model_copy(update={"runs": params.runs | {"child": child}})
+        study = params.model_copy(update={"models": params.models | {"child": child}})
         assert paths_of(study) == expected
 
 
-def student(teacher: str = "encoder_mlm", objective: Json = EMPTY, **architecture: Any) -> Json:
+def student(teacher: str = "encoder_mlm", **architecture: Any) -> Json:
     """Returns an entry of ``models`` that learns from a teacher."""
     sizes = ENCODER | {"num_layers": 1} | architecture
-    entry = {"name": "distillation"} | objective
-    return {"parent": teacher, "objective": entry, "architecture": sizes}
-
-
-RANDOM = {"student_init": "random"}
+    return {"parent": teacher, "objective": "distillation", "architecture": sizes}
 
 
 @pytest.mark.parametrize(
@@ -129,17 +108,9 @@ RANDOM = {"student_init": "random"}
         ({"architecture": ENCODER | {"num_layers": 1}}, "parent", "is 2 there and 1 here"),
         ({"parent": "child"}, "parent", "child -> child forms a cycle"),
         ({"tokenizer": "other"}, "parent", "unigram"),
-        ({"seeds": [1, 2, 3]}, "seeds", "2, 3 are not among the seeds of the parent encoder_mlm"),
-        (
-            {"parent": "decoder_causal", "architecture": BILSTM}
-            | {"objective": "bidirectional_lm"},
-            "parent",
-            "name is phi there and bilstm here",
-        ),
+        ({"seeds": [1, 2, 3]}, "seeds", "[2, 3]"),
         (student(), "", ""),
-        (student(objective=RANDOM, num_layers=3), "", ""),
-        (student(objective=RANDOM | {"cosine_weight": 0.0}, d_model=32), "", ""),
-        (student(objective=RANDOM, d_model=32), "parent", "cosine_weight"),
+        (student(d_model=32), "parent", "num_layers"),
         (student(num_layers=2), "parent", "num_layers"),
         (student("encoder_scratch"), "parent", "not trained"),
         (student("decoder_causal"), "parent", "not decoder"),
