@@ -1,5 +1,6 @@
 """Small random checkpoints of the most widely published families. Tokenizers are of the types that
-the families are published with, and learnt from the text of ``tests.small``."""
+the families are published with, with their special tokens, and learnt from the text of
+``tests.small``."""
 
 import json
 from functools import cache
@@ -8,27 +9,12 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
-from tokenizers import (
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from tests.small import documents, new_folder
 
 VOCAB_SIZE = 500
 MAX_POSITIONS = 64
-# How Llama 3 and Qwen split a text into words, after tiktoken.
-TIKTOKEN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 WIDTHS = {"num_hidden_layers": 2, "num_attention_heads": 2}
 SIZES = WIDTHS | {"hidden_size": 32, "intermediate_size": 48}
@@ -60,7 +46,6 @@ class Published(NamedTuple):
 FAMILIES = {
     "modernbert": Published("encoder", "ModernBert", "ForMaskedLM", "cls_bytes", LOCAL),
     "ettin_decoder": Published("decoder", "ModernBertDecoder", "ForCausalLM", "cls_bytes", LOCAL),
-    "mmbert": Published("encoder", "ModernBert", "ForMaskedLM", "mmbert", LOCAL),
     "deberta_v3": Published(
         "encoder", "DebertaV2", "ForMaskedLM", "deberta", SIZES | DEBERTA | {"type_vocab_size": 0}
     ),
@@ -72,7 +57,6 @@ FAMILIES = {
     ),
     "xlm_roberta": Published("encoder", "XLMRoberta", "ForMaskedLM", "xlm_r", AFTER_PADDING),
     "roberta": Published("encoder", "Roberta", "ForMaskedLM", "roberta", AFTER_PADDING),
-    "mpnet": Published("encoder", "MPNet", "ForMaskedLM", "mpnet", AFTER_PADDING),
     "distilbert": Published(
         "encoder",
         "DistilBert",
@@ -83,16 +67,17 @@ FAMILIES = {
     "gpt2": Published("decoder", "GPT2", "LMHeadModel", "gpt2", GPT2),
     "gpt_neox": Published("decoder", "GPTNeoX", "ForCausalLM", "gpt_neox", SIZES),
     "opt": Published("decoder", "OPT", "ForCausalLM", "opt", OPT | {"word_embed_proj_dim": 32}),
-    "llama2": Published("decoder", "Llama", "ForCausalLM", "llama2", FEW_KEYS),
     "llama3": Published("decoder", "Llama", "ForCausalLM", "llama3", FEW_KEYS),
     "qwen3": Published("decoder", "Qwen3", "ForCausalLM", "qwen", WIDE_HEADS),
-    "smollm2": Published("decoder", "Llama", "ForCausalLM", "smollm2", FEW_KEYS),
     "smollm3": Published(
         "decoder", "SmolLM3", "ForCausalLM", "llama3", FEW_KEYS | {"no_rope_layers": [1, 0]}
     ),
     "gemma": Published("decoder", "Gemma", "ForCausalLM", "gemma", WIDE_HEADS),
     "gemma3": Published(
         "decoder", "Gemma3Text", "ForCausalLM", "gemma", WIDE_HEADS | {"sliding_window": 8}
+    ),
+    "granite": Published(
+        "decoder", "Granite", "ForCausalLM", "gpt2", FEW_KEYS | {"logits_scaling": 8.0}
     ),
     "phi": Published("decoder", "Phi", "ForCausalLM", "phi", SIZES),
     "phi3": Published("decoder", "Phi3", "ForCausalLM", "llama2", FEW_KEYS),
@@ -101,14 +86,12 @@ FAMILIES = {
 }
 MARKS = {  # first, last, pad, unk, mask; then the class that a published tokenizer_config.json has
     "wordpiece": ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]", "BertTokenizer"),
-    "mpnet": ("<s>", "</s>", "<pad>", "[UNK]", "<mask>", "MPNetTokenizer"),
     "roberta": ("<s>", "</s>", "<pad>", "<unk>", "<mask>", "RobertaTokenizer"),
     "cls_bytes": ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]", "PreTrainedTokenizerFast"),
     "xlm_r": ("<s>", "</s>", "<pad>", "<unk>", "<mask>", "XLMRobertaTokenizer"),
     "albert": ("[CLS]", "[SEP]", "<pad>", "<unk>", "[MASK]", "AlbertTokenizer"),
     "deberta": ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]", "DebertaV2Tokenizer"),
     "t5": (None, "</s>", "<pad>", "<unk>", None, "T5Tokenizer"),
-    "mmbert": ("<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "PreTrainedTokenizerFast"),
     "gemma": ("<bos>", None, "<pad>", "<unk>", "<mask>", "GemmaTokenizer"),
     "llama2": ("<s>", None, None, "<unk>", None, "LlamaTokenizer"),
     "llama3": ("<|begin_of_text|>", None, None, None, None, "PreTrainedTokenizerFast"),
@@ -116,7 +99,6 @@ MARKS = {  # first, last, pad, unk, mask; then the class that a published tokeni
     "gpt2": (None, None, None, None, None, "GPT2Tokenizer"),
     "gpt_neox": (None, None, None, None, None, "GPTNeoXTokenizer"),
     "phi": (None, None, None, None, None, "CodeGenTokenizer"),
-    "smollm2": (None, None, None, None, None, "GPT2Tokenizer"),
     "qwen": (None, None, "<|endoftext|>", None, None, "Qwen2Tokenizer"),
 }
 ENDS = {  # the ends of texts for tokenizers that add none
@@ -126,9 +108,8 @@ ENDS = {  # the ends of texts for tokenizers that add none
     "opt": "</s>",
     "qwen": "<|im_end|>",
 }
-WORDPIECE = ("wordpiece", "mpnet")
 UNIGRAM = ("xlm_r", "albert", "deberta", "t5")
-METASPACE_BPE = ("llama2", "gemma", "mmbert")
+METASPACE_BPE = ("llama2", "gemma")
 
 
 @cache
@@ -167,74 +148,38 @@ def checkpoint(name: str, **settings: Any) -> Path:
 @cache
 def learnt(kind: str) -> Tokenizer:
     """Returns a tokenizer of a published type, learnt from the text of ``tests.small``."""
-    lines = [line for document in documents() for line in document]
     first, last, pad, unk, mask, _ = MARKS[kind]
     marks = [*dict.fromkeys(filter(None, (first, pad, last, unk, mask, ENDS.get(kind))))]
-    marks = marks or ["<|endoftext|>"]
-    options: dict[str, Any] = {"special_tokens": marks, "show_progress": False}
-    if kind in WORDPIECE:
-        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        tokenizer.decoder = decoders.WordPiece()
-        trainer: Any = trainers.WordPieceTrainer(vocab_size=VOCAB_SIZE, **options)
+    options: dict[str, Any] = {
+        "vocab_size": VOCAB_SIZE,
+        "special_tokens": marks or ["<|endoftext|>"],
+        "show_progress": False,
+    }
+    words: Any = pre_tokenizers.Metaspace()
+    joined: Any = decoders.Metaspace()
+    if kind == "wordpiece":
+        model: Any = models.WordPiece(unk_token=unk)
+        words, joined = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+        trainer: Any = trainers.WordPieceTrainer(**options)
     elif kind in UNIGRAM:
-        tokenizer = Tokenizer(models.Unigram())
-        tokenizer.normalizer = normalizers.NFKC()
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-        tokenizer.decoder = decoders.Metaspace()
-        trainer = trainers.UnigramTrainer(vocab_size=VOCAB_SIZE, unk_token=unk, **options)
+        model, trainer = models.Unigram(), trainers.UnigramTrainer(unk_token=unk, **options)
     elif kind in METASPACE_BPE:
-        tokenizer = Tokenizer(models.BPE(unk_token=unk, fuse_unk=True, byte_fallback=True))
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()  # while it is learnt
-        options["special_tokens"] = [*marks, *BYTES]
-        trainer = trainers.BpeTrainer(vocab_size=VOCAB_SIZE + len(BYTES), **options)
+        model, trainer = models.BPE(unk_token=unk), trainers.BpeTrainer(**options)
     else:
-        tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = _bytes_of(kind)
-        tokenizer.decoder = decoders.ByteLevel()
+        model = models.BPE()
+        words, joined = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
         alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer = trainers.BpeTrainer(vocab_size=VOCAB_SIZE, initial_alphabet=alphabet, **options)
-    tokenizer.train_from_iterator(lines, trainer)
-    if kind in METASPACE_BPE:
-        tokenizer = _as_llama_or_gemma(tokenizer, marks, is_llama=kind == "llama2")
+        trainer = trainers.BpeTrainer(initial_alphabet=alphabet, **options)
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer, tokenizer.decoder = words, joined
+    tokenizer.train_from_iterator((line for lines in documents() for line in lines), trainer)
     if kind == "t5":
         tokenizer.add_special_tokens([f"<extra_id_{k}>" for k in reversed(range(100))])
     if first or last:
         single = " ".join(filter(None, (first, "$A", last)))
-        second = {"xlm_r": f"{last} $B {last}", "roberta": f"{last} $B {last}"}
         tokenizer.post_processor = processors.TemplateProcessing(
             single=single,
-            pair=f"{single} {second.get(kind, ' '.join(filter(None, ('$B', last))))}",
-            special_tokens=[
-                (mark, tokenizer.token_to_id(mark)) for mark in filter(None, {first, last})
-            ],
+            pair=f"{single} $B {last or ''}".strip(),
+            special_tokens=[(m, tokenizer.token_to_id(m)) for m in filter(None, {first, last})],
         )
     return tokenizer
-
-
-def _bytes_of(kind: str) -> Any:
-    if kind in ("llama3", "qwen"):
-        by_words = pre_tokenizers.Split(Regex(TIKTOKEN), "isolated")
-        plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        return pre_tokenizers.Sequence([by_words, plain])
-    words = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    if kind == "smollm2":
-        return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), words])
-    return words
-
-
-def _as_llama_or_gemma(tokenizer: Tokenizer, marks: list[str], *, is_llama: bool) -> Tokenizer:
-    """Replaces blanks in texts as Llama 2 does, which also puts one in front of a text, or as Gemma
-    does, which does not."""
-    content = json.loads(tokenizer.to_str())
-    content["added_tokens"] = [t for t in content["added_tokens"] if t["content"] in marks]
-    content["pre_tokenizer"] = None
-    result = Tokenizer.from_str(json.dumps(content))
-    blanks = normalizers.Replace(" ", "▁")
-    before = [normalizers.Prepend("▁")] if is_llama else []
-    result.normalizer = normalizers.Sequence([*before, blanks])
-    after = [decoders.Strip(" ", 1, 0)] if is_llama else []
-    joined = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-    result.decoder = decoders.Sequence([*joined, *after])
-    return result

@@ -6,13 +6,14 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from stages.core.components import Components
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.tasks._cells import Row
+from stages.tasks._task import Example
 from stages.text.batch import Batch
 from stages.text.tokenizer import Tokenizer
 
@@ -37,7 +38,18 @@ class Predictor(Protocol):
     def combine(self, row: Row, predictions: list[Any]) -> str: ...
 
 
-class Method(ABC):
+@runtime_checkable
+class Lesson(Protocol):
+    """What training minimises: a task or, instead, a criterion of a method."""
+
+    max_tokens: int
+
+    def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch: ...
+
+    def loss(self, model: ModelWithHead, batch: Batch) -> Mapping[str, tuple[float, Tensor]]: ...
+
+
+class Method:
     """Changes a model for fine-tuning and marks, by ``requires_grad``, the weights that train.
 
     Only weights that require a gradient after ``apply`` change, and only these are stored. The
@@ -52,7 +64,6 @@ class Method(ABC):
     prompts: ClassVar[bool] = False  # if so, its own predictor replaces the task's
     requires_head: ClassVar[bool] = False  # its trained weights would not affect generated text
     fits: ClassVar[tuple[str, ...]] = ()  # supported kinds of task; empty means all
-    late_imports: ClassVar[tuple[str, ...]] = ()  # slow packages that it imports when it is used
     num_added_tokens: int = 0  # tokens that are added to each input inside the backbone
     num_shots: int = 0  # labelled examples that each prompt shows
 
@@ -61,11 +72,11 @@ class Method(ABC):
         continues a message that begins with the method's name and a colon. No weights are read."""
         return None
 
-    @abstractmethod
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         """Prepares the model in place. New weights are drawn from ``generator``."""
+        model.requires_grad_(False)
 
-    def merge(self, model: ModelWithHead) -> None:  # noqa: B027 (most methods add nothing)
+    def merge(self, model: ModelWithHead) -> None:
         """Merges what ``apply`` has added into the weights of the pretrained model, in place, so
         that an export needs no code of the method. Raises ValueError if that is impossible."""
 
@@ -75,27 +86,26 @@ class TrainedMethod(Method):
     ``training:`` of the method's entry. Other types of methods have no such settings."""
 
     freezes_backbone = False
-    late_imports = ("torch._dynamo",)  # torch's AdamW loads it
+    probe: "SolvedMethod | None" = None  # fits the head after each epoch; else the head trains
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         model.requires_grad_(True)
+
+    def lesson(
+        self, task: Lesson, examples: Sequence[Example], *, rng: np.random.Generator
+    ) -> tuple[Lesson, Sequence[Example]]:
+        """Returns what is trained, and the examples of an epoch, made of those of labelled rows."""
+        return task, examples
+
+    def epoch_size(self, num_rows: int) -> tuple[int, int]:
+        """Returns the number of examples that ``lesson`` makes of labelled rows, at most, and the
+        number of rows in each."""
+        return num_rows, 1
 
     def frozen(self, model: ModelWithHead, epoch: int) -> Iterable[nn.Parameter]:
         """Returns the weights that are frozen in this epoch (counted from 0) although ``apply``
         lets them train. A weight that trains in an epoch trains in all later epochs."""
         return ()
-
-
-class AdditionMethod(TrainedMethod):
-    """Adds small modules to a frozen transformer and trains them."""
-
-    def incompatibility(self, backbone: Backbone) -> str | None:
-        if backbone.architecture != "bilstm":
-            return None
-        return f"supports transformers only, not {backbone.architecture}"
-
-    def merge(self, model: ModelWithHead) -> None:
-        raise ValueError("it adds modules that no class of transformers has")
 
 
 class Solution(NamedTuple):
@@ -108,7 +118,7 @@ class Solution(NamedTuple):
     converged: bool
 
 
-class SolvedMethod(Method):
+class SolvedMethod(Method, ABC):
     """Fits a linear head to states that a frozen backbone computes once, for each value of ``C``.
     The head that is best on validation is kept."""
 
@@ -131,11 +141,8 @@ class SolvedMethod(Method):
 class UntrainedMethod(Method):
     """Uses the model as it was pretrained."""
 
-    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
-        model.requires_grad_(False)
 
-
-class PromptMethod(UntrainedMethod):
+class PromptMethod(UntrainedMethod, ABC):
     """Predicts with a prompt instead of the task's head."""
 
     prompts = True
@@ -151,10 +158,8 @@ class PromptMethod(UntrainedMethod):
         rng: np.random.Generator,
     ) -> Predictor:
         """Returns a predictor that can show the labelled ``rows`` in its prompts; ``words`` maps
-        labels to verbalisers.
-
-        Raises ValueError, with the setting's name, for settings that are incompatible.
-        """
+        labels to verbalisers. Raises ValueError, with the setting's name, for settings that are
+        incompatible."""
 
 
 def mix_of_layers(backbone: Backbone) -> list[nn.Parameter]:
@@ -169,12 +174,6 @@ def freeze_backbone(model: ModelWithHead) -> None:
     model.requires_grad_(False)
     for weight in (*model.head.parameters(), *mix_of_layers(model.backbone)):
         weight.requires_grad_(True)
-
-
-def vectors_for_rows(reader: Any, ids: Int[Tensor, "B T"], length: int) -> Float[Tensor, "B P _"]:
-    """Returns the ``length`` vectors that ``reader.learnt`` (a module of peft) computes, once for
-    each row of the input."""
-    return reader.learnt(torch.arange(length, device=ids.device).expand(len(ids), -1))
 
 
 METHODS = Components[Method]("methods")

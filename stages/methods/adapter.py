@@ -7,14 +7,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.methods._layers import ATTENTION, linear_layers
-from stages.methods._method import AdditionMethod, freeze_backbone
+from stages.methods._additions import ATTENTION, AdditionMethod, linear_layers
+from stages.methods._method import freeze_backbone
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 
 STD = 0.01  # the paper's, section 3.6
 # The last layers of sub-layers, which write into the residual stream: those of Llama, GPT-2,
-# ModernBERT, BART, T5, DistilBERT, GPT-NeoX, Phi and BERT.
+# ModernBERT, BART, T5, DistilBERT, GPT-NeoX (Pythia), Phi and BERT.
 LAST = re.compile(
     r"(^|\.)(o_proj|down_proj|c_proj|Wo|out_proj|fc2|o|wo|out_lin|lin2|dense_4h_to_h"
     r"|attention\.dense|self_attn\.dense|output\.dense)$"
@@ -28,8 +28,6 @@ class Adapter(AdditionMethod):
     With ``train_norms`` the scales and biases of norms also train, as in the paper. Unlike in the
     paper, W_up is zero at first, so that the model equals the pretrained one, and the adapter comes
     before the sub-layer's dropout.
-
-    Raises ValueError for a bottleneck below 1.
     """
 
     def __init__(self, *, bottleneck: int = 64, train_norms: bool = True) -> None:
@@ -38,18 +36,15 @@ class Adapter(AdditionMethod):
         self.bottleneck, self.train_norms = bottleneck, train_norms
 
     def incompatibility(self, backbone: Backbone) -> str | None:
-        if reason := super().incompatibility(backbone):
-            return reason
         for block in backbone.blocks:
             last = _last_layers(block)
-            num_attentions = sum(bool(ATTENTION.search(path)) for path in last)
+            widths = {getattr(x, "nf", getattr(x, "out_features", 0)) for x in last.values()}
             # A decoder that reads an encoder has two attentions.
-            if num_attentions not in (1, 2) or len(last) != num_attentions + 1:
-                return "finds no single attention and feed-forward network in each block"
-            for layer in last.values():
-                if getattr(layer, "nf", getattr(layer, "out_features", 0)) != backbone.d_model:
-                    return "finds sub-layers of another width than the states of this model"
-        return None
+            num_attentions = sum(bool(ATTENTION.search(path)) for path in last)
+            is_usual = num_attentions in (1, 2) and len(last) == num_attentions + 1
+            if not is_usual or widths != {backbone.d_model}:
+                return "finds no attention and feed-forward network of the model's width in a block"
+        return super().incompatibility(backbone)
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)

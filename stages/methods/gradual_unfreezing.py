@@ -16,8 +16,6 @@ class GradualUnfreezing(TrainedMethod):
     with the top blocks. With too few epochs, the lowest blocks stay as they were pretrained.
 
     All layers have one learning rate, unlike in the paper, where it decreases from layer to layer.
-
-    Raises ValueError for fewer than one block per epoch.
     """
 
     def __init__(self, *, blocks_per_epoch: int = 1) -> None:

@@ -32,12 +32,12 @@ class InContext(PromptMethod):
     """Classification by the label that a causal model finds likeliest after a prompt. Nothing
     trains; with 0 shots this is zero-shot classification.
 
-    The prompt has ``num_shots`` examples, each in the form of the ``template``, and then the
-    template up to ``{label}``, separated by ``separator``. The template ``auto`` has the text (or
-    each text of a pair) on a line of its own and then ``label: {label}``. The prompt is placed at
-    the beginning of a document. The study's own tokenizers read line breaks as blanks. If the
-    prompt is longer than ``max_tokens``, shots are left out from its front, and then the beginning
-    of the rest is cut; a warning says how many shots fitted.
+    The prompt, at the beginning of a document, has ``num_shots`` examples, each in the form of the
+    ``template``, and then the template up to ``{label}``, separated by ``separator``. The template
+    ``auto`` has each text on a line of its own and then ``label: {label}``. The study's own
+    tokenizers read line breaks as blanks. If the prompt is longer than ``max_tokens``, shots are
+    left out from its front, and then the beginning of the rest is cut; a warning says how many
+    shots fitted.
 
     The words for a label are given by the task's ``verbalisers``. ``normalise`` says how
     log-likelihoods of labels are compared:
@@ -49,11 +49,9 @@ class InContext(PromptMethod):
                         as "label:" (GPT-3, section 2.4, "answer context"; Holtzman et al.
                         2021, "domain-conditional PMI")
 
-    All test rows of a trial have the same shots, unlike in GPT-3, which draws them anew for each
-    row. Shots are drawn with the trial's seed from the rows of its label budget, with the labels as
-    equally frequent as possible. A tie gives the prediction ``<no label>``.
-
-    Raises ValueError for a template that cannot be filled in or does not end with the label.
+    All test rows of a trial have the same shots (GPT-3 draws them anew for each row), drawn with
+    the trial's seed from the rows of its label budget, with the labels as equally frequent as
+    possible. A tie gives the prediction ``<no label>``.
     """
 
     fits = ("classification",)
@@ -66,8 +64,6 @@ class InContext(PromptMethod):
         separator: str = "\n\n",
         normalise: Normalise = "none",
     ) -> None:
-        if num_shots < 0:
-            raise ValueError(f"num_shots must be at least 0, not {num_shots}")
         fields = FIELD.findall(template)
         has_label = template.endswith((f" {LABEL}", f"\n{LABEL}")) and fields.count("label") == 1
         has_text = {"text"} <= {*fields} <= {"text", "text_pair", "label"}
@@ -78,9 +74,6 @@ class InContext(PromptMethod):
             )
         self.num_shots, self.template, self.separator = num_shots, template, separator
         self.normalise: Normalise = normalise
-        # The scores of batches, which the trials of a run share if their prompts are equal. Batches
-        # stay whole, because padding changes the last bit of a score.
-        self.known = dict[bytes, list[float]]()
 
     def incompatibility(self, backbone: Backbone) -> str | None:
         if backbone.is_causal:
@@ -162,10 +155,8 @@ class _Prompts:
             num_shots.append(len(prompts) - 1)
             # Equally many tokens are cut from the front of all, if the longest is still too long.
             surplus = max(max(map(len, whole)) - self.max_tokens, 0)
-            if surplus and surplus >= first:
-                raise ValueError(
-                    f"finetune.max_tokens: {self.max_tokens} is too few for the labels"
-                )
+            if surplus >= first:
+                raise ValueError(f"finetune.max_tokens: {self.max_tokens} is too few for labels")
             for label, (ids, all_ids) in enumerate(zip(whole, uncut, strict=True)):
                 tokens, num_cut = np.array(ids[surplus:]), len(all_ids) - len(ids) + surplus
                 candidates.append(_Candidate(row["id"], label, tokens, first - surplus, num_cut))
@@ -179,8 +170,7 @@ class _Prompts:
 
     def _encoded(self, context: str) -> tuple[list[list[int]], int]:
         """Returns the tokens of the context followed by each label, and the number of first tokens
-        that are not scored because all share them with the context alone. The rest are the label's
-        own tokens, unless the tokenizer merges the first of them with the end of the context."""
+        that are not scored, because all share them with the context alone."""
         # If texts have no start token, the checkpoint was trained on texts that each follow the end
         # token of the previous text.
         start = self.tokenizer.before or self.tokenizer.after[-1:]
@@ -207,7 +197,8 @@ class _Prompts:
     def predict(
         self, model: ModelWithHead, batch: Batch, examples: list[_Candidate]
     ) -> list[float]:
-        scores = self._scores(model, batch)
+        """Returns the normalised log-likelihood of the label of each example, in nats."""
+        scores = log_likelihoods(model.backbone, batch).tolist()
         match self.method.normalise:
             case "none":
                 return scores
@@ -221,18 +212,11 @@ class _Prompts:
                 whole, first = self._encoded(context.lstrip() or context)
                 prior = [_Candidate("", i, np.array(ids), first) for i, ids in enumerate(whole)]
                 device = batch.input_ids.device
-                alone = self._scores(model, self.collate(prior, rngs=[]).to(device))
+                alone = log_likelihoods(
+                    model.backbone, self.collate(prior, rngs=[]).to(device)
+                ).tolist()
                 return [s - alone[e.window] for s, e in zip(scores, examples, strict=True)]
         return [score / length for score, length in zip(scores, lengths, strict=True)]
-
-    def _scores(self, model: ModelWithHead, batch: Batch) -> list[float]:
-        """Returns the log-likelihood of the label of each row, in nats."""
-        assert batch.labels is not None
-        known = self.method.known
-        key = b"".join(t.cpu().numpy().tobytes() for t in (batch.input_ids, batch.labels))
-        if key not in known:
-            known[key] = log_likelihoods(model.backbone, batch).tolist()
-        return known[key]
 
     def combine(self, row: Row, predictions: list[float]) -> str:
         best = max(predictions)

@@ -5,8 +5,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from stages.methods._layers import ATTENTION, linear_layers
-from stages.methods._method import AdditionMethod, freeze_backbone
+from stages.methods._additions import ATTENTION, AdditionMethod, linear_layers
+from stages.methods._method import freeze_backbone
 from stages.models._heads import ModelWithHead
 from stages.models._transformer import seeded
 
@@ -19,11 +19,7 @@ class LoRA(AdditionMethod):
     If one layer computes several projections (queries, keys and values in GPT-2 and ModernBERT),
     they share one A. ``attention`` means all projections of the attention, while the paper updates
     only queries and values.
-
-    Raises ValueError for values out of range.
     """
-
-    late_imports = ("peft", "torch._dynamo")
 
     def __init__(
         self,
@@ -33,8 +29,8 @@ class LoRA(AdditionMethod):
         dropout: float = 0.0,
         targets: Literal["attention", "all"] = "attention",
     ) -> None:
-        if rank < 1 or alpha <= 0 or not 0 <= dropout < 1:
-            raise ValueError("rank must be at least 1, alpha above 0 and dropout in [0, 1)")
+        if rank < 1:
+            raise ValueError(f"rank must be at least 1, not {rank}")
         self.rank, self.alpha, self.dropout, self.targets = rank, alpha, dropout, targets
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:

@@ -8,13 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from stages.methods._method import AdditionMethod, freeze_backbone, vectors_for_rows
+from stages.methods._additions import AdditionMethod, vectors_for_rows
+from stages.methods._method import freeze_backbone
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.models._transformer import seeded
 
 # Families whose models read given keys and values. Models of other families (ModernBERT, the
-# encoder of T5, ALBERT, MPNet) ignore them, or fail.
+# encoder of T5, ALBERT) ignore them, or fail.
 FAMILIES = (
     *("bert", "roberta", "xlm-roberta", "camembert", "electra", "ernie", "bart", "eurobert"),
     *("gpt2", "gpt_neox", "opt", "llama", "mistral", "qwen2", "qwen3", "olmo2", "phi", "smollm3"),
@@ -27,28 +28,24 @@ class Prefix(AdditionMethod):
     each self-attention. They have no position: all tokens attend to them in the same way.
 
     They are normal at first, as in ``peft``; the paper begins with those of real words (section
-    7.4). A positive ``reparametrisation_width`` is the width of the hidden layer of a network that
-    computes them from one learnt vector per prefix token (section 4.3); 0 means no network, as in
-    P-Tuning v2 for easy tasks.
-
-    Raises ValueError for fewer than one prefix token, or a negative width.
+    7.4). ``reparametrisation_width`` is the width of the hidden layer of a network that computes
+    them from one learnt vector per prefix token (section 4.3); 0 means no network.
     """
 
     requires_head = True
-    late_imports = ("peft", "torch._dynamo")
 
     def __init__(self, *, num_prefix_tokens: int = 20, reparametrisation_width: int = 0) -> None:
-        if num_prefix_tokens < 1 or reparametrisation_width < 0:
-            raise ValueError("num_prefix_tokens must be at least 1, and no width negative")
+        if num_prefix_tokens < 1:
+            raise ValueError(f"num_prefix_tokens must be at least 1, not {num_prefix_tokens}")
         self.length, self.width = num_prefix_tokens, reparametrisation_width
 
     def incompatibility(self, backbone: Backbone) -> str | None:
         if reason := super().incompatibility(backbone):
             return reason
         family = backbone.model.config.model_type
-        if family in FAMILIES:
-            return None
-        return f"the class of {family} in transformers reads no given keys and values; use prompt"
+        return (
+            None if family in FAMILIES else f"{family} reads no given keys and values; use prompt"
+        )
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         from peft import PrefixEncoder, PrefixTuningConfig
@@ -76,16 +73,10 @@ class Prefix(AdditionMethod):
             cache: Any = DynamicCache()
             for number, (keys, values) in enumerate(layers):
                 cache.update(keys, values, number)
-            mask = _seeing(self.length, given["attention_mask"])
-            return inputs, given | {"past_key_values": cache, "attention_mask": mask}
+            mask = given["attention_mask"]  # added to logits, or 1 for a token
+            seen = F.pad(mask, (self.length, 0), value=0.0 if mask.is_floating_point() else 1)
+            return inputs, given | {"past_key_values": cache, "attention_mask": seen}
 
         # The kernels for documents of different lengths know no keys before the input.
         backbone.register_forward_pre_hook(lambda _, inputs: replace(inputs[0], document_starts={}))
         backbone.model.register_forward_pre_hook(before, with_kwargs=True)
-
-
-def _seeing(length: int, mask: Any) -> Any:
-    """Returns a mask, or one for each type of layer, in which all tokens see ``length`` vectors."""
-    if isinstance(mask, dict):
-        return {kind: _seeing(length, each) for kind, each in mask.items()}
-    return F.pad(mask, (length, 0), value=0.0 if mask.is_floating_point() else 1)

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from stages.methods._method import AdditionMethod, freeze_backbone, vectors_for_rows
+from stages.methods._additions import AdditionMethod, vectors_for_rows
+from stages.methods._method import freeze_backbone
 from stages.models._heads import ModelWithHead
 from stages.models._transformer import seeded
 from stages.text.batch import Batch
@@ -19,12 +20,9 @@ class Prompt(AdditionMethod):
     The backbone processes the vectors like tokens: they have positions, and all tokens of a decoder
     attend to them. It returns the states of the input's tokens only, so that heads and pooling
     ignore the prompt.
-
-    Raises ValueError for fewer than one vector.
     """
 
     requires_head = True
-    late_imports = ("peft", "torch._dynamo")
 
     def __init__(self, *, num_prompt_tokens: int = 20) -> None:
         if num_prompt_tokens < 1:
@@ -46,24 +44,23 @@ class Prompt(AdditionMethod):
         with seeded(generator):
             backbone.model.learnt = PromptEmbedding(settings, table)
 
-        def before(reader: Any, inputs: Any, given: dict[str, Any]) -> tuple[Any, Any]:
+        def with_room(_: Any, inputs: tuple[Batch]) -> Batch:
+            """Makes room for the vectors before each row, which must be one document."""
+            fill = {"input_ids": 0, "document_ids": 1, "host_document_ids": 1, "segment_ids": 0}
+            padded: dict[str, Any] = {
+                name: F.pad(ids, (length, 0), value=value)
+                for name, value in (fill | {"visible": True}).items()
+                if (ids := getattr(inputs[0], name)) is not None
+            }
+            return Batch(num_targets={}, **padded)
+
+        def with_vectors(reader: Any, inputs: Any, given: dict[str, Any]) -> tuple[Any, Any]:
             ids = given["input_ids"]
             embedded = reader.get_input_embeddings()(ids[:, length:])
             vectors = vectors_for_rows(reader, ids, length).to(embedded.dtype)
             whole = torch.cat([vectors, embedded], dim=1)
             return inputs, given | {"input_ids": None, "inputs_embeds": whole}
 
-        backbone.register_forward_pre_hook(lambda _, inputs: _with_room(inputs[0], length))
-        backbone.model.register_forward_pre_hook(before, with_kwargs=True)
+        backbone.register_forward_pre_hook(with_room)
+        backbone.model.register_forward_pre_hook(with_vectors, with_kwargs=True)
         backbone.register_forward_hook(lambda _, inputs, states: states[:, length:])
-
-
-def _with_room(batch: Batch, length: int) -> Batch:
-    """Returns the batch with room for the vectors before each row, which must be one document."""
-    values = {"input_ids": 0, "document_ids": 1, "host_document_ids": 1, "segment_ids": 0}
-    padded: dict[str, Any] = {
-        name: F.pad(ids, (length, 0), value=value)
-        for name, value in (values | {"visible": True}).items()
-        if (ids := getattr(batch, name)) is not None
-    }
-    return Batch(num_targets={}, **padded)

@@ -5,8 +5,6 @@ documents get a mask that keeps the documents apart; on a GPU, kernels for seque
 lengths read the documents instead and need no mask.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +21,9 @@ ATTENTION = "study"
 # Rows of up to this many tokens use explicit matrix products; in longer rows the attention logits
 # would take most of the memory.
 WRITTEN_OUT = 512
-_prefix = ContextVar[Tensor | None]("prefix", default=None)
+# A mask [B 1 T T] with which rows of T tokens are read: ``generate`` thereby reads a prefix in both
+# directions and writes causally after it.
+PREFIX = ContextVar[Tensor | None]("prefix", default=None)
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ def attend(
     values are shared by groups of heads (Llama).
 
     Short rows in bfloat16 on a CPU use explicit matrix products: torch's kernel takes 1.7 to 6
-    times as long, forward and backward. Other rows use torch's kernel, to save memory, and
-    ``documents`` the kernels for sequences of different lengths.
+    times as long. ``documents`` use the kernels for sequences of different lengths, other rows
+    torch's kernel.
     """
     # Rotary positions leave queries and keys in float32 under autocast.
     query, key = query.to(value.dtype), key.to(value.dtype)
     in_16_bits = query.dtype in (torch.bfloat16, torch.float16)
-    if (prefix := _prefix.get()) is not None and query.shape[2] == prefix.shape[3]:
+    if (prefix := PREFIX.get()) is not None and query.shape[2] == prefix.shape[3]:
         # Beams repeat the rows of a batch.
         attention_mask = additive(prefix, query.dtype)
         attention_mask = attention_mask.repeat_interleave(len(query) // len(prefix), dim=0)
@@ -136,14 +136,3 @@ def document_mask(
 def additive(mask: Bool[Tensor, "B 1 T S"], dtype: torch.dtype) -> Float[Tensor, "B 1 T S"]:
     """Returns the mask as numbers to add to logits: minus infinity for a masked key."""
     return mask.to(dtype).log_()  # log 1 = 0, log 0 = -inf; masked_fill takes twice as long
-
-
-@contextmanager
-def reading_prefix(mask: Bool[Tensor, "B 1 T T"] | None) -> Iterator[None]:
-    """Within this context, rows of T tokens are read with this mask: ``generate`` then reads a
-    prefix in both directions and writes causally after it."""
-    token = _prefix.set(mask)
-    try:
-        yield
-    finally:
-        _prefix.reset(token)

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from stages.core.components import Components, Settings
 from stages.core.seeding import torch_stream
-from stages.models._generation import Decoding
 from stages.text.batch import Batch
 
 Architecture = Literal["encoder", "decoder", "encoder_decoder", "bilstm"]
@@ -19,13 +18,8 @@ Start = Literal["usual", "local"]
 
 
 class Backbone(nn.Module, ABC):
-    """A model without a task's head.
-
-    ``forward(batch)`` returns a state [B T D] for each input token, ``unembed(states)`` the logits
-    over the vocabulary. A model that ``can_generate`` also continues inputs: ``decode(batch)``
-    reads given continuations, ``generate(batch)`` writes new ones. The weights are there after
-    ``initialise`` or ``load``. ``compile`` compiles the parts that compute states.
-    """
+    """A model without a task's head; its weights are there after ``initialise`` or ``load``.
+    ``compile`` compiles the parts that compute states."""
 
     model: Any  # of transformers; ELMo has none
     architecture: Architecture  # an encoder-decoder becomes an encoder by ``drop_output_layers``
@@ -34,6 +28,12 @@ class Backbone(nn.Module, ABC):
     d_model: int  # the width of a token's state
     max_positions: int | None = None  # the maximum number of input tokens; None: no limit
     sizes: ClassVar[tuple[str, ...]] = ()  # the settings whose defaults follow from d_model
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether a token's state depends only on that token and earlier ones. The state then
+        predicts the next token, and a target follows its input in the same row."""
+        return self.architecture == "decoder"
 
     @property
     @abstractmethod
@@ -61,7 +61,7 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def initialise(self, *, generator: torch.Generator) -> None:
-        """Gives the model the weights that a run starts from: random ones, or published ones."""
+        """Gives the model the weights that a model starts from: random ones, or published ones."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
@@ -77,51 +77,44 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def drop_output_layers(self) -> None:
-        """Keeps only the layers that compute the states of input tokens. Tasks with a head of their
-        own fine-tune only these layers. Afterwards there are no logits over the vocabulary."""
+        """Keeps only the layers that compute the states of input tokens, which are all that a task
+        with a head of its own fine-tunes. Afterwards there are no logits over the vocabulary."""
 
     @property
     def logit_bias(self) -> Tensor | None:
-        """The bias of the logits over the vocabulary, which pretraining sets before its first step;
-        None if the model has none, or a published one."""
+        """The bias of the logits, which pretraining sets before its first step, if there is one."""
         return None
 
     @property
     def can_generate(self) -> bool:
+        """Whether ``decode`` and ``generate`` continue inputs."""
         return False
 
     def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
         """The state of each of ``decoder_input_ids``, which predicts the token after it: that of a
         decoder beside an encoder or, in a causal model, of a row that continues the input."""
-        raise AssertionError(f"{self.architecture} cannot generate text")
+        raise NotImplementedError
 
-    def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
-        """The continuation of each input, without the final <eos>."""
-        raise AssertionError(f"{self.architecture} cannot generate text")
+    def generate(
+        self,
+        batch: Batch,
+        *,
+        max_new_tokens: int,
+        start_id: int,
+        eos_id: int,
+        num_beams: int = 1,
+        length_penalty: float = 1.0,
+        draws: bool = False,
+    ) -> list[list[int]]:
+        """The continuation of each input, without the final <eos>.
 
-    # What follows from the architecture ----------------------------------------------------------
-
-    @property
-    def is_causal(self) -> bool:
-        """Whether a token's state depends only on that token and earlier ones. The state then
-        predicts the next token, and a target follows its input in the same row."""
-        return self.architecture == "decoder"
-
-    def too_long(
-        self, max_tokens: int, *, num_added_tokens: int = 0, max_target_tokens: int = 0
-    ) -> str | None:
-        """Returns a message if the model has too few positions for an input of ``max_tokens``
-        tokens, with the tokens that a method adds, or for its target; None if it has enough."""
-        most = self.max_positions
-        needed = positions_taken(self, max_tokens + num_added_tokens, max_target_tokens)
-        if most is None or needed <= most:
-            return None
-        parts = ""
-        if num_added_tokens:
-            parts = f" ({max_tokens} and {num_added_tokens} added by the method)"
-        elif max_target_tokens:
-            parts = f" ({max_tokens} to read, {max_target_tokens} to write)"
-        return f"{needed}{parts} is more than the model's {most} positions"
+        ``max_new_tokens`` includes <eos>; a longer text is cut. An encoder-decoder's text begins
+        after ``start_id``. One beam is greedy decoding. With more beams, the score of a text is the
+        sum of the log-probabilities of its tokens, <eos> included, divided by its number of tokens
+        to the power of ``length_penalty``. With ``draws`` (and one beam) each token is sampled at
+        temperature 1, with torch's own generator.
+        """
+        raise NotImplementedError
 
 
 MODELS = Components[Backbone]("models")
@@ -134,6 +127,15 @@ def positions_taken(backbone: Backbone, max_tokens: int, max_target_tokens: int)
     return max(max_tokens, max_target_tokens)
 
 
+def too_long(backbone: Backbone, max_tokens: int, max_target_tokens: int = 0) -> str | None:
+    """Returns a message if the model has too few positions for an input of ``max_tokens`` tokens,
+    those that a method adds included, or for its target; None if it has enough."""
+    needed, most = positions_taken(backbone, max_tokens, max_target_tokens), backbone.max_positions
+    if most is None or needed <= most:
+        return None
+    return f"takes {needed} positions, more than the model's {most}"
+
+
 def unsupported(architectures: tuple[str, ...], model: Backbone) -> str | None:
     """Returns why a component that lists these architectures does not support the model, as words
     to put after the component's name; None if it supports the model. An empty list supports all."""
@@ -143,16 +145,13 @@ def unsupported(architectures: tuple[str, ...], model: Backbone) -> str | None:
 
 
 def draw_weights(backbone: Backbone, *key: int, seed: int) -> None:
-    """Initialises all weights from a run's ``seed`` and, for a trial of a run from scratch, the
+    """Initialises all weights from a model's ``seed`` and, for a trial of a model from scratch, the
     trial's own ``key``."""
     backbone.initialise(generator=torch_stream(seed, "weights", *key))
 
 
 def outline(entry: Settings, vocab_size: int, *, where: str) -> Backbone:
-    """The model of an entry ``architecture:`` without storage for its weights (torch's device
-    meta).
-
-    Raises ValueError with the path in params.yaml (``where``) for a wrong setting.
-    """
+    """The model of an entry ``architecture:`` without storage for its weights (on torch's device
+    meta). Raises ValueError with the path in params.yaml (``where``) for a wrong setting."""
     with torch.device("meta"):
         return MODELS.build(entry, vocab_size, where=where)

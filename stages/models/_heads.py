@@ -49,8 +49,8 @@ def initialise_head(head: nn.Module, *, generator: torch.Generator, std: float =
 
 
 def at_least_float32(logits: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
-    """Returns logits as float32; float64 logits stay float64 (a probe is fitted in float64). A loss
-    needs more digits than bfloat16 has."""
+    """Returns logits as float32, since a loss needs more digits than bfloat16 has; those of a
+    probe stay float64."""
     return logits if logits.dtype == torch.float64 else logits.float()
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import CONFIG_MAPPING, GenerationConfig
@@ -21,9 +22,8 @@ from transformers.models.auto import modeling_auto
 from transformers.utils import logging
 
 from stages.core.components import unknown
-from stages.models._attention import ATTENTION, Documents, additive, document_mask, reading_prefix
+from stages.models._attention import ATTENTION, PREFIX, Documents, additive, document_mask
 from stages.models._backbone import Architecture, Backbone, Start
-from stages.models._generation import Decoding, continued, drawn, prompts
 from stages.text.batch import PADDING, Batch
 from stages.text.checkpoints import LOCAL, config_of, line_of
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, PAD_ID
@@ -52,7 +52,6 @@ SIZES = {
     "d_ff": ("intermediate_size", "n_inner", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim"),
     "head_width": ("d_kv",),
 }
-ROTATING_ALL = {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 1.0}
 
 logging.set_verbosity_error()  # no warnings about unused heads and lengths of texts
 logging.disable_progress_bar()
@@ -60,8 +59,7 @@ logging.disable_progress_bar()
 
 class Transformer(Backbone):
     """A model of transformers with its language modelling head, until ``drop_output_layers`` leaves
-    the part that computes the states of input tokens: the model without its head, or the encoder
-    of an encoder-decoder (as in encoders taken from T5; Ni et al. 2022).
+    the model without its head, or the encoder of an encoder-decoder (Ni et al. 2022).
 
     Omitted sizes follow from d_model: d_model / 64 layers (Kaplan et al. 2020, section 3.1),
     d_model / 64 heads, and the ``d_ff`` of the family. ``config`` sets further fields of the
@@ -92,50 +90,41 @@ class Transformer(Backbone):
         start: Start = "usual",
         config: dict[str, Any] = {},  # noqa: B006 (never changed)
     ) -> None:
-        for name, size in {"num_heads": num_heads, "num_layers": num_layers}.items():
-            if not size and d_model % RATIO:
-                raise ValueError(
-                    f"{name} is d_model / {RATIO} if it is left out, and {d_model} is no multiple "
-                    f"of {RATIO}; give {name} a value"
-                )
-        self.num_heads = num_heads or d_model // RATIO
+        depth, heads = num_layers or d_model / RATIO, num_heads or d_model / RATIO
+        if min(depth, heads) < 1 or depth % 1 or heads % 1 or d_model % heads:
+            raise ValueError(
+                f"d_model {d_model}: num_layers ({depth:g}) and num_heads ({heads:g}), which are "
+                f"d_model / {RATIO} if left out, must be at least 1, and num_heads must divide it"
+            )
+        self.num_heads = int(heads)
         self.d_ff = d_ff or 8 * round(self.d_ff_factor * d_model / 8)
         values = {
             "d_model": d_model,
-            "num_layers": num_layers or d_model // RATIO,
+            "num_layers": int(depth),
             "num_heads": self.num_heads,
             "d_ff": self.d_ff,
             "head_width": d_model // self.num_heads,
         }
-        for name, value in values.items():
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if d_model % self.num_heads:
-            raise ValueError(f"num_heads {self.num_heads} must divide d_model {d_model}")
-        self._outline(vocab_size, self._configuration(vocab_size, values, config), start)
-
-    def _configuration(
-        self, vocab_size: int, values: Mapping[str, int], config: Mapping[str, Any]
-    ) -> Any:
         kind = CONFIG_MAPPING[self.family]
         own_name = kind.attribute_map
         known = {*kind().to_dict(), *own_name}
-        sizes = {
+        fields = {
             own_name.get(field, field): values[name]
             for name, fields in SIZES.items()
             for field in fields
             if field in known
         }
         for field in config:
-            if field not in known:
-                raise ValueError(f"config: {unknown(field, sorted(known))}")
-            if own_name.get(field, field) in sizes:
-                raise ValueError(f"config.{field}: is set by d_model and the other sizes")
+            if field not in known or own_name.get(field, field) in fields:
+                settable = sorted({*known} - {*fields})
+                raise ValueError(f"config: {unknown(field, settable)}")
         special = {key: value for key, value in SPECIAL_TOKENS.items() if key in known}
+        fields = {"vocab_size": vocab_size, **special, **self.defaults, **fields, **config}
         try:
-            return kind(**{"vocab_size": vocab_size, **special, **self.defaults, **sizes, **config})
+            configuration = kind(**fields)
         except Exception as error:  # a configuration raises errors of many types
             raise ValueError(f"config: {line_of(error)}") from None
+        self._outline(vocab_size, configuration, start)
 
     def _outline(self, vocab_size: int, config: Any, start: Start) -> None:
         """Sets what follows from a configuration, and builds the model without weights."""
@@ -146,7 +135,7 @@ class Transformer(Backbone):
         self.architecture = architecture_of(config)
         self._class = modeling_auto.AutoModel if is_headless(config) else AUTO[self.architecture]
         with torch.device("meta"):
-            self.model: Any = self._without_weights()
+            self.model: Any = self._with_attention(self._class.from_config(config))
         # RoBERTa's positions begin after the id of padding.
         padding = getattr(self._position_table, "padding_idx", None)
         self._first_position = 0 if padding is None else padding + 1
@@ -160,21 +149,20 @@ class Transformer(Backbone):
 
     # Weights -------------------------------------------------------------------------------------
 
-    def _without_weights(self) -> Any:
-        return self._with_attention(self._class.from_config(self.config))
-
     def _with_attention(self, model: Any) -> Any:
         """Returns the model without a pooler, and with our attention where its family allows it. A
         family that does not gets masks of padding, and one document a row."""
         model.set_attn_implementation(ATTENTION)
         self.takes_masks = model.config._attn_implementation == ATTENTION
+        if self.architecture == "encoder_decoder" and not self.takes_masks:
+            raise ValueError(f"path: encoder-decoders of {self.family!r} take no masks")
         if getattr(model, "pooler", None) is not None:
             model.pooler = None
         return model
 
     def initialise(self, *, generator: torch.Generator) -> None:
         with seeded(generator):
-            self.model = self._without_weights()
+            self.model = self._with_attention(self._class.from_config(self.config))
         if self.start == "local":
             width = self.d_model // self.config.num_attention_heads
             with torch.no_grad():
@@ -193,11 +181,6 @@ class Transformer(Backbone):
                 query, key = module.q_proj.bias, module.k_proj.bias
             elif hasattr(module, "Wqkv") and module.Wqkv.bias is not None:
                 query, key, _ = module.Wqkv.bias.chunk(3)
-            elif hasattr(module, "query_key_value") and module.query_key_value.bias is not None:
-                heads = module.query_key_value.bias.unflatten(
-                    0, (self.config.num_attention_heads, 3, -1)
-                )
-                query, key, _ = heads.unbind(1)
             if query is not None and key is not None and query.shape == key.shape:
                 yield query, key
 
@@ -223,9 +206,7 @@ class Transformer(Backbone):
         lost = [key for key in report["missing_keys"] if key.startswith(body)]
         lost += [key for key, *_ in report["mismatched_keys"]]
         if lost := sorted(key for key in lost if "pooler." not in key):
-            raise ValueError(
-                f"path: the weights of {folder} lack {', '.join(lost[:3])} in the model's shape"
-            )
+            raise ValueError(f"path: the weights of {folder} lack {lost[0]} in the model's shape")
         self.model = self._with_attention(model)
 
     # Parts ---------------------------------------------------------------------------------------
@@ -277,7 +258,7 @@ class Transformer(Backbone):
 
     @property
     def logit_bias(self) -> Tensor | None:
-        """BART's is no parameter, but part of its checkpoints."""
+        """None for a published head. BART's is no parameter, but part of its checkpoints."""
         if self.has_published_head:
             return None
         bias = getattr(self.model.get_output_embeddings(), "bias", None)
@@ -297,10 +278,20 @@ class Transformer(Backbone):
         return self.reader(**inputs).last_hidden_state
 
     def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
-        if self.is_causal:
-            return self(continued(batch))[:, batch.input_ids.shape[1] - 1 :]
+        """A causal model reads each input followed by its target, whose first token is left out:
+        the input's last token predicts the target's first."""
         ids, documents = batch.decoder_input_ids, batch.decoder_document_ids
         assert ids is not None and documents is not None
+        if self.is_causal:
+            prompt, length = prompts(batch), ids.shape[1] - 1
+            visible = prompt.visible
+            row = Batch(
+                input_ids=torch.cat([prompt.input_ids, ids[:, 1:]], dim=1),
+                document_ids=torch.cat([prompt.document_ids, documents[:, 1:]], dim=1),
+                visible=None if visible is None else F.pad(visible, (0, length), value=False),
+                num_targets={},
+            )
+            return self(row)[:, batch.input_ids.shape[1] - 1 :]
         starts = batch.document_starts.get("decoder_document_ids")
         target = Batch(
             input_ids=ids,
@@ -310,18 +301,13 @@ class Transformer(Backbone):
         )
         states, decoder = self(batch), self.model.get_decoder()
         is_packed = bool(batch.readable_document_ids.max() > 1)
-        memory = (batch.document_ids != PADDING).long()
-        if self.takes_masks:
-            # Padding attends to the whole input, so that no row of the softmax is empty.
-            seen = document_mask(documents, batch.document_ids)
-            memory = additive(seen | (documents == PADDING)[:, None, :, None], states.dtype)
-        elif is_packed:
-            raise ValueError(
-                f"architecture: a {self.family} cannot be pretrained here: it does not keep packed "
-                "documents apart"
-            )
-        inputs = self._inputs(decoder, target, causal=True, is_packed=is_packed)
-        inputs |= {"encoder_hidden_states": states, "encoder_attention_mask": memory}
+        # Padding attends to the whole input, so that no row of the softmax is empty.
+        seen = document_mask(documents, batch.document_ids)
+        seen |= (documents == PADDING)[:, None, :, None]
+        inputs = self._inputs(decoder, target, causal=True, is_packed=is_packed) | {
+            "encoder_hidden_states": states,
+            "encoder_attention_mask": additive(seen, states.dtype),
+        }
         return decoder(**inputs).last_hidden_state
 
     def _inputs(self, part: Any, batch: Batch, *, causal: bool, is_packed: bool) -> dict[str, Any]:
@@ -356,13 +342,12 @@ class Transformer(Backbone):
         if starts is not None and visible is None and in_16_bits and suits:
             packed = Documents(starts, ids.shape[1], causal)
             return inputs | {"documents": packed, "attention_mask": ids.new_zeros(1, 1, 1, 1)}
-        masks = {}
-        for kind, window in windows.items():
-            seen = document_mask(
-                documents, documents, causal=causal, visible=visible, window=window
-            )
-            masks[kind] = additive(seen, dtype)
-        return inputs | {"attention_mask": masks if len(masks) > 1 else masks[kind]}
+        seen = {
+            kind: document_mask(documents, documents, causal=causal, visible=visible, window=window)
+            for kind, window in windows.items()
+        }
+        masks = {kind: additive(mask, dtype) for kind, mask in seen.items()}
+        return inputs | {"attention_mask": masks if len(masks) > 1 else masks[types[0]]}
 
     def _apart(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """The states of packed documents, each read in a row of its own, by a family that does not
@@ -381,15 +366,7 @@ class Transformer(Backbone):
 
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Logits by the family's own code, which may transform states and logits: the whole model
-        is run, with its body replaced by a function that returns ``states``.
-
-        Raises ValueError for a checkpoint without a language modelling head.
-        """
-        if self.model.get_output_embeddings() is None:
-            raise ValueError(
-                f"path: this {self.family!r} was published without a language modelling head, "
-                "which computes the likelihood of text"
-            )
+        is run, with its body replaced by a function that returns ``states``."""
         row = states.reshape(1, -1, self.d_model)
         ids = torch.zeros(row.shape[:2], dtype=torch.long, device=row.device)
         given = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=row)
@@ -405,47 +382,51 @@ class Transformer(Backbone):
             logits = self.model(**inputs).logits
         finally:
             del body.forward
-        if not calls:
-            raise ValueError(f"path: the head of a {self.family!r} is not supported")
+        assert calls, f"the head of {self.family} reads another part of the model"
         return logits.reshape(*states.shape[:-1], -1)
 
     @torch.no_grad()
-    def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
-        """A causal model continues the row itself, an encoder-decoder begins with
-        ``decoding.start_id``."""
+    def generate(
+        self,
+        batch: Batch,
+        *,
+        max_new_tokens: int,
+        start_id: int,
+        eos_id: int,
+        num_beams: int = 1,
+        length_penalty: float = 1.0,
+        draws: bool = False,
+    ) -> list[list[int]]:
         prompt = prompts(batch) if self.is_causal else batch
-        length = prompt.input_ids.shape[1] if self.is_causal else 1
-        documents, draws, eos_id = prompt.document_ids, decoding.draws, decoding.eos_id
+        documents = prompt.document_ids
         beams: dict[str, Any] = {}
-        if decoding.num_beams > 1:  # settings of beams without beams could not be saved
-            beams = {"length_penalty": decoding.length_penalty, "early_stopping": "never"}
+        if num_beams > 1:  # settings of beams without beams could not be saved
+            beams = {"length_penalty": length_penalty, "early_stopping": "never"}
         self.model.generation_config = GenerationConfig(
-            max_new_tokens=decoding.max_new_tokens,
-            num_beams=decoding.num_beams,
+            max_new_tokens=max_new_tokens,
+            num_beams=num_beams,
             do_sample=False,
             use_cache=True,
-            decoder_start_token_id=None if self.is_causal else decoding.start_id,
+            decoder_start_token_id=None if self.is_causal else start_id,
             eos_token_id=eos_id,
             pad_token_id=eos_id,
             **beams,
         )
-
-        def draw(ids: Int[Tensor, "R T"], scores: Float[Tensor, "R V"]) -> Tensor:
-            """Samples one token for each row: the logits of all others become minus infinity."""
-            assert draws is not None
-            tokens = drawn(scores, draws[:, ids.shape[1] - length])
-            return torch.full_like(scores, -torch.inf).scatter(1, tokens.unsqueeze(1), 0.0)
-
+        # Given to the call, so that the checkpoint stays one that writes greedily.
+        drawing: dict[str, Any] = {"do_sample": True, "top_k": 0} if draws else {}
         prefix = None
         if prompt.visible is not None:
             prefix = document_mask(documents, documents, causal=True, visible=prompt.visible)
-        with reading_prefix(prefix):
+        token = PREFIX.set(prefix)
+        try:
             rows = self.model.generate(
                 input_ids=prompt.input_ids,
                 attention_mask=(documents != PADDING).long(),
-                logits_processor=[] if draws is None else [draw],
+                **drawing,
             )
-        texts = rows[:, length:].tolist()
+        finally:
+            PREFIX.reset(token)
+        texts = rows[:, prompt.input_ids.shape[1] if self.is_causal else 1 :].tolist()
         return [text[: text.index(eos_id)] if eos_id in text else text for text in texts]
 
 
@@ -479,6 +460,20 @@ def seeded(generator: torch.Generator) -> Iterator[None]:
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         yield
+
+
+def prompts(batch: Batch) -> Batch:
+    """Returns the input's rows with padding on the left, so that a continuation directly follows
+    each row. A row must hold one document."""
+    real = batch.document_ids != PADDING
+    order = real.int().argsort(dim=1, stable=True)
+    visible = batch.visible
+    return Batch(
+        input_ids=batch.input_ids.gather(1, order),
+        document_ids=batch.document_ids.gather(1, order),
+        visible=None if visible is None else visible.gather(1, order),
+        num_targets={},
+    )
 
 
 def positions_in_document(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:

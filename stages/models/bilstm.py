@@ -31,9 +31,9 @@ class BiLSTM(Backbone):
     more than d_model / 2 cells is projected down to that width. Layers after the first have a
     residual connection. The mix is initially the mean of the layers; only tasks train it.
 
-    Unlike in ELMo, tokens are subwords with an embedding, to which the output embedding can be
-    ``tied``, not words with character convolutions; states are not clipped, and do not carry over
-    from one row to the next.
+    Unlike in ELMo, tokens are subwords with an embedding, which is also the output embedding, not
+    words with character convolutions; states are not clipped, and do not carry over from one row to
+    the next.
 
     Raises ValueError for incompatible widths.
     """
@@ -48,20 +48,15 @@ class BiLSTM(Backbone):
         d_model: int,
         num_layers: int = 2,
         d_cell: int | None = None,
-        tied: bool = True,
-        output_bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         d_cell, width = d_cell or 4 * d_model, d_model // 2
-        if d_model < 2 or d_model % 2:
-            raise ValueError(f"d_model must be even, half for each direction, not {d_model}")
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, not {num_layers}")
-        if d_cell < width:
-            raise ValueError(f"d_cell must be at least d_model / 2 = {width}, not {d_cell}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1), not {dropout}")
+        if d_model < 2 or d_model % 2 or num_layers < 1 or d_cell < width:
+            raise ValueError(
+                f"d_model {d_model} must be even, half for each direction, num_layers {num_layers} "
+                f"at least 1, and d_cell {d_cell} at least d_model / 2"
+            )
         self.vocab_size, self.num_layers = vocab_size, num_layers
         self.d_model, self.d_cell = d_model, d_cell
         self.embedding = embedding_table(vocab_size, width)
@@ -73,14 +68,13 @@ class BiLSTM(Backbone):
             for _ in range(2)
         )
         self.mix = _ScalarMix(num_layers + 1)
-        self.output = None if tied else nn.Linear(width, vocab_size, bias=False)
-        self.output_bias = nn.Parameter(torch.zeros(vocab_size)) if output_bias else None
+        self.output_bias: nn.Parameter | None = nn.Parameter(torch.zeros(vocab_size))
         self.dropout = nn.Dropout(dropout)
 
     @property
     def design(self) -> str:
         shape = (self.vocab_size, self.d_model, self.num_layers, self.d_cell)
-        return f"bilstm, {shape}, {self.dropout.p}, {self.output is None}"
+        return f"bilstm, {shape}, {self.dropout.p}"
 
     @property
     def blocks(self) -> list[nn.Module]:
@@ -128,8 +122,7 @@ class BiLSTM(Backbone):
 
     def unembed(self, states: Float[Tensor, "*N d"]) -> Float[Tensor, "*N V"]:
         """Returns the logits for states of one direction; both directions share the weights."""
-        table = self.embedding if self.output is None else self.output
-        return F.linear(states, table.weight, self.output_bias)
+        return F.linear(states, self.embedding.weight, self.output_bias)
 
     @torch.no_grad()
     def initialise(self, *, generator: torch.Generator) -> None:
@@ -155,7 +148,7 @@ class BiLSTM(Backbone):
             raise ValueError(f"{folder / FILE}: {' '.join(str(error).split())[:300]}") from None
 
     def drop_output_layers(self) -> None:
-        self.output = self.output_bias = None
+        self.output_bias = None
 
     @property
     def logit_bias(self) -> Tensor | None:

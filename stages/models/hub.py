@@ -14,7 +14,6 @@ from stages.text.checkpoints import (
     config_of,
     content_of,
     folder_of,
-    line_of,
     refuse_other_content,
     refuse_unpinned,
     refuse_unusable,
@@ -27,13 +26,13 @@ TOLERANCE = 1e-4  # relative to the largest state: padding changes the last bits
 
 class Hub(Transformer):
     """A model of the hub. Its states are those of its last layer (in an encoder-decoder, the
-    encoder's last). Text is written with our settings, not the published ones.
+    encoder's last), without BERT's pooler: all models get the same head. Text is written with our
+    settings, not the published ones.
 
     ``revision`` pins the checkpoint. For a name on the hub it is the full hash of a commit; for a
     folder it is the first 12 hex digits of the hash of its content. With ``weights: random`` the
     model is built from the checkpoint's configuration: the twin of the published model.
 
-    BERT's pooler, a layer on the first token's state, is left out: all models get the same head.
     An encoder that was published without its language modelling head gets a random one if it is
     pretrained further.
     """
@@ -75,21 +74,19 @@ class Hub(Transformer):
             if not is_downloaded:
                 refuse_unpinned(path, revision)
             return None
-        if revision != (content := content_of(folder)):
-            if is_downloaded:
-                return None
-            raise ValueError(
-                f"revision: the folder's content is {content!r}, not {revision!r}; write "
-                f"`revision: {content}`"
-            )
-        return _num_tokens(folder, content)
+        content = content_of(folder)
+        if revision == content:
+            return _num_tokens(folder, content)
+        if is_downloaded:
+            return None
+        raise ValueError(f"revision: is {revision!r}; the folder needs `revision: {content}`")
 
     def add_output_layers(self) -> None:
         if self._class is AUTO[self.architecture]:
             return
         self._class = AUTO[self.architecture]
         with torch.device("meta"):
-            self.model = self._without_weights()
+            self.model = self._with_attention(self._class.from_config(self.config))
         output = self.model.get_output_embeddings()
         if output is None or output.weight is not self.token_embedding.weight:
             raise ValueError(
@@ -116,30 +113,26 @@ def _num_tokens(folder: Path, content: str) -> int:
     hash.
 
     Raises ValueError for a folder that cannot be used, and if the states of a text depend on what
-    follows the text: in a decoder on later tokens (XLNet, which reads in both directions), in
-    another model on padding, so that a prediction would depend on the other texts of its batch
-    (FNet, ConvBERT).
+    follows the text: in a decoder on later tokens (XLNet), in another model on padding, so that a
+    prediction would depend on the other texts of its batch (FNet, ConvBERT).
     """
     refuse_unusable(folder)
     tokenizer = Tokenizer(folder)
     model = Hub(tokenizer.vocab_size, path=str(folder), revision=content)
     model.initialise(generator=torch.Generator())
-    kind, reader = model.family, model.reader.eval()
     ids = torch.from_numpy(np.resize(tokenizer.regular_ids[: 2 * PROBED], (1, 2 * PROBED)))
     mask = torch.ones_like(ids)
     if not model.is_causal:
         ids[:, PROBED:] = mask[:, PROBED:] = 0
-    try:
-        alone, followed = (
-            reader(input_ids=i, attention_mask=m).last_hidden_state[:, :PROBED]
-            for i, m in ((ids[:, :PROBED], mask[:, :PROBED]), (ids, mask))
-        )
-    except Exception as error:  # a model that needs other inputs raises errors of many types
-        raise ValueError(f"path: a {kind!r} cannot read a text: {line_of(error)}") from None
+    reader = model.reader.eval()
+    alone, followed = (
+        reader(input_ids=ids[:, :n], attention_mask=mask[:, :n]).last_hidden_state[:, :PROBED]
+        for n in (PROBED, 2 * PROBED)
+    )
     difference = (followed - alone).abs().max() / alone.abs().max()
     if not difference <= TOLERANCE or alone.shape[-1] != model.d_model:
         raise ValueError(
-            f"path: the states of this {kind!r} depend on what follows a text (later tokens or "
-            "padding), are not finite, or are not as wide as its blocks; choose another family"
+            f"path: the states of this {model.family!r} depend on what follows a text (later "
+            "tokens or padding), are not finite, or are not as wide as its blocks; choose another"
         )
     return tokenizer.vocab_size

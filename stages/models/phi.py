@@ -1,7 +1,7 @@
 """Phi: a decoder with rotary positions, biases, and attention beside the feed-forward layer (Li et
 al. 2023)."""
 
-from stages.models._transformer import ROTATING_ALL, Transformer
+from stages.models._transformer import Transformer
 
 
 class Phi(Transformer):
@@ -12,5 +12,9 @@ class Phi(Transformer):
     defaults = {
         "hidden_act": "gelu_pytorch_tanh",  # the same function as gelu_new, in one operation
         "tie_word_embeddings": True,
-        "rope_parameters": ROTATING_ALL,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10_000.0,
+            "partial_rotary_factor": 1.0,
+        },
     }

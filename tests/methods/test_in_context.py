@@ -20,7 +20,7 @@ from stages.text.tokenizer import BOS_ID
 from stages.training.device import Device
 from stages.training.loop import train
 from stages.training.pretraining import PretrainingData
-from tests.small import headless, small_model, small_schedule, small_tokenizer, with_stub
+from tests.small import headless, small_model, small_schedule, small_tokenizer
 
 pytestmark = pytest.mark.slow
 
@@ -73,12 +73,8 @@ def scores(of: Any, model: ModelWithHead, rows, *, at_once: int = 7) -> list[lis
     return np.reshape(flat, (len(rows), -1)).tolist()
 
 
-def predictions(of: Any, model: ModelWithHead, rows) -> list[str]:
-    return [of.combine(row, s) for row, s in zip(rows, scores(of, model, rows), strict=True)]
-
-
 def accuracy(of: Any, model: ModelWithHead, rows) -> float:
-    labels = predictions(of, model, rows)
+    labels = [of.combine(row, s) for row, s in zip(rows, scores(of, model, rows), strict=True)]
     return sum(row["label"] == label for row, label in zip(rows, labels, strict=True)) / len(rows)
 
 
@@ -136,8 +132,7 @@ def test_scores_are_sums_of_log_probabilities_in_each_normalisation() -> None:
 def test_in_context_predicts_what_was_learnt_from_text() -> None:
     """A model that learnt nothing is at chance."""
     rows = rows_of(120, seed=11)
-    for normalise in ("none", "tokens", "bytes", "unconditional"):
-        assert accuracy(predictor(normalise=normalise), trained(), rows) > 0.8
+    assert accuracy(predictor(normalise="unconditional"), trained(), rows) > 0.8
     assert accuracy(predictor(num_shots=2), trained(), rows) > 0.7
     untrained = [
         accuracy(predictor(), headless(small_model("decoder", seed=s)), rows) for s in range(3)
@@ -157,7 +152,7 @@ def test_prompt_is_shots_of_the_label_budget_and_the_row() -> None:
             assert last == f"{row['text']} type: {label.replace('_', ' ')}"
 
 
-@pytest.mark.parametrize("num_shots", [1, 3, 4, 7, 30])
+@pytest.mark.parametrize("num_shots", [1, 4, 30])
 def test_shots_are_balanced_and_drawn_by_the_seed(num_shots) -> None:
     rows = rows_of(30, seed=7)
     drawn = [draw_shots(rows, num_shots, rng=stream(seed, "shots")) for seed in (1, 1, 2)]
@@ -166,12 +161,6 @@ def test_shots_are_balanced_and_drawn_by_the_seed(num_shots) -> None:
         counts = [sum(row["label"] == label for row in shots) for label in LABELS]
         assert sum(counts) == num_shots == len({row["id"] for row in shots})
         assert max(counts) - min(counts) <= 1
-
-
-def test_shots_take_all_rows_of_a_rare_label() -> None:
-    rows = [{"id": str(i), "text": "x", "label": "a" if i == 5 else "b"} for i in range(10)]
-    shots = draw_shots(rows, 6, rng=stream(1, "shots"))
-    assert [row["label"] for row in shots].count("a") == 1 and len(shots) == 6
 
 
 def test_prompt_leaves_out_shots_from_the_front(capsys) -> None:
@@ -192,18 +181,13 @@ def test_prompt_leaves_out_shots_from_the_front(capsys) -> None:
 def test_prompt_keeps_the_end_of_a_long_text_and_the_label() -> None:
     row = {"id": "1", "text": "class method " * 40}
     candidates = predictor(num_shots=2, max_tokens=16).encode([row])
-    contexts = [c.tokens[: c.first].tolist() for c in candidates]
     whole = predictor(num_shots=2).encode([row])  # with the shots, which are cut too
-    assert [c.num_cut for c in candidates] == [
-        len(w.tokens) - len(c.tokens) for w, c in zip(whole, candidates, strict=True)
-    ]
+    for candidate, uncut, label in zip(candidates, whole, LABELS, strict=True):
+        assert candidate.num_cut == len(uncut.tokens) - len(candidate.tokens)
+        text = small_tokenizer().decode(candidate.tokens)
+        assert text.endswith(f"type: {label.replace('_', ' ')}")
     assert max(len(c.tokens) for c in candidates) == 16
-    assert contexts[0] == contexts[1] == contexts[2]
-    for candidate, label in zip(candidates, LABELS, strict=True):
-        assert (
-            small_tokenizer().decode(candidate.tokens).endswith(f"type: {label.replace('_', ' ')}")
-        )
-    with pytest.raises(ValueError, match="max_tokens: 2 is too few"):
+    with pytest.raises(ValueError, match="max_tokens"):
         predictor(max_tokens=2).encode([row])
 
 
@@ -211,48 +195,18 @@ def test_combine_gives_no_label_for_a_tie() -> None:
     of = predictor()
     assert of.combine({}, [-3.0, -1.0, -2.0]) == LABELS[1]
     assert of.combine({}, [-1.0, -1.0, -2.0]) == NO_LABEL
-    model = headless(small_model("decoder"))
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.zero_()
-    row = rows_of(1, seed=1)
-    # A model of zeros ties labels with equal numbers of tokens.
-    same = predictor(
-        row,
-        verbalisers=[f"{label}=a {x}" for label, x in zip(LABELS, "xyz", strict=True)],
-        normalise="tokens",
-    )
-    assert predictions(same, model, row) == [NO_LABEL]
 
 
-def test_scores_of_an_earlier_trial_are_not_computed_again() -> None:
-    rows, of = rows_of(6, seed=19), method()
-    first, second = (
-        of.predictor(
-            label_words(LABELS, ()), small_tokenizer(), 200, rows, rng=stream(seed, "shots")
-        )
-        for seed in (1, 2)
-    )
-    expected = scores(first, trained(), rows)
-    assert scores(second, with_stub(torch.nn.Identity(), torch.nn.Identity()), rows) == expected
-
-
-@pytest.mark.parametrize(
-    "template",
-    ["{text} type:", "{text} {label}.", "{label} {text} {label}", "It is {label}", "{txt} {label}"],
-)
-def test_in_context_refuses_a_template_without_a_text_or_without_the_label_at_its_end(
-    template,
-) -> None:
-    with pytest.raises(ValueError, match="template: must have {text}"):
+@pytest.mark.parametrize("template", ["{text} {label}.", "It is {label}", "{txt} {label}"])
+def test_template_must_have_a_text_and_the_label_at_its_end(template) -> None:
+    with pytest.raises(ValueError, match="^method.*template"):
         method(template=template)
 
 
 @pytest.mark.parametrize("pair", [{}, {"text_pair": "and b"}])
 def test_template_by_default_has_all_texts_of_a_row(pair) -> None:
     rows = [{"id": str(i), "text": "a", "label": label} | pair for i, label in enumerate(LABELS)]
-    of = predictor(rows, template="auto", num_shots=1)
-    (shot,) = of.shots
+    (shot,) = predictor(rows, template="auto", num_shots=1).shots
     assert shot.startswith("\n".join(["a", *pair.values(), "label: "]))
     with pytest.raises(ValueError, match="template: .* {text_pair}"):
         predictor(rows, template="{text} {label}" if pair else "{text} {text_pair} {label}")

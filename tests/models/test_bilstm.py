@@ -34,10 +34,9 @@ def read_alone(x: torch.Tensor, lstms: nn.ModuleList) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("d_cell", [WIDTH, 48])  # without a projection and with one
-@pytest.mark.parametrize("num_layers", [1, 3])
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
-def test_each_document_is_read_from_both_ends_by_torch_s_lstm(d_cell, num_layers) -> None:
-    model = small_model("bilstm", d_cell=d_cell, num_layers=num_layers).eval()
+def test_each_document_is_read_from_both_ends_by_torch_s_lstm(d_cell) -> None:
+    model = small_model("bilstm", d_cell=d_cell, num_layers=3).eval()
     batch = packed_batch()
     layers = model.layers(batch)
     for row, first, last in PLACES:
@@ -88,26 +87,11 @@ def test_a_task_trains_every_weight() -> None:
         assert weight.grad is not None and weight.grad.abs().sum() > 0, name
 
 
-def test_bfloat16_gives_about_the_same_states() -> None:
-    model = small_model("bilstm").eval()
-    batch = packed_batch()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        states = model(batch)
-    torch.testing.assert_close(states, model(batch), atol=0.02, rtol=0.05)
-
-
 def test_forget_gates_begin_open() -> None:
     """The two biases of the gates input, forget, cell and output add up to 0, 1, 0 and 0."""
     lstm = small_model("bilstm").backward_lm[1]
     gates = (lstm.bias_ih_l0 + lstm.bias_hh_l0).unflatten(0, (4, D_CELL))
     assert gates.mean(dim=1).tolist() == [0, 1, 0, 0]
-
-
-def test_dropout_is_of_training_alone() -> None:
-    model = small_model("bilstm", dropout=0.5)
-    batch = packed_batch()
-    assert not torch.equal(model(batch), model(batch))
-    assert torch.equal(model.eval()(batch), small_model("bilstm").eval()(batch))
 
 
 def test_a_saved_model_is_loaded(tmp_path: Path) -> None:
@@ -120,18 +104,12 @@ def test_a_saved_model_is_loaded(tmp_path: Path) -> None:
         small_model("bilstm", d_cell=20).load(tmp_path)
 
 
-def test_untied_output_has_its_own_weights() -> None:
-    tied, untied = small_model("bilstm"), small_model("bilstm", tied=False)
-    count = lambda model: sum(p.numel() for p in model.parameters())  # noqa: E731
-    assert count(untied) - count(tied) == VOCAB_SIZE * WIDTH
-    states = torch.ones(3, WIDTH)
-    assert torch.equal(tied.unembed(states), states @ tied.embedding.weight.T)
-    assert torch.equal(untied.unembed(states), states @ untied.output.weight.T)
+def test_logits_are_products_with_the_embedding() -> None:
+    model, states = small_model("bilstm"), torch.ones(3, WIDTH)
+    assert torch.equal(model.unembed(states), states @ model.embedding.weight.T)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"d_model": 33}, {"d_cell": 15}, {"num_layers": 0}, {"dropout": 1.0}], ids=str
-)
+@pytest.mark.parametrize("settings", [{"d_model": 33}, {"d_cell": 15}, {"num_layers": 0}], ids=str)
 def test_impossible_sizes_are_refused(settings: dict) -> None:
-    with pytest.raises(ValueError, match=f"^architecture: {next(iter(settings))} must be "):
+    with pytest.raises(ValueError, match=f"^architecture: .*{next(iter(settings))} "):
         small_model("bilstm", **settings)

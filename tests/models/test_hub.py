@@ -16,11 +16,11 @@ from transformers import AutoModel
 
 from stages.core.seeding import stream
 from stages.models._backbone import MODELS
-from stages.models._heads import ModelWithHead, log_likelihoods
+from stages.models._heads import ModelWithHead
 from stages.models.hub import Hub
 from stages.objectives._objective import OBJECTIVES
 from stages.tasks.classification import Classification
-from stages.text.batch import IGNORE_INDEX, Batch, label_places, pad
+from stages.text.batch import Batch, pad
 from stages.text.corpus import encode
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import Tokenizer
@@ -99,31 +99,17 @@ def test_states_are_those_of_transformers_whatever_is_padded_or_packed(family: s
         torch.testing.assert_close(second, expected[1][: len(second)], atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama3", "opt", "gemma3", "phi"])
+@pytest.mark.parametrize("family", ["gpt2", "opt", "gemma3", "granite", "modernbert", "albert"])
 @torch.no_grad()
-def test_the_likelihood_of_text_is_that_of_transformers(family: str) -> None:
-    folder = checkpoint(family)
-    row = tokenizer_of(folder).encode(["a class statement is executed"])[0]
-    batch = batch_of(row[:-1])
-    labels = pad([np.array(row[1:])], IGNORE_INDEX)
-    fields = vars(batch) | {"labels": labels, "label_places": label_places(labels)}
-    likelihood = float(log_likelihoods(published(folder), Batch(**fields)))
-    whole: Any = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    ids = torch.tensor([row])
-    assert likelihood == pytest.approx(-float(whole(ids, labels=ids).loss) * (len(row) - 1), 1e-4)
-
-
-@torch.no_grad()
-def test_logits_are_scaled_as_the_family_scales_them(tmp_path: Path) -> None:
-    shutil.copytree(checkpoint("gpt2"), tmp_path, dirs_exist_ok=True)
-    small = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "logits_scaling": 8.0}
-    config = transformers.GraniteConfig(vocab_size=504, **small, **heads)
-    whole = transformers.GraniteForCausalLM(config).eval()
-    whole.save_pretrained(tmp_path)
-    model, batch = published(tmp_path), batch_of([5, 6, 7, 8])
+def test_logits_are_those_of_transformers(family: str) -> None:
+    folder, batch = checkpoint(family), batch_of([5, 6, 7, 8])
+    model = published(folder)
+    auto = (
+        transformers.AutoModelForCausalLM if model.is_causal else transformers.AutoModelForMaskedLM
+    )
+    whole: Any = auto.from_pretrained(folder).eval()
     logits = model.unembed(model(batch))
-    torch.testing.assert_close(logits, whole(batch.input_ids).logits, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(logits, whole(batch.input_ids).logits, atol=1e-4, rtol=1e-3)
 
 
 @torch.no_grad()
@@ -139,7 +125,7 @@ def test_bert_is_told_the_texts_of_a_pair_apart() -> None:
     torch.testing.assert_close(published(folder)(batch), expected, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["modernbert", "electra", "deberta_v3", "llama3", "t5", "mt5"])
+@pytest.mark.parametrize("family", ["electra", "deberta_v3", "llama3", "t5"])
 def test_pretraining_goes_on_and_is_stored_as_a_checkpoint(family: str, tmp_path: Path) -> None:
     folder = checkpoint(family)
     tokenizer, model = tokenizer_of(folder), built(folder)
@@ -169,7 +155,7 @@ def test_pretraining_goes_on_and_is_stored_as_a_checkpoint(family: str, tmp_path
 # Twins ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", ["modernbert", "llama3", "t5"])
+@pytest.mark.parametrize("family", ["modernbert", "t5"])
 def test_a_twin_has_the_published_shapes_and_random_weights(family: str) -> None:
     folder = checkpoint(family)
     model = published(folder)
@@ -201,8 +187,8 @@ def test_an_encoder_without_its_head_gets_that_of_its_family() -> None:
 # What is refused -----------------------------------------------------------------------------
 
 
-def copied(family: str, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(small_hub.checkpoint(family), tmp_path / family))
+def copied(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(small_hub.checkpoint("bert"), tmp_path / "bert"))
 
 
 def edit(path: Path, **changes: object) -> None:
@@ -210,21 +196,20 @@ def edit(path: Path, **changes: object) -> None:
 
 
 def test_a_folder_is_pinned_by_its_content(tmp_path: Path) -> None:
-    folder = copied("bert", tmp_path)
+    folder = copied(tmp_path)
     revision = revision_of(folder)
     assert Hub.check(path=str(folder), revision=revision) == tokenizer_of(folder).vocab_size
     (folder / "README.md").write_text("is not read")
     assert revision_of(folder) == revision
     edit(folder / "config.json", hidden_dropout_prob=0.0)
-    with pytest.raises(ValueError, match=f"^revision: .* not '{revision}'; write `revision: "):
+    with pytest.raises(ValueError, match=f"^revision: .*{revision_of(folder)}"):
         Hub.check(path=str(folder), revision=revision)
 
 
-@pytest.mark.parametrize("revision", ["main", "86b5e09", COMMIT[:39]])
-def test_on_the_hub_only_the_hash_of_a_commit_pins(revision: str) -> None:
-    with pytest.raises(ValueError, match="^revision: must be the hash of a commit"):
-        Hub.check(path="google-bert/bert-base-uncased", revision=revision)
+def test_on_the_hub_only_the_hash_of_a_commit_pins() -> None:
     assert Hub.check(path="google-bert/bert-base-uncased", revision=COMMIT) is None
+    with pytest.raises(ValueError, match="^revision: "):
+        Hub.check(path="google-bert/bert-base-uncased", revision="main")
     with pytest.raises(ValueError, match="^path: no such folder"):
         Hub.check(path="checkpoints/of/mine", revision=COMMIT)
 
@@ -241,27 +226,29 @@ def lose_a_layer(folder: Path) -> None:
         lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"),
         lambda f: (f / "model.safetensors").write_bytes(b"damaged"),
         lose_a_layer,
-        lambda f: (f / "tokenizer.json").unlink(),
         lambda f: edit(f / "config.json", model_type="vit"),
-        lambda f: edit(f / "config.json", quantization_config={"bits": 4}),
-        lambda f: (f / "adapter_config.json").write_text("{}"),
     ],
-    ids=["pickle", "damaged", "lost layer", "tokenizer", "images", "quantised", "adapter"],
+    ids=["pickle", "damaged", "lost layer", "images"],
 )
 def test_a_folder_that_cannot_be_used_is_refused(change: Any, tmp_path: Path) -> None:
-    folder = copied("bert", tmp_path)
+    folder = copied(tmp_path)
     change(folder)
     with pytest.raises(ValueError, match="^path: "):
         Hub.check(path=str(folder), revision=revision_of(folder))
 
 
-@pytest.mark.parametrize("family", ["FNet", "XLNet"])  # no mask of padding; reads both ways
-def test_states_that_depend_on_what_follows_are_refused(family: str, tmp_path: Path) -> None:
-    sizes = {"vocab_size": 504, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}
-    xlnet = {"vocab_size": 504, "d_model": 32, "n_layer": 2, "n_head": 2, "d_inner": 48}
-    head = "LMHeadModel" if family == "XLNet" else "ForMaskedLM"
+@pytest.mark.parametrize(
+    ("family", "head", "sizes"),
+    [
+        ("FNet", "ForMaskedLM", {"hidden_size": 32, "num_hidden_layers": 2}),  # reads padding
+        ("XLNet", "LMHeadModel", {"d_model": 32, "n_layer": 2, "n_head": 2}),  # reads both ways
+    ],
+)
+def test_states_that_depend_on_what_follows_are_refused(
+    family: str, head: str, sizes: dict, tmp_path: Path
+) -> None:
     torch.manual_seed(0)
-    config = getattr(transformers, f"{family}Config")(**xlnet if family == "XLNet" else sizes)
+    config = getattr(transformers, f"{family}Config")(vocab_size=504, **sizes)
     getattr(transformers, f"{family}{head}")(config).save_pretrained(tmp_path)
     small_hub.tokenizer_of("Bert").save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=f"^path: the states of this '{family.lower()}'"):
