@@ -1,42 +1,24 @@
-"""The inputs of new rows: which columns are required, and what a cell may hold."""
+"""The inputs of new rows: what their columns are called, and what a cell may hold."""
 
-import json
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from stages.core.artifacts import read_json
-from stages.tasks._task import TASKS, Task
+from stages.tasks._task import Task
 
-WORDS = "words"  # an input that may be one text with blanks between words
+NONE = "none"
+Name = str | list[str]  # of one column of the data, or of several that are read together
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns that a task reads."""
-
-    kind: str  # name of the rows' kind
-    inputs: tuple[str, ...]  # required in every row
-    optional: tuple[str, ...]
-
-    @classmethod
-    def of(cls, examples: Path) -> "Columns":
-        """Returns the columns of the task that ``prepare_task`` wrote to ``examples``. An optional
-        input that the train rows have (the second text of a pair) is required."""
-        name = read_json(examples / "task.json")["kind"]
-        inputs, optional = TASKS[name].inputs, TASKS[name].optional
-        with (examples / "train.jsonl").open(encoding="utf-8") as file:
-            trained_with = json.loads(file.readline())
-        required = tuple(key for key in optional if key in trained_with)
-        rest = tuple(key for key in optional if key not in required)
-        return cls(name, (*inputs, *required), rest)
+def names_in_data(source: Mapping[str, Any], key: str) -> list[Name]:
+    """Returns the column of the input ``key`` in the data of a source with these settings, then the
+    name of the input itself if that is another one."""
+    name = source.get(key, NONE)
+    return [key] if name in (NONE, key) else [name, key]
 
 
 def input_of(value: Any, place: str, kind: Task, key: str) -> Any:
-    """Returns the text, the words or the list of texts in a cell of the input ``key``.
-
-    Raises ValueError for an invalid cell; the message begins with ``place``.
-    """
+    """Returns the text, the words or the list of texts in a cell of the input ``key``; raises
+    ValueError for an invalid one."""
     content = kind.read(key, value, {}, place)
     try:
         "".join(content).encode()

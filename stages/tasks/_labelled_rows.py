@@ -13,8 +13,7 @@ from stages.tasks._task import Task
 
 
 def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
-    """Returns the number of rows in a label budget; raises ValueError if it is above ``rows``, the
-    size of train."""
+    """Returns the number of rows in a label budget; raises ValueError if it is above ``rows``."""
     number = rows if budget == "all" else int(budget)
     if number > rows:
         raise ValueError(f"finetune.label_budgets: {number} labels, but tasks.{task} has {rows}")
@@ -22,8 +21,7 @@ def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
 
 
 def most_rows(budgets: Iterable[int | str], rows: int, *, task: str) -> int:
-    """Returns the number of rows in the largest label budget; raises ValueError if it is above
-    ``rows``, the size of train."""
+    """Returns the number of rows in the largest label budget; raises ValueError likewise."""
     return max(rows_in_budget(budget, rows, task=task) for budget in budgets)
 
 
@@ -44,11 +42,9 @@ def labelled_rows(
 ) -> list[Row]:
     """Returns the ``rows`` of train that a trial learns from, in the order of ``rows``.
 
-    Each pair of seeds has its own random sample (Bouthillier et al. 2021: sampling the data varies
-    results as much as initial weights do), stratified if the kind is. For one pair of seeds, all
-    runs and baselines have the same rows, and a smaller budget's rows are a subset of a larger
-    budget's. The budget ``all`` is every row, for every pair. If each fine-tuning seed draws its
-    own splits, only the rows in this seed's train split count.
+    Each pair of seeds has its own random sample (Bouthillier et al. 2021), stratified if the kind
+    is. For one pair of seeds, all models and baselines have the same rows, and a smaller budget's
+    rows are a subset of a larger budget's. Of splits drawn by fine-tuning seeds, this seed's count.
 
     Raises ValueError if there are fewer rows than the budget.
     """
@@ -64,10 +60,7 @@ def labelled_rows(
 
 def stratified_order(labels: list[str], rng: np.random.Generator) -> list[int]:
     """Returns a random order of rows with these ``labels``. Every prefix has the class shares of
-    all rows, to within one row, and the order begins with one row of each class.
-
-    Row i = 0, 1, ... of the n rows of a class has the position i / n; ties are broken at random.
-    """
+    all rows, to within one row: row i of the n rows of a class has the position i / n."""
     seen: dict[str, int] = defaultdict(int)
     totals = Counter(labels)
     places = []
@@ -90,11 +83,8 @@ def distinct_draws(
     """Returns the pairs (pretraining seed, fine-tuning seed) whose ``labelled_rows`` differ.
 
     These are all pairs, ordered by pretraining seed. If the budget is every row of train, or if
-    nothing is trained on the rows (not ``trains``), only the splits can differ: the result is then
-    one pair for each seed that draws splits, or a single pair if no seed does. ``about`` is the
-    task's task.json.
-
-    Raises the errors of ``labelled_rows``.
+    nothing is trained on the rows (not ``trains``), they are one pair for each seed that draws
+    splits, or a single pair. ``about`` is the task.json. Raises the errors of ``labelled_rows``.
     """
     pairs, rows = list(product(pretrain_seeds, finetune_seeds)), about["num_examples"]["train"]
     has_choice = rows_in_budget(budget, rows, task=task) < rows

@@ -1,6 +1,5 @@
 """Reads labels from files: one spelling for each, and the signs that a row has no label."""
 
-import html
 import json
 import re
 import unicodedata
@@ -17,22 +16,31 @@ NO_LABEL_SIGNS = "no_label"
 LABEL_CASE = "label_case"
 NoLabel = list[str | int] | Literal["ask", "none"]
 LabelCase = Literal["ask", "keep", "fold"]
-_INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
-_QUOTES = dict.fromkeys(map(ord, "\u2018\u2019\u201a\u2032"), "'")
-_QUOTES |= dict.fromkeys(map(ord, "\u201c\u201d\u201e\u00ab\u00bb\u2033"), '"')
+# The soft hyphen, what has no width, and marks of direction.
+_INVISIBLE = dict.fromkeys([0xAD, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060, 0xFEFF])
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelCells(CellSettings):
     """Labels in ``no_label`` are left out. ``label_case`` says whether labels that differ in case
-    alone are one."""
+    alone are one. ``label_names`` are the names of labels that are numbers, from 0; -1 is no
+    label."""
 
     no_label: NoLabel = ASK
     label_case: LabelCase = ASK
+    label_names: list[str] | Literal["none"] = NONE
 
     def read(self, value: Any, place: str) -> str | None:
-        """Returns the label in a cell, or None if it is in ``no_label``."""
+        """Returns the label in a cell, or None if it is in ``no_label``. Raises ValueError for a
+        label that is neither a name nor the number of a name."""
         label = label_of(value, place)
+        if self.label_names != NONE and label not in self.label_names:
+            number = int(label) if re.fullmatch(r"-1|\d+", label) else len(self.label_names)
+            if number >= len(self.label_names):
+                raise ValueError(f"{place}: label_names has no {label!r}")
+            label = self.label_names[number] if number >= 0 else "-1"
+            if label == "-1":
+                return None
         if self.no_label not in (ASK, NONE) and label in map(str, self.no_label):
             return None
         return folded_label(label) if self.label_case == "fold" else label
@@ -40,25 +48,17 @@ class LabelCells(CellSettings):
 
 def label_of(value: Any, place: str) -> str:
     """Returns a label as text. 1, 1.0 and "1" are one label, and so are texts that differ only in
-    invisible characters, blanks or Unicode's form of accents.
-
-    Raises the errors of ``text_of``.
-    """
+    invisible characters, blanks or Unicode's form of accents. Raises the errors of ``text_of``."""
     text = text_of(value, place).translate(_INVISIBLE)
-    ends = [i for i, c in enumerate(text) if not c.isspace() and unicodedata.category(c) != "Cf"]
-    text = text_of(text[ends[0] : ends[-1] + 1] if ends else "", place)
-    text = " ".join(unicodedata.normalize("NFC", text).split())
+    text = " ".join(unicodedata.normalize("NFC", text_of(text, place)).split())
     whole = re.fullmatch(r"([+-]?\d+)\.0+", text)
     return str(int(whole[1])) if whole else text
 
 
 def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
     """Returns the labels that may mean that a row has no label, each with True if it can mean
-    nothing else.
-
-    The only negative number is such a label: -1 for hidden labels (SNLI, GLUE), or PyTorch's -100.
-    It can mean nothing else next to 0, 1, 2 and so on; next to 0 and 1 alone, it may be a class.
-    """
+    nothing else. The only negative number (-1 for hidden labels in SNLI and GLUE) can mean nothing
+    else next to 0, 1, 2 and so on; next to 0 and 1 alone, it may be a class."""
     signs = {label: label.lower() in MISSING for label in counts if is_missing(label)}
     others = [label for label in counts if label not in signs]
     negative = [label for label in others if re.fullmatch(r"-\d+", label)]
@@ -70,17 +70,11 @@ def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
 
 
 def folded_label(label: str) -> str:
-    """Returns a key that is equal for labels that differ only in case, Latin accents, the form of
-    characters, marks around words, signs between words, or the spelling of a number. Truth values
-    become 0 and 1."""
-    shown = "".join(c for c in html.unescape(label) if unicodedata.category(c) != "Cf")
-    plain = unicodedata.normalize("NFKD", shown.translate(_QUOTES).casefold())
-    text = unicodedata.normalize("NFC", re.sub("[\u0300-\u036f\ufe0e\ufe0f]", "", plain))
-    text = re.sub(r"(?<=\w)[\s_\u2010-\u2015-]+(?=\w)", " ", text.strip("\"'` "))
-    text = " ".join(re.sub(r"(?<=\w)[.:;!,]+$", "", text).split()) or label
-    if number := re.fullmatch(r"([+-]?\d+)(?:[.,]0*)?", text):
-        return str(int(number[1]))
-    return {"true": "1", "false": "0"}.get(text, text)
+    """Returns a key that is equal for labels that differ only in case, Latin accents, signs between
+    words, or a mark at the end."""
+    plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", label.casefold()))
+    text = re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", unicodedata.normalize("NFC", plain))
+    return re.sub(r"(?<=\w)[.:;!,]+$", "", text)
 
 
 def alike(labels: Iterable[str]) -> list[list[str]]:
@@ -101,16 +95,15 @@ def check_unclear(counts: Mapping[str, int], settings: Mapping[str, Any]) -> Non
     signs = signs_of_none(counts)
     if signs and settings.get(NO_LABEL_SIGNS, ASK) == ASK:
         raise ValueError(
-            f"{NO_LABEL_SIGNS}: is {shown(signs, ', ')} a class, or the sign that a row has no "
-            f"label? `{NO_LABEL_SIGNS}: [{', '.join(map(repr, signs))}]` leaves these rows out, "
-            f"`{NO_LABEL_SIGNS}: {NONE}` keeps them (of make new --set no_label=SIGN,... or '')"
+            f"no_label: is {shown(signs, ', ')} a class, or the sign that a row has no label? "
+            f"`no_label: [{', '.join(map(repr, signs))}]` leaves these rows out, `no_label: none` "
+            "keeps them (make new --set no_label=SIGN,... or '')"
         )
     if settings.get(LABEL_CASE, ASK) == ASK and (groups := alike(counts)):
         raise ValueError(
-            f"{LABEL_CASE}: labels that look alike: "
-            f"{'; '.join(shown(group, ' and ') for group in groups)}; `{LABEL_CASE}: fold` makes "
-            f"them one class, `{LABEL_CASE}: keep` keeps them apart (--set label_case=fold of make "
-            "new)"
+            f"label_case: labels look alike: {'; '.join(shown(g, ' and ') for g in groups)}; "
+            "`label_case: fold` makes them one class, `label_case: keep` keeps them apart (make "
+            "new --set label_case=fold)"
         )
 
 

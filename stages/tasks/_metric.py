@@ -39,8 +39,7 @@ class Sums:
     """A metric as a function of sums over rows.
 
     ``counts`` maps the right answers and the predictions to K numbers for each row. ``value`` maps
-    sums of these numbers over a set of rows to a value, for many sets at once. The value of all
-    rows is the metric; the value of no rows is undefined and may be NaN.
+    sums of these numbers over a set of rows to the metric of the set, for many sets at once.
     """
 
     counts: Callable[[Sequence[str], Sequence[str]], Float[np.ndarray, "n K"]]
@@ -51,10 +50,9 @@ class Sums:
 class Metric:
     """A metric of one kind of rows; ``evaluation/metrics.py`` has the shared ones.
 
-    ``value`` maps the right answers of the whole test set (``Kind.answer``) and the predictions to
-    the metric. ``sums`` is the same metric as a function of sums over rows, from which
-    ``evaluation/row_scores.py`` computes the contribution of each row. Without ``sums``, the
-    metric is computed 50 times instead, each time without some of the rows.
+    ``value`` maps the right answers of the whole test set (``Task.answer``) and the predictions to
+    the metric. ``sums`` is the same metric as a function of sums over rows, for the contribution of
+    each row; without it, the metric is computed 50 times, each time without some of the rows.
     """
 
     name: str

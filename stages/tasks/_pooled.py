@@ -16,7 +16,7 @@ from stages.tasks._text_form import label_words, verbalised
 
 if TYPE_CHECKING:
     from stages.models._heads import PooledHead
-    from stages.tasks._task import Backbone, Batch, ModelWithHead, Tensor, Wrapped
+    from stages.tasks._task import Backbone, Batch, ModelWithHead, Tensor
 
 
 Pooling = Literal["mean", "first", "last"]  # that of stages/models, which needs torch
@@ -39,8 +39,8 @@ class PooledTask(Task):
     only one of a decoder that has read all of the text (GPT).
 
     If a pair is too long, the longer text is cut first. ``long_texts: cut`` reads the beginning of
-    a text that is too long. ``head_tail`` reads the same number of tokens, half from the beginning
-    and half from the end (Sun et al. 2019, section 5.3.1, who read 128 and 382 tokens of 512).
+    a text that is too long, ``head_tail`` half of the tokens from the beginning and half from the
+    end (Sun et al. 2019, section 5.3.1, who read 128 and 382 tokens of 512).
     """
 
     inputs = ("text",)
@@ -53,6 +53,7 @@ class PooledTask(Task):
     ) -> None:
         super().__init__(labels, tokenizer, max_tokens)
         self.reading = reading or Reading()
+        self.reads_ends = self.reading.long_texts == "head_tail"
         pooling = self.reading.pooling
         self.read_at = "mean of tokens" if pooling == "mean" else f"{pooling} token"
 
@@ -80,22 +81,6 @@ class PooledTask(Task):
         size, outputs = backbone.d_model, self.num_outputs
         return PooledHead(size, outputs, dropout=dropout, pooling=pooling, bias=self.has_bias)
 
-    def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> Wrapped:
-        from stages.text.tokenizer import longest_first
-
-        wrapped = super().wrap(text, pair)
-        if self.reading.long_texts != "head_tail" or not wrapped.num_cut:
-            return wrapped
-        texts = [text] if pair is None else [text, pair]
-        lengths = [len(ids) for ids in texts]
-        shares = longest_first(lengths, sum(lengths) - wrapped.num_cut)
-        # The beginning has one token more if the share is odd.
-        ends = [
-            [*ids[: share - share // 2], *ids[len(ids) - share // 2 :]]
-            for ids, share in zip(texts, shares, strict=True)
-        ]
-        return wrapped._replace(ids=self.tokenizer.wrap(*ends))
-
     def target_of(self, row: Row) -> np.ndarray:
         """Returns the label of a row, as an array [1], or IGNORE_INDEX or NaN if it is unknown."""
         raise AssertionError("a task whose rows are no texts or pairs encodes them itself")
@@ -113,8 +98,8 @@ class PooledTask(Task):
         return model.head(model.backbone(batch), batch.document_ids)
 
     def numbers(self, model: ModelWithHead, batch: Batch) -> Float[Tensor, " B"]:
-        """Returns a number for each text, from a head with one output: in float64 if the states are
-        in float64, else in float32, since bfloat16 would make different numbers equal."""
+        """Returns a number for each text, from a head with one output, in float32 or float64, since
+        bfloat16 would make different numbers equal."""
         import torch
 
         from stages.models._heads import at_least_float32

@@ -9,7 +9,6 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
@@ -18,7 +17,7 @@ import numpy as np
 
 from stages.core.artifacts import Json
 from stages.core.components import Components, Settings
-from stages.tasks._cells import Row, folded, list_of, text_of
+from stages.tasks._cells import Row, folded, is_empty, list_of, text_of
 from stages.tasks._metric import Metric
 from stages.text.ignored import IGNORE_INDEX
 
@@ -73,12 +72,11 @@ class Example:
 
 
 class Predicted(NamedTuple):
-    """A prediction, the probability of each label (if the task has any), and the margin (if a
-    threshold decides between the prediction and ``otherwise``)."""
+    """A prediction."""
 
     prediction: Any
-    scores: dict[str, float] | None = None
-    margin: float | None = None
+    scores: dict[str, float] | None = None  # the probability of each label, if there are labels
+    margin: float | None = None  # if a threshold decides between the prediction and ``otherwise``
     otherwise: Any = ""  # the prediction below the threshold; "": no answer
 
     @property
@@ -94,8 +92,7 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CellSettings:
-    """The settings of a source that say how the cells of rows are read; here none. Every source
-    that reads tables has them."""
+    """The settings of a source that say how the cells of rows are read; here none."""
 
 
 class Task(ABC):
@@ -107,10 +104,7 @@ class Task(ABC):
     of the inputs (language modelling). By default the inputs and the answer of a row are texts.
 
     The constructor's keyword-only parameters are settings of params.yaml. ``for_rows`` makes a task
-    without them, which reads and scores rows. Before ``encode``, ``read_by`` tells the task which
-    model reads its inputs, because the position of a word's label depends on what a state has read.
-    For a model that was pretrained with a prefix (``has_prefix``) the whole input is the prefix,
-    unless the input itself is predicted (``scores_text``).
+    without them, which reads and scores rows. ``read_by`` is called before ``encode``.
     """
 
     name: ClassVar[str] = ""  # that of the task's file
@@ -122,8 +116,7 @@ class Task(ABC):
     gathered: ClassVar[tuple[str, ...]] = ()  # columns that several columns of the data may fill
     shared: ClassVar[str] = ""  # an input; rows that share it must not be in different splits
 
-    # Names from evaluation/metrics.py, or metrics of this task alone. The first is the default; the
-    # report shows the second, too.
+    # Names from evaluation/metrics.py, or metrics of this task alone; the first is the default.
     metrics: ClassVar[tuple[str | Metric, ...]]
     right_if: ClassVar[str | None] = None  # a metric that is 1 for right answers and for no others
 
@@ -137,6 +130,7 @@ class Task(ABC):
     max_target_tokens: int  # set if the task generates
 
     class_weights: str = "none"
+    reads_ends: bool = False  # of a text that is too long, instead of its beginning
     has_prefix: bool = False
     is_causal: bool = False  # a state has read its own and earlier tokens only
     read_at: str = "one state of the text"  # what labels are predicted from, for the report
@@ -153,16 +147,14 @@ class Task(ABC):
 
     @classmethod
     def for_rows(cls: type[T], **cells: Any) -> T:
-        """Returns the task for reading and scoring rows, without labels and a tokenizer; ``cells``
-        are settings of a source."""
+        """Returns the task without labels and a tokenizer; ``cells`` are settings of a source."""
         kind = cls.__new__(cls)
         kind.cells = replace(cls.cells, **cells)
         return kind
 
     @classmethod  # noqa: B027 (most settings go together)
     def check(cls, max_tokens: int, **settings: Any) -> None:
-        """Raises ValueError for settings of params.yaml that do not fit each other or texts of
-        ``max_tokens``. It is called before there is a tokenizer."""
+        """Raises ValueError for settings that do not fit each other or texts of ``max_tokens``."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -170,8 +162,14 @@ class Task(ABC):
         return (*self.inputs, *(() if self.is_own_answer else (self.target,)))
 
     @property
+    def several(self) -> set[str]:
+        """The columns that several columns of the data may fill; those of texts are joined."""
+        texts = {*self.inputs, *self.optional} - {*self.lists}
+        return texts | {*self.gathered}
+
+    @property
     def is_own_answer(self) -> bool:
-        """Whether the target is an input (language modelling); a prediction is then a number."""
+        """Whether the target is an input; a prediction is then a number."""
         return self.target in self.inputs
 
     @property
@@ -179,8 +177,8 @@ class Task(ABC):
         return tuple(each if isinstance(each, str) else each.name for each in self.metrics)
 
     def compared_by(self, settings: Settings) -> tuple[str, str]:
-        """Returns the metric by which a task with these ``settings`` is compared, and the metric
-        that is shown next to it."""
+        """Returns the metric by which a task with these ``settings`` is compared, and another that
+        is shown next to it."""
         first, *others = self.metric_names
         second = others[0] if others else first
         chosen = settings.get("metric", first)
@@ -195,6 +193,9 @@ class Task(ABC):
         """
         if column in self.gathered and isinstance(value, Mapping):
             value = [*value.values()]  # the cells of several columns
+        elif isinstance(value, Mapping) and column in self.several:
+            filled = (each for each in value.values() if not is_empty(each))
+            value = "\n".join(text_of(each, place).strip() for each in filled)
         return list_of(value, place) if column in self.lists else text_of(value, place)
 
     def checked(self, row: Json, place: str) -> Json | None:
@@ -217,18 +218,17 @@ class Task(ABC):
         return row
 
     def facts(self, rows: Sequence[Row]) -> Json:
-        """Returns what a task needs to know of the train ``rows`` besides their labels;
-        ``prepare_task`` writes it to ``task.json``."""
+        """Returns what a task needs to know of the train ``rows`` besides their labels."""
         return {}
 
     def take_facts(self, record: Settings) -> None:  # noqa: B027
-        """Sets attributes from the ``facts`` in ``record``, the ``task.json``."""
+        """Sets attributes from the ``facts`` in the ``task.json``."""
 
     # Keys of rows ---------------------------------------------------------------------------------
 
     def same_input(self, row: Row) -> str:
-        """Returns a key that is equal for rows whose inputs differ at most in case and white space.
-        Labels do not count."""
+        """Returns a key that is equal for rows whose inputs differ at most in case and white
+        space."""
         values = self.inputs_of(row).values()
         parts = (part for v in values for part in ([v] if isinstance(v, str) else v))
         return "\0".join(map(folded, parts))
@@ -238,8 +238,8 @@ class Task(ABC):
         return folded(row[self.shared]) if self.shared else self.same_input(row)
 
     def group_key(self, row: Row) -> str:
-        """Returns a key. Where splits are drawn, rows with the same key go to one split: they share
-        a text, so the answer to one of them could give away another's."""
+        """Returns a key. Where splits are drawn, rows with the same key go to one split: the answer
+        to one of them could give away another's."""
         return self.split_key(row)
 
     # Inputs, answers and predictions of rows ------------------------------------------------------
@@ -291,8 +291,8 @@ class Task(ABC):
         return self.form(self, key, record)
 
     def longest_as_text(self, longest_class: int) -> int:
-        """Returns the most tokens that an answer written as text may have. ``longest_class`` is the
-        number of tokens of the longest class, or 0 if answers are free text."""
+        """Returns the most tokens of an answer written as text; those of the longest class are
+        ``longest_class``, 0 if answers are free text."""
         return longest_class or self.max_tokens
 
     # Learning and predicting ----------------------------------------------------------------------
@@ -300,55 +300,36 @@ class Task(ABC):
     @classmethod  # noqa: B027 (most states have read what is labelled)
     def check_read(cls, *, is_causal: bool, **settings: Any) -> None:
         """Raises ValueError for settings that predict a label from a state that has not read the
-        labelled text. A state has read all tokens or, if ``is_causal``, no later ones."""
+        labelled text."""
 
     def read_by(self, backbone: "Backbone", *, has_prefix: bool) -> None:
-        """Sets the attributes that depend on model and prefix. It is called before ``encode``."""
+        """Sets the attributes that depend on what a state has read. For a model that was pretrained
+        with a prefix the whole input is the prefix, unless the input itself is predicted."""
         self.has_prefix = has_prefix
         self.is_causal = backbone.is_causal and not (has_prefix and not self.scores_text)
 
     def head(self, backbone: "Backbone") -> "nn.Module":
-        """Returns a head for the states of ``backbone``; the caller initialises its weights. By
-        default it has none, since a backbone itself has the logits of the vocabulary.
-
-        Raises the errors of ``check_read``.
-        """
+        """Returns an uninitialised head for the states of ``backbone``; by default none, since a
+        backbone itself has the logits of the vocabulary. Raises the errors of ``check_read``."""
         from torch import nn
 
         return nn.Identity()
 
     @abstractmethod
     def encode(self, rows: Sequence[Row]) -> list[Example]:
-        """Returns the examples of rows in order. A row longer than ``max_tokens`` is cut, or
-        becomes several examples (windows).
-
-        Raises ValueError if ``max_tokens`` leaves no room for a text.
-        """
+        """Returns the examples of rows in order; a row of more than ``max_tokens`` is cut, or makes
+        several (windows). Raises ValueError if ``max_tokens`` leaves no room for a text."""
 
     def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> "Wrapped":
-        """Returns a text, or a pair, with its special tokens, cut to ``max_tokens``. Of a pair, the
-        longer text is cut first.
-
-        Raises ValueError if there is no room for a token of each text.
-        """
-        with self.naming_max_tokens():
-            return self.tokenizer.wrap_within(self.max_tokens, text, pair)
-
-    @contextmanager
-    def naming_max_tokens(self) -> Iterator[None]:
-        """Puts the setting before the message of a ValueError raised inside."""
-        try:
-            yield
-        except ValueError as error:
-            raise ValueError(f"finetune.max_tokens: {self.max_tokens} {error}") from None
+        """Returns ``wrap_within`` ``max_tokens``, and raises its errors."""
+        return self.tokenizer.wrap_within(self.max_tokens, text, pair, ends=self.reads_ends)
 
     def weighted(self, examples: list[Example]) -> list[Example]:
         """Returns the training examples of a trial with the weights of their labels in the loss.
 
         With ``class_weights: balanced`` the weight is n / (K m), if m of the n labels are of the
-        label's class and K classes occur. So all classes that occur have the same total weight, and
-        the mean weight is 1 (scikit-learn's ``class_weight="balanced"``). Validation examples get
-        no weights, so that validation losses are comparable.
+        label's class and K classes occur (scikit-learn's ``class_weight="balanced"``). Validation
+        examples get no weights, so that validation losses are comparable.
         """
         if self.class_weights != "balanced":
             return examples
@@ -385,8 +366,7 @@ class Task(ABC):
 
     def targets(self, examples: list[Example]) -> Json:
         """Returns the fields of the batch that hold the targets; by default a label per example.
-        Labels of tokens must be padded by ``pad``, like the tokens, since on a GPU rows may be
-        wider than their longest text."""
+        Labels of tokens must be padded by ``pad``, like the tokens."""
         import torch
 
         labels = np.concatenate([example.labels for example in examples])
@@ -395,8 +375,8 @@ class Task(ABC):
     def labelled(
         self, labels: "Int[Tensor, '...']", examples: list[Example], *, term: str = ""
     ) -> Json:
-        """Returns the fields of a batch with these labels: they, their weights in the loss, padded
-        with 0, and the number of those that count for the loss's ``term``."""
+        """Returns the fields of a batch with these labels, their weights in the loss (padded with
+        0) and the number of those that count for the loss's ``term``."""
         import torch
         import torch.nn.functional as F
 
@@ -420,8 +400,8 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, model: "ModelWithHead", batch: "Batch", examples: list[Example]) -> list[Any]:
-        """Returns for each example of the batch a ``Predicted``, or only its prediction: the text
-        that is written to a file, or a value from which ``combine`` makes this text."""
+        """Returns for each example of the batch a ``Predicted``, or only its prediction: a text, or
+        a value from which ``combine`` makes it."""
 
     def combine(self, row: Row, predictions: list[Any]) -> str:
         """Returns the prediction of a row from the predictions of its examples, in order."""
@@ -444,8 +424,6 @@ def cross_entropy(
     logits: "Float[Tensor, '*N C']",
     labels: "Int[Tensor, '*N'] | None",
     weights: "Float[Tensor, '...'] | None" = None,
-    *,
-    smoothing: float = 0.0,
 ) -> "Float[Tensor, '']":
     """Returns the sum of the losses of labels, each multiplied by its weight, if there are any."""
     import torch.nn.functional as F
@@ -454,10 +432,10 @@ def cross_entropy(
 
     assert labels is not None
     pairs = at_least_float32(logits).flatten(0, -2), labels.flatten()
-    settings: Any = {"ignore_index": IGNORE_INDEX, "label_smoothing": smoothing}
     if weights is None:
-        return F.cross_entropy(*pairs, reduction="sum", **settings)
-    return (F.cross_entropy(*pairs, reduction="none", **settings) * weights.flatten()).sum()
+        return F.cross_entropy(*pairs, reduction="sum", ignore_index=IGNORE_INDEX)
+    losses = F.cross_entropy(*pairs, reduction="none", ignore_index=IGNORE_INDEX)
+    return (losses * weights.flatten()).sum()
 
 
 class Tasks(Components[Task]):

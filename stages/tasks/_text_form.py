@@ -117,7 +117,6 @@ class Writing(Task):
     text_form: TextForm  # what is read and written
     num_beams: int = 1
     length_penalty: float = 1.0
-    label_smoothing: float = 0.0
 
     def shortened(self, row: Row, text: list[int], room: int) -> list[int]:
         """Returns ``room`` tokens of a text that has more."""
@@ -154,20 +153,18 @@ class Writing(Task):
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Losses:
         logits = model.backbone.unembed(model.backbone.decode(batch))
-        loss = cross_entropy(logits, batch.labels, smoothing=self.label_smoothing)
-        return {"target": (1.0, loss)}
+        return {"target": (1.0, cross_entropy(logits, batch.labels))}
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
-        from stages.models._generation import Decoding
-
-        decoding = Decoding(
+        texts = model.backbone.generate(
+            batch,
             max_new_tokens=self.max_target_tokens,
             num_beams=self.num_beams,
             length_penalty=self.length_penalty,
             start_id=self.tokenizer.start_id,
             eos_id=self.tokenizer.eos_id,
         )
-        return [self.tokenizer.decode(ids) for ids in model.backbone.generate(batch, decoding)]
+        return [self.tokenizer.decode(ids) for ids in texts]
 
     def combine(self, row: Row, predictions: list[str]) -> str:
         (text,) = predictions
@@ -203,9 +200,9 @@ class TextToText(Writing):
         from stages.text.tokenizer import longest_first
 
         parts = self.text_form.parts(row)
-        encoded = self.tokenizer.encode_running([*chain.from_iterable(parts)])
+        first, *others = chain.from_iterable(parts)
+        encoded = self.tokenizer.encode([first, *(self.tokenizer.blank + text for text in others)])
         names, texts = encoded[::2], encoded[1::2]
-        with self.naming_max_tokens():
-            lengths = longest_first([*map(len, texts)], room - sum(map(len, names)))
+        lengths = longest_first([*map(len, texts)], room - sum(map(len, names)))
         cut = [ids[:length] for ids, length in zip(texts, lengths, strict=True)]
         return [*chain.from_iterable(chain.from_iterable(zip(names, cut, strict=True)))]

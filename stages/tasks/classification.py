@@ -48,12 +48,10 @@ class Classification(PooledTask):
 
     ``positive`` is the label whose F1 is ``metric: positive_f1`` (MRPC: ``equivalent``).
 
-    ``class_weights: balanced`` weights the training loss by class (``Task.weighted``). A class that
-    a small label budget misses is not learnt, as without weights.
+    ``class_weights: balanced`` weights the training loss by class (``Task.weighted``).
 
     ``threshold: validation`` is for two labels: each trial chooses the probability from which the
     second label is predicted so that the metric on validation is best (``trials/validation.py``).
-    With 0.5 the more probable label is predicted.
 
     ``class_weights``, ``threshold`` and the settings of ``PooledTask`` have no effect where answers
     are written as text or prompted for.
@@ -96,8 +94,7 @@ class Classification(PooledTask):
         super().check_labels(labels, settings)
 
     def compared_by(self, settings: Settings) -> tuple[str, str]:
-        """Returns (metric of comparison, other metric); ``positive_f1`` becomes the F1 of the label
-        that ``positive`` names."""
+        """``positive_f1`` becomes the F1 of the label that ``positive`` names."""
         chosen, other = super().compared_by(settings)
         return (F1_OF + settings["positive"], other) if chosen == POSITIVE_F1 else (chosen, other)
 
@@ -115,7 +112,7 @@ class Classification(PooledTask):
         return None if row["label"] is None else row
 
     def group_key(self, row: Row) -> str:
-        """Returns one key for all pairs with the same first text (hypotheses about one premise)."""
+        """Returns one key for all pairs with the same first text."""
         return folded(row["text"]) if "text_pair" in row else self.split_key(row)
 
     def predicted_columns(self, row: Row, prediction: str) -> Json:

@@ -23,15 +23,11 @@ class LanguageModelling(Task):
     Predicts each token of a text from the tokens before it; training continues the causal
     objective. ``bits_per_byte`` and ``word_perplexity`` divide the bits by the text's bytes and
     words, so they do not depend on the tokenizer. The first token of a text is predicted from the
-    token that begins texts or, if the tokenizer has none, the token that ends them. The end of the
-    text is not predicted.
+    token that begins texts or, if the tokenizer has none, the token that ends them.
 
     A text of more than ``max_tokens`` tokens is read in windows, each half a window after the one
-    before. Each token is predicted once, and from at least half a window of earlier tokens if that
-    many precede it. The bits of all windows are added up; padding adds none.
-
-    Raises ValueError for a text with characters that the tokenizer does not know, because the
-    unknown token would not encode them and so would take too few bits.
+    before; each token is predicted once. Raises ValueError for a text with characters that the
+    tokenizer does not know, whose bits would be too few.
     """
 
     inputs = ("text",)

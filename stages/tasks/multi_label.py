@@ -29,8 +29,8 @@ YES, NO = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
 
 
 class _AsText(TextForm):
-    """Writes the labels' words in the order of the labels, separated by commas, or ``NOTHING``.
-    Parts of a written text that are no label are ignored."""
+    """Writes the labels' words, separated by commas, or ``NOTHING``. Parts of a written text that
+    are no label are ignored."""
 
     def words_of(self, labels: Sequence[str]) -> dict[str, str]:
         words = super().words_of(labels)
@@ -55,8 +55,7 @@ def _counts(
     gold: Sequence[str], predicted: Sequence[str], *, of_gold: bool = False
 ) -> Float[np.ndarray, "n L 3"]:
     """Returns three numbers (1 or 0) for each row and label: whether the label is an answer, is
-    predicted, and is both. With ``of_gold`` only the labels that are an answer of some row count,
-    so that a mean over labels has the same labels for every model."""
+    predicted, and is both. With ``of_gold`` only labels that are an answer of some row count."""
     answers, predictions = ([json.loads(text) for text in texts] for texts in (gold, predicted))
     labels = {label for row in (answers if of_gold else answers + predictions) for label in row}
     has = np.array(
@@ -94,10 +93,8 @@ MACRO = Sums(lambda *texts: _counts(*texts, of_gold=True).reshape(len(texts[0]),
 
 
 def _is_one(sign: Any, place: str) -> bool:
-    """Whether a cell says that a row has a label.
-
-    Raises EmptyCellError for -1 and for an empty cell, and ValueError for any other text.
-    """
+    """Whether a cell says that a row has a label. Raises EmptyCellError for -1 and for an empty
+    cell, and ValueError for any other text."""
     text = label_of(sign, place).lower()
     if text == "-1" or is_missing(text):
         raise EmptyCellError(f"{place} is {text}, which says nothing of the label")
@@ -115,19 +112,16 @@ class _Cells(LabelCells):
 class MultiLabel(PooledTask):
     """Rows of ``text``, maybe ``text_pair``, and ``labels``, which may be empty.
 
-    The cell of the labels is a list, or a text in which they are separated by ``label_separator``,
-    as in "sad,angry"; an empty cell has no labels. Or each label is a column of the data, with 1 in
-    the rows that have the label and 0 in the others. With ``multi_hot``, a list has a 1 or a 0 for
-    each label, and the labels are the positions in the list, from 0. Labels that are in
-    ``no_label`` are left out (``LabelCells``).
+    The cell of the labels is a list, or a text in which they are separated by ``label_separator``;
+    an empty cell has no labels. Or each label is a column of the data, with 1 in the rows that have
+    the label and 0 in the others. With ``multi_hot``, a list has a 1 or a 0 for each label, and the
+    labels are the positions in the list, from 0. Labels in ``no_label`` are left out.
 
     The probability of each label is predicted independently from one state of the text
-    (``PooledTask``; transformers' ``multi_label_classification``). The loss is the mean binary
-    cross-entropy over texts and labels. Every label with a probability above ``threshold`` is
-    predicted; there may be none.
+    (``PooledTask``). The loss is the mean binary cross-entropy over texts and labels. Every label
+    with a probability above ``threshold`` is predicted; there may be none.
 
-    ``verbalisers`` are ``label=words``, as in classification. In text output, the words of
-    the labels are joined by commas.
+    ``verbalisers`` are ``label=words``, as in classification.
     """
 
     target = "labels"
@@ -186,8 +180,8 @@ class MultiLabel(PooledTask):
         if (structure := structure_of(text)) is not None:
             return structure
         separator, text = self.cells.label_separator, text.strip()
-        # [joy, fear], {joy,fear} of Postgres, <joy><fear> of Stack Overflow; but not <NA>
-        if text[:1] + text[-1:] in ("[]", "{}", *(["<>"] if separator == "><" else [])):
+        # [joy, fear], <joy><fear> of Stack Overflow; but not <NA>
+        if text[:1] + text[-1:] == "[]" or (text[:1] == "<" and separator == "><"):
             text = text[1:-1]
         parts = text.split(None if separator == " " else separator)
         return [part for part in parts if part.strip()]

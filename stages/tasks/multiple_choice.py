@@ -126,15 +126,15 @@ class MultipleChoice(PooledTask):
         labels = torch.from_numpy(np.array([examples[i].labels[0] for i in firsts]))
         choices = np.split(np.arange(len(examples)), firsts[1:])
         width = max(map(len, choices))
-        return self.labelled(labels, examples) | {"choices": pad(choices, ABSENT, length=width)}
+        return self.labelled(labels, examples) | {"extra": pad(choices, ABSENT, length=width)}
 
     def outputs(self, model: ModelWithHead, batch: Batch) -> Float[Tensor, "R C"]:
         """Returns a logit for each choice of each row."""
         import torch
 
-        assert batch.choices is not None
-        logits = self.numbers(model, batch)[batch.choices.clamp(min=0)]
-        return logits.masked_fill(batch.choices == ABSENT, -torch.inf)
+        assert batch.extra is not None
+        logits = self.numbers(model, batch)[batch.extra.clamp(min=0)]
+        return logits.masked_fill(batch.extra == ABSENT, -torch.inf)
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[Any]:
         logits = self.outputs(model, batch)

@@ -32,8 +32,7 @@ def _numbers(texts: Sequence[str]) -> Numbers:
 
 
 def _correlation(x: Numbers, y: Numbers) -> float:
-    """Returns Pearson's correlation; 0 if the numbers of either side are constant and so say
-    nothing about the rows (SciPy returns NaN)."""
+    """Returns Pearson's correlation; 0 if the numbers of either side are constant."""
     # Squares of very small or very large values would underflow or overflow.
     x, y = (values / (np.abs(values).max() or 1.0) for values in (x, y))
     deviations = [values - values.mean() for values in (x, y)]
@@ -64,35 +63,6 @@ def _ranks(texts: Sequence[str]) -> Numbers:
     return rankdata(_numbers(texts))
 
 
-def _above(values: Numbers, weights: Numbers) -> Numbers:
-    """Returns for each row the summed weights of rows with larger values, plus half those of rows
-    with an equal value (itself included), divided by the number of rows."""
-    _, place = np.unique(values, return_inverse=True)
-    of_value = np.bincount(place, weights)
-    return (of_value[::-1].cumsum()[::-1] - of_value / 2)[place] / len(values)
-
-
-def _linearised(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n 2"]:
-    """Returns two numbers for each row: Spearman's correlation of all rows plus the row's influence
-    on it, and 1. The mean of the first over a set of rows approximates the correlation of the set.
-
-    A row has influence by its own ranks, and by raising the ranks of all rows with larger values
-    (Croux and Dehon 2010).
-    """
-    x, y = ((r - r.mean()) / len(r) for r in (_ranks(gold), _ranks(predicted)))
-    pairs = ((x, x), (y, y), (x, y))
-    xx, yy, xy = (float((a * b).mean()) for a, b in pairs)
-    values = np.zeros(len(x))
-    if xx and yy:
-        of_xx, of_yy, of_xy = (
-            a * b + (_above(a, b) + _above(b, a)) - 3 * covariance
-            for (a, b), covariance in zip(pairs, (xx, yy, xy), strict=True)
-        )
-        value = xy / np.sqrt(xx * yy)
-        values = value + (of_xy / np.sqrt(xx * yy) - value / 2 * (of_xx / xx + of_yy / yy))
-    return np.stack([values, np.ones(len(x))], axis=-1)
-
-
 PEARSON = Metric(
     "pearson",
     lambda gold, predicted: _correlation(_numbers(gold), _numbers(predicted)),
@@ -101,7 +71,6 @@ PEARSON = Metric(
 SPEARMAN = Metric(
     "spearman",
     lambda gold, predicted: _correlation(_ranks(gold), _ranks(predicted)),
-    sums=Sums(_linearised, lambda sums: sums[..., 0] / sums[..., 1]),
 )
 
 

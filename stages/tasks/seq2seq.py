@@ -25,7 +25,7 @@ class Seq2Seq(Writing):
     English to German: ", Raffel et al. 2020, section 2.4).
 
     ``num_beams`` and ``length_penalty`` apply to the predictions for validation and test rows
-    (``stages.models._generation.Decoding``).
+    (``stages.models._backbone.Backbone.generate``).
     """
 
     inputs = ("text",)
@@ -40,11 +40,10 @@ class Seq2Seq(Writing):
         num_beams: int = 1,
         length_penalty: float = 1.0,
         prefix: str = NO_PREFIX,
-        label_smoothing: float = 0.0,
         metric: Literal["bleu", "chrf", "rouge_l"] = "bleu",
     ) -> None:
         super().__init__(*from_code)
-        self.max_target_tokens, self.label_smoothing = max_target_tokens, label_smoothing
+        self.max_target_tokens = max_target_tokens
         self.num_beams, self.length_penalty = num_beams, length_penalty
         self.text_form = self.as_text("", {"task": {"prefix": prefix}, "labels": []})
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
-from stages.tasks._cells import Row, short, unprinted
+from stages.tasks._cells import Row, short, structured, unprinted
 from stages.tasks._task import CellSettings, Example, Task, cross_entropy
 from stages.tasks._text_form import TextForm
 from stages.text.ignored import IGNORE_INDEX
@@ -54,13 +54,10 @@ class SpanQA(Task):
     A window without the whole answer is trained to have no answer. If there are several right
     answers, the first with at most ``max_answer_tokens`` tokens is trained.
 
-    In a causal model the state of a span's last token has read the question and the whole span, but
-    the state of its first token has not read what follows.
-
-    A span's score is its logit minus the logit of no answer in its window, since a softmax fixes
-    the logits of a window only up to a constant. The span with the highest score in all windows is
-    the prediction (Alberti et al. 2019). With ``no_answer``, nothing is predicted if this score is
-    below a threshold, which each trial chooses on its validation rows (``trials/validation.py``).
+    A span's score is its logit minus the logit of no answer in its window. The span with the
+    highest score in all windows is the prediction (Alberti et al. 2019). With ``no_answer``,
+    nothing is predicted if this score is below a threshold, which each trial chooses on its
+    validation rows (``trials/validation.py``).
     """
 
     inputs = ("question", "context")
@@ -190,13 +187,13 @@ class SpanQA(Task):
         offsets = [example.offsets for example in examples if example.offsets is not None]
         return {
             "labels": labels,
-            "candidates": pad([each[:, 0] < each[:, 1] for each in offsets], 0).bool(),
+            "extra": pad([each[:, 0] < each[:, 1] for each in offsets], 0).bool(),
             "num_targets": {"start": counted, "end": counted},
         }
 
     @staticmethod
     def _logits(model: ModelWithHead, batch: Batch) -> tuple[Tensor, Tensor]:
-        return model.head(model.backbone(batch), batch.document_ids, batch.candidates)
+        return model.head(model.backbone(batch), batch.document_ids, batch.extra)
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Losses:
         assert batch.labels is not None
@@ -207,8 +204,7 @@ class SpanQA(Task):
         self, model: ModelWithHead, batch: Batch, examples: list[Example]
     ) -> list[tuple[float, int, int]]:
         """Returns for each window the score of its best span, and the characters of the context at
-        which the span begins and ends. Among equal spans the first one is best, then the
-        shortest."""
+        which the span begins and ends. Among equal spans the first is best, then the shortest."""
         scores = span_scores(*self._logits(model, batch), self.max_answer_tokens).cpu().numpy()
         predictions = []
         for score, example in zip(scores, examples, strict=True):
@@ -231,8 +227,8 @@ class SpanQA(Task):
 
 
 def _answers(value: Any, context: str, place: str) -> list[Json]:
-    """Returns answers as ``[{"text", "answer_start"}]``. Converts the hub's form, ``{"text": [],
-    "answer_start": []}``, and two columns of the data, even if a csv file has them as text."""
+    """Returns answers as ``[{"text", "answer_start"}]``; the hub has ``{"text": [], "answer_start":
+    []}``, and a csv file may have two columns."""
     value = unprinted(value)
     if isinstance(value, Mapping):
         names = ["text", "answer_start"]
@@ -260,7 +256,7 @@ def _answers(value: Any, context: str, place: str) -> list[Json]:
 
 def _paired(text: Any, start: Any) -> list[Json]:
     """Returns the answers from their texts and starts: two lists, or one text and one number."""
-    texts, starts = unprinted(text), unprinted(start)
+    texts, starts = structured(text), structured(start)
     if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
         if all(cell in ("", None, -1, "-1") or cell != cell for cell in (text, start)):
             return []
@@ -272,9 +268,9 @@ def _paired(text: Any, start: Any) -> list[Json]:
 def span_scores(
     first: Float[Tensor, "B C"], last: Float[Tensor, "B C"], longest: int
 ) -> Float[Tensor, "B C-1 L"]:
-    """Returns the scores of all spans of at most ``longest`` tokens: the sum of the logits of their
-    two ends, less the score of no answer. Entry [t, l] is the span of 1 + l tokens that begins with
-    token t; it is minus infinity if it ends beyond the row."""
+    """Returns the scores of all spans: the sum of the logits of their two ends, less the score of
+    no answer. Entry [t, l] is the span of 1 + l <= ``longest`` tokens that begins with token t; it
+    is minus infinity if it ends beyond the row."""
     import torch
     import torch.nn.functional as F
 
@@ -284,8 +280,7 @@ def span_scores(
 
 
 def _ends_of(answer: Json, characters: np.ndarray) -> tuple[int, int] | None:
-    """Returns the first and the last token with a character of the answer; None if there is none.
-    ``characters`` are the (begin, end) of each token's characters."""
+    """Returns the first and the last token with a character of the answer, or None."""
     (begins, ends), start = characters.T, answer["answer_start"]
     touched = (begins < start + len(answer["text"])) & (ends > start) & (begins < ends)
     touching = np.flatnonzero(touched).tolist()

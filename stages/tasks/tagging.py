@@ -12,8 +12,8 @@ import numpy as np
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
-from stages.tasks._cells import Row, structured
-from stages.tasks._tags import OUTSIDE, Form, Scheme, to_bio
+from stages.tasks._cells import Row, unprinted
+from stages.tasks._tags import OUTSIDE, Scheme, to_bio
 from stages.tasks._task import CellSettings, Example, Task, example_of
 from stages.tasks._text_form import TextForm
 from stages.text.ignored import IGNORE_INDEX
@@ -27,7 +27,7 @@ WORDS_CHECKED = 1000
 
 def listed(cell: Any, column: str) -> Any:
     """Returns a cell of words or of tags as a list; commas may separate the tags of a text."""
-    cell = structured(cell)
+    cell = unprinted(cell)
     if not isinstance(cell, str):
         return cell
     return (cell.replace(",", " ") if column == "tags" and " " not in cell else cell).split()
@@ -53,7 +53,6 @@ def _joined(tags: list[str], length: int) -> str:
 @dataclass(frozen=True, kw_only=True)
 class _Cells(CellSettings):
     tag_scheme: Scheme = "bio"
-    tag_form: Form = "as_is"
     tag_names: list[str] | Literal["none"] = "none"
 
 
@@ -62,16 +61,13 @@ class Tagging(Task):
 
     Both are lists, or texts with blanks between words and blanks or commas between tags.
 
-    ``tag_scheme`` is the scheme of the data's tags, which are converted to BIO; ``tag_form`` says
-    how they are written. If the data has numbers for tags, ``tag_names`` are the tags from 0.
+    ``tag_scheme`` is the scheme of the data's tags, which are converted to BIO. If the data has
+    numbers for tags, ``tag_names`` are the tags from 0.
 
-    Reads ``<bos> words <eos>``, or the tokenizer's own special tokens, and predicts a word's
-    label at one of its subwords.
-
-    ``label_subwords: auto`` is the first subword (BERT; Devlin et al. 2019, section 5.3), but the
-    last one in a causal model, where the first state has not read the rest of the word. ``first``
-    and ``last`` override it; ``all`` trains on all subwords and predicts where ``auto`` does. A
-    word whose subword is cut off at ``max_tokens`` has no label and is predicted as ``O``.
+    Reads ``<bos> words <eos>``, or the tokenizer's own special tokens. A word's label is predicted
+    at its first subword (BERT; Devlin et al. 2019, section 5.3), but at the last one in a causal
+    model, where the first state has not read the rest of the word. A word whose subword is cut off
+    at ``max_tokens`` has no label and is predicted as ``O``.
 
     ``class_weights: balanced`` weights the training loss by tag (``Task.weighted``). A tag that a
     small label budget misses is not learnt, as without weights.
@@ -89,13 +85,11 @@ class Tagging(Task):
     def __init__(
         self,
         *from_code: Any,
-        label_subwords: Literal["auto", "first", "last", "all"] = "auto",
         dropout: float = 0.1,
         metric: Literal["entity_f1", "word_accuracy"] = "entity_f1",
         class_weights: Literal["none", "balanced"] = "none",
     ) -> None:
         super().__init__(*from_code)
-        self.label_subwords = label_subwords
         self.dropout, self.class_weights = dropout, class_weights
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
@@ -111,7 +105,7 @@ class Tagging(Task):
             if names != "none":
                 named = {str(i): name for i, name in enumerate(names)}
                 tags = [named[tag.removesuffix(".0")] for tag in tags]
-            return row | {"tags": to_bio(tags, self.cells.tag_scheme, self.cells.tag_form)}
+            return row | {"tags": to_bio(tags, self.cells.tag_scheme)}
         except KeyError as error:
             raise ValueError(
                 f"{place}: tag {error} is none of the {len(names)} tag_names"
@@ -137,8 +131,8 @@ class Tagging(Task):
             if tag != OUTSIDE and not re.fullmatch(r"[BI]-.+", tag):
                 raise ValueError(
                     f"metric: entity_f1 compares spans in O, B-TYPE and I-TYPE, but train has the "
-                    f"tag {tag!r}; use word_accuracy for single tags, or tag_scheme, tag_form or "
-                    "tag_names in the source for spans that are written in another way"
+                    f"tag {tag!r}; use word_accuracy for single tags, or tag_scheme or tag_names "
+                    "in the source for spans that are written in another way"
                 )
 
     def answer(self, row: Row) -> str:
@@ -159,20 +153,14 @@ class Tagging(Task):
         return self.max_tokens * longest_class
 
     def read_by(self, backbone: Backbone, *, has_prefix: bool) -> None:
-        """Sets from the state of which subword the label of its word is predicted, too.
+        """Sets of which subword the label is predicted, too.
 
-        In a bidirectional LSTM it is the first. At the first subword the backward half has read the
-        word and what follows, and the forward half what precedes it. At the last subword it is the
-        other way round. In neither state have both halves read the whole word.
+        In a bidirectional LSTM neither state has read the whole word in both directions: at the
+        first subword the backward half has, at the last one the forward half.
         """
         super().read_by(backbone, has_prefix=has_prefix)
         self.subword = "last" if self.is_causal else "first"
-        if self.label_subwords in ("first", "last"):
-            self.subword = self.label_subwords
-        misses_the_rest = self.is_causal and self.subword == "first"
-        unread = ", the rest of which is not read" if misses_the_rest else ""
-        trained = ", trained on all" if self.label_subwords == "all" else ""
-        self.read_at = f"{self.subword} subword of a word{unread}{trained}"
+        self.read_at = f"{self.subword} subword of a word"
 
     def head(self, backbone: Backbone) -> LinearHead:
         from stages.models._heads import LinearHead
@@ -194,10 +182,7 @@ class Tagging(Task):
         labels = np.full(len(text.ids), IGNORE_INDEX)
         if "tags" in row:
             tags = np.array([self.index[tag] for tag in row["tags"]])
-            if self.label_subwords == "all":
-                labels[begin:end] = np.repeat(tags, lengths)[: end - begin]
-            else:
-                labels[positions] = tags[: len(positions)]
+            labels[positions] = tags[: len(positions)]
         return example_of(row, text, labels, word_positions=positions, num_words=len(words))
 
     def targets(self, examples: list[Example]) -> Json:

@@ -47,16 +47,15 @@ class Batch:
     label_weights: Float[Tensor, "..."] | None = None  # of the labels in the loss; None: all 1
     # Rows and columns of the labels that count; set if logits are computed for these alone.
     label_places: Int[Tensor, "*S 2 K"] | None = None
-    choices: Int[Tensor, "R C"] | None = None  # batch rows of a task row's choices; -1: none
     target_positions: Int[Tensor, "B M"] | None = None  # where labels are; None: everywhere
-    boundary_positions: Int[Tensor, "B M 2"] | None = None  # just outside the span of each target
     segment_ids: Int[Tensor, "B T"] | None = None  # which text of a pair a token belongs to
     visible: Bool[Tensor, "B T"] | None = None  # prefix that a decoder reads in both directions
     decoder_input_ids: Int[Tensor, "B U"] | None = None
     decoder_document_ids: Int[Tensor, "B U"] | None = None
-    candidates: Bool[Tensor, "B T"] | None = None  # tokens that an answer may contain
-    pair_positions: Int[Tensor, "B P"] | None = None  # the first token of each pair
-    pair_labels: Int[Tensor, "B P"] | None = None  # 0: a true pair, 1: an altered one
+    # What one task or objective needs besides: [R C], the batch rows of a task row's choices, -1
+    # for none; [B T], whether an answer may contain a token; [B P 2], the first token of each pair,
+    # and 0 for a true pair, 1 for an altered one; [B M 2], the places next to each target's span.
+    extra: Shaped[Tensor, "..."] | None = None
     # Only on a GPU: where documents start (see the function), by the name of their ids, and the
     # document ids in memory of the host.
     document_starts: dict[str, Int[Tensor, " N"]] = field(default_factory=dict)
@@ -68,10 +67,9 @@ class Batch:
         return self.document_ids if self.host_document_ids is None else self.host_document_ids
 
     def to(self, device: torch.device) -> "Batch":
-        """Returns the batch on ``device``, or itself if it is already there (a process has only one
-        device of each kind). For a GPU the label places are padded to a power of two. With flash
-        kernels the batch also gets the starts of its documents. These are computed before the move:
-        the host would have to wait for the GPU to compute them."""
+        """Returns the batch on ``device``, or itself if it is already there. For a GPU the label
+        places are padded to a power of two, and with flash kernels the batch gets the starts of its
+        documents, computed before the move so that the host need not wait for the GPU."""
         if self.input_ids.device.type == device.type:
             return self
         tensors = {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
@@ -105,12 +103,9 @@ def _has_flash_kernels() -> bool:
 
 
 def document_starts(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, " N"] | None:
-    """Returns the positions where documents start in the concatenation of all rows, followed by the
-    number of all tokens, as int32. The padding of a row counts as a document. The last number is
-    repeated until N is a power of two, so that batches have few different shapes.
-
-    Returns None if a document is not contiguous in its row.
-    """
+    """Returns the positions where documents start in the concatenation of all rows, as int32, then
+    the number of all tokens, repeated until N is a power of two. The padding of a row counts as a
+    document. Returns None if a document is not contiguous in its row."""
     ids = document_ids.numpy()
     begins = np.ones(ids.shape, dtype=bool)
     begins[:, 1:] = ids[:, 1:] != ids[:, :-1]
@@ -137,8 +132,7 @@ def label_places(labels: Int[Tensor, "B T"]) -> Int[Tensor, "2 K"]:
 @contextmanager
 def in_few_widths(longest: int) -> Iterator[None]:
     """Makes ``pad`` round widths up to multiples of WIDTH, but not above ``longest``, so that
-    batches for a GPU have few shapes; 0 changes nothing. Each new shape allocates memory again, and
-    may compile code again. The model must have positions for ``longest`` tokens."""
+    batches for a GPU have few shapes, each of which may compile code again; 0 changes nothing."""
     token = _longest.set(longest)
     try:
         yield
@@ -148,8 +142,7 @@ def in_few_widths(longest: int) -> Iterator[None]:
 
 def pad(rows: list[np.ndarray], value: int, *, length: int | None = None) -> Int[Tensor, "B T"]:
     """Stacks rows of integers into one tensor, padded at the right with ``value`` to ``length`` or,
-    without one, to the longest row (see ``in_few_widths``), but at least to one column: on a GPU a
-    tensor without columns cannot be indexed, and flash kernels refuse it."""
+    without one, to the longest row (see ``in_few_widths``), but at least to one column."""
     width = length if length is not None else max(1, *map(len, rows))
     if length is None and (longest := _longest.get()):
         width = max(width, min(-(-width // WIDTH) * WIDTH, longest))

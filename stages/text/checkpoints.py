@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.core.artifacts import read_json, sha256
-from stages.core.hub_names import COMMIT, ON_THE_HUB
+from stages.core.paths import COMMIT, ON_THE_HUB
 
 LOCAL = {"local_files_only": True, "trust_remote_code": False}  # for transformers
 CONFIG = "config.json"
@@ -30,10 +30,7 @@ def folder_of(
     path: str, revision: str, patterns: tuple[str, ...] = (*WEIGHTS, *VOCABULARY)
 ) -> Path:
     """Returns the folder with the files: ``path`` if it is a folder, else the hub's cache, into
-    which missing files are downloaded.
-
-    Raises ValueError if the download fails.
-    """
+    which missing files are downloaded. Raises ValueError if the download fails."""
     if Path(path).is_dir():
         return Path(path)
     refuse_unpinned(path, revision)
@@ -52,14 +49,12 @@ def folder_of(
 
 
 def refuse_unpinned(path: str, revision: str) -> None:
-    """Raises ValueError for a path that cannot be a name on the hub, or a revision that is not the
-    hash of a commit."""
+    """Raises ValueError unless the path can be a name on the hub and the revision is a commit's."""
     if not ON_THE_HUB.fullmatch(path):
         raise ValueError(f"path: no such folder, nor can it be a name on the hub: {path!r}")
     if not COMMIT.fullmatch(revision):
         raise ValueError(
-            f"revision: must be the hash of a commit of {path} (all 40 digits, since branches and "
-            f"tags can be moved), not {revision!r}"
+            f"revision: must be the hash of a commit of {path} (all 40 digits), not {revision!r}"
         )
 
 
@@ -95,26 +90,21 @@ def config_of(folder: Path) -> Any:
 def refuse_unusable(folder: Path) -> None:
     """Raises ValueError for a checkpoint whose files are not, or not all, what is loaded."""
     inside = files_in(folder, [f"0_*/{pattern}" for pattern in WEIGHTS])
-    dense = files_in(folder, ["[0-9]_Dense"])
+    has_weights = bool(files_in(folder, WEIGHTS))
     settings = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-    reason = None
-    if (folder / "adapter_config.json").is_file():
-        reason = (
-            "has an adapter (adapter_config.json), which is not loaded; merge it into its model "
-            "with merge_and_unload of peft and save the whole model"
-        )
-    elif not files_in(folder, WEIGHTS) and inside:
-        reason = f"has its model in a folder inside it: use {inside[0].parent}"
-    elif not files_in(folder, WEIGHTS):
-        reason = "needs model.safetensors; weights in other formats may hold code"
-    elif dense:
-        reason = (
-            f"has a layer after its model ({dense[0].name}), which is not loaded; remove this "
-            "folder to use the model without the layer"
-        )
-    elif "quantization_config" in settings:
-        reason = "has quantised weights (quantization_config), which cannot be trained here"
-    if reason:
+    has_adapter = (folder / "adapter_config.json").is_file()
+    reasons = {
+        "has an adapter, which is not loaded; save the whole model (merge_and_unload)": has_adapter,
+        f"has its model in a folder inside it: use {inside[0].parent if inside else ''}": (
+            inside and not has_weights
+        ),
+        "needs model.safetensors; weights in other formats may hold code": not has_weights,
+        "has a layer after its model (N_Dense), which is not loaded; remove its folder": (
+            files_in(folder, ["[0-9]_Dense"])
+        ),
+        "has quantised weights, which cannot be trained here": "quantization_config" in settings,
+    }
+    if reason := next((reason for reason, holds in reasons.items() if holds), None):
         raise ValueError(f"path: {folder} {reason}")
 
 

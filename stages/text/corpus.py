@@ -45,18 +45,14 @@ class StoredDocuments:
 
 
 def document_order(num_documents: int, split: str) -> np.ndarray:
-    """Returns the order in which documents are encoded, int64 [num_documents].
-
-    Encoding stops when there are enough tokens, so the order decides which documents are used. It
-    does not depend on the tokenizer.
-    """
+    """Returns the order in which documents are encoded, int64 [num_documents]. It decides which are
+    used, since encoding stops when there are enough tokens."""
     return stream(ORDER_SEED, "documents", split).permutation(num_documents)
 
 
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """The documents of one split, concatenated. Each is ``<bos> sentence sentence ... <eos>``, or
-    has the special tokens of a public checkpoint's tokenizer."""
+    """The documents of one split, concatenated, each as ``<bos> sentence sentence ... <eos>``."""
 
     tokens: np.ndarray  # uint16 or uint32 [num_tokens]
     document_starts: np.ndarray  # int64 [num_documents]
@@ -86,10 +82,8 @@ def encode(
     max_tokens: int | None = None,
     running: bool = True,
 ) -> EncodedCorpus:
-    """Encodes documents (lists of sentences) in order, up to ``max_tokens``: the document that
-    reaches this number is cut there. Without ``running`` each sentence is encoded alone and not as
-    a part of running text.
-    """
+    """Encodes documents (lists of sentences) in order; the one that reaches ``max_tokens`` is cut
+    there. Without ``running`` each sentence is encoded alone, not as a part of running text."""
     dtype = np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32
     tokens, starts = [np.zeros(0, dtype=dtype)], [np.zeros(0, dtype=np.int64)]
     document_starts, length = list[int](), 0
@@ -113,8 +107,8 @@ def encode(
 def _encoded(
     documents: Iterable[Sequence[str]], tokenizer: Tokenizer, blank: str
 ) -> Iterator[list[list[int]]]:
-    """Yields the ids of each sentence of each document. One call of the tokenizer for several
-    documents takes half the time of one call per document."""
+    """Yields the ids of each sentence of each document. One call for several documents takes half
+    the time."""
     documents = iter(documents)
     while some := list(islice(documents, DOCUMENTS_AT_ONCE)):
         texts = [blank * (i > 0) + each for document in some for i, each in enumerate(document)]

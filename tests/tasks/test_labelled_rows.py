@@ -13,8 +13,6 @@ from stages.tasks._cells import Row
 from stages.tasks._labelled_rows import distinct_draws, labelled_rows, stratified_order
 from stages.tasks._task import TASKS
 
-LABELS = ["a", "b", "c"]
-
 
 def classified(*sizes: int) -> list[Row]:
     """Rows of classes of these sizes, in random order."""
@@ -56,18 +54,10 @@ def test_labelled_rows_of_a_smaller_budget_are_among_those_of_a_larger_one(
 
 @pytest.mark.parametrize("rows", [classified(100, 200, 300), tagged(600)], ids=["class", "tag"])
 def test_labelled_rows_are_another_sample_for_each_pair_of_seeds(rows) -> None:
-    """Samples overlap as much as independent ones, and each row is as likely as any other of its
-    class."""
-    pairs = [*product(range(8), range(10))]
-    samples = {pair: ids(drawn(rows, 150, pair=pair)) for pair in pairs}
-    shared = [len(samples[p] & samples[q]) for p, q in combinations(pairs, 2)]
+    """Samples overlap as much as independent ones do; (1, 2) is another pair than (2, 1)."""
+    samples = [ids(drawn(rows, 150, pair=pair)) for pair in product(range(8), range(10))]
+    shared = [len(one & other) for one, other in combinations(samples, 2)]
     assert np.mean(shared) == pytest.approx(150 * 150 / 600, rel=0.02) and max(shared) < 75
-    turned = [len(samples[p, f] & samples[f, p]) for p, f in pairs if f < p < 8]
-    assert max(turned) < 75, "(1, 2) is another pair than (2, 1)"
-    times = Counter(id for sample in samples.values() for id in sample)
-    counts = np.array([times[row["id"]] for row in rows])
-    # The standard deviation of a binomial with 80 draws of 1/4 is 3.9.
-    assert counts.mean() == 20 and 3.2 < counts.std() < 4.6
 
 
 @pytest.mark.parametrize(("budget", "number"), [(5, 6), ("5", 6), (6, 1), ("all", 1)])
@@ -89,7 +79,7 @@ def test_labelled_rows_are_of_the_draw_of_their_seed() -> None:
         drawn(rows, 11, pair=(7, 1))
 
 
-@given(st.lists(st.sampled_from(LABELS), min_size=1, max_size=60), st.integers(0, 3))
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=60), st.integers(0, 3))
 def test_stratified_order_makes_every_prefix_a_sample(labels: list[str], seed: int) -> None:
     order = stratified_order(labels, stream(seed, "sample", "train"))
     assert sorted(order) == list(range(len(labels)))

@@ -1,70 +1,16 @@
-"""Multi-label classification: each label independently."""
+"""The metrics of multi-label classification."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
-from sklearn.preprocessing import MultiLabelBinarizer
 
 from stages.evaluation.metrics import score
 from stages.evaluation.row_scores import row_scores
 from stages.tasks._labels import written_labels
-from stages.tasks._pooled import Reading
-from stages.tasks.multi_label import MultiLabel
-from tests.small import small_model, small_tokenizer, with_head
-
-LABELS = ["call", "class", "other"]
-ROWS = [
-    {"id": str(i), "text": text, "labels": labels}
-    for i, (text, labels) in enumerate(
-        [
-            ("a call of the function", ["call"]),
-            ("the class", ["class"]),
-            ("a call of a class", ["call", "class"]),
-            ("the statement ends", []),
-            ("classes have methods", ["class", "other"]),
-        ]
-    )
-]
-
-
-def task(**settings: Any) -> MultiLabel:
-    return MultiLabel(LABELS, small_tokenizer(), 16, Reading(**settings))
-
-
-def test_loss_is_that_of_transformers() -> None:
-    """BCEWithLogitsLoss over all texts and labels, as for ``multi_label_classification``."""
-    of = task()
-    model = with_head(of, small_model("encoder"))
-    batch = of.collate(of.encode(ROWS), rngs=[])
-    ((weight, loss),) = of.loss(model, batch).values()
-    with torch.no_grad():
-        logits = model.head(model.backbone(batch), batch.document_ids)
-    targets = torch.tensor([[float(label in row["labels"]) for label in LABELS] for row in ROWS])
-    expected = torch.nn.BCEWithLogitsLoss()(logits, targets)
-    assert weight == 1.0 and batch.num_targets == {"multi_label": len(ROWS) * len(LABELS)}
-    torch.testing.assert_close(loss / batch.num_targets["multi_label"], expected)
-
-
-@torch.no_grad()
-def test_predict_gives_the_labels_above_the_threshold() -> None:
-    of = task()
-    model, examples = with_head(of, small_model("encoder")), of.encode(ROWS)
-    batch = of.collate(examples, rngs=[])
-    for of.threshold in (1e-9, 0.5, 1 - 1e-9):
-        for prediction, scores, *_ in of.predict(model, batch, examples):
-            above = [label for label, share in scores.items() if share > of.threshold]
-            assert prediction == written_labels(above)
-            assert of.predicted_columns({"id": "1"}, prediction) == {"labels": sorted(above)}
-            assert of.threshold == 0.5 or len(above) == (len(LABELS) if of.threshold < 0.5 else 0)
-
-
-# Rows -------------------------------------------------------------------------------------------
 
 SETS = st.sets(st.sampled_from("abcd")).map(sorted)
 SETS_OF_ROWS = st.lists(st.tuples(SETS, SETS), min_size=1)
@@ -82,12 +28,9 @@ def test_f1_is_that_of_scikit_learn(pairs: list[tuple[list[str], list[str]]]) ->
     if not present:
         assert score(MICRO, *texts) == score(MACRO, *texts) == 0
         return
-    table = MultiLabelBinarizer(classes=[*"abcd"])
-    x, y = table.fit_transform(gold), table.transform(predicted)
-    expected = f1_score(x, y, average="micro")
-    assert score(MICRO, *texts) == pytest.approx(expected)
-    columns = ["abcd".index(label) for label in present]
-    by_label = [f1_score(x[:, i], y[:, i]) for i in columns]
+    x, y = (np.array([[i in row for i in "abcd"] for row in rows]) for rows in (gold, predicted))
+    assert score(MICRO, *texts) == pytest.approx(f1_score(x, y, average="micro"))
+    by_label = [f1_score(x[:, i], y[:, i]) for i in map("abcd".index, present)]
     assert score(MACRO, *texts) == pytest.approx(np.mean(by_label))
 
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from stages.tasks.multiple_choice import MultipleChoice
-from stages.training.finetuning import FinetuningData
 from tests.small import small_model, small_tokenizer, with_head
 
 ROWS: list[dict[str, Any]] = [
@@ -26,35 +25,22 @@ def test_collate_puts_the_choices_of_a_row_into_one_batch() -> None:
     assert [example.id for example in examples] == ["1", "2", "3"]
     batch = of.collate(examples, rngs=[])
     assert len(batch.input_ids) == 7
-    assert batch.labels is not None and batch.choices is not None
+    assert batch.labels is not None and batch.extra is not None
     assert batch.labels.tolist() == [0, 2, 1]
-    assert batch.choices.tolist() == [[0, 1, -1], [2, 3, 4], [5, 6, -1]]
+    assert batch.extra.tolist() == [[0, 1, -1], [2, 3, 4], [5, 6, -1]]
     assert batch.num_targets == {"multiple_choice": 3}
     read = small_tokenizer().decode(batch.input_ids[4].tolist())
     assert "a call" in read and "the call" in read
-    data = FinetuningData(examples, of, batch_examples=2, seed=1)
-    for step in range(data.steps_per_epoch):
-        (part,) = data.micro_batches(step)
-        assert part.choices is not None
-        numbers = [i for i in part.choices.flatten().tolist() if i >= 0]
-        assert numbers == [*range(len(part.input_ids))]
 
 
-def test_loss_is_cross_entropy_over_the_choices_of_each_row() -> None:
-    of = task()
-    model = with_head(of, small_model("encoder"))
-    batch = of.collate(of.encode(ROWS), rngs=[])
-    logits = of.numbers(model, batch)
-    parts = [logits[:2], logits[2:5], logits[5:]]
-    expected = -sum(part.log_softmax(0)[y] for part, y in zip(parts, (0, 2, 1), strict=True))
-    torch.testing.assert_close(of.loss(model, batch)["multiple_choice"][1], expected)
-
-
-def test_predict_never_chooses_an_absent_choice_and_loss_learns_nothing_of_it() -> None:
+def test_loss_and_predict_compare_the_choices_of_a_row_alone() -> None:
     of = task()
     model, examples = with_head(of, small_model("encoder")), of.encode(ROWS)
     batch = of.collate(examples, rngs=[])
-    of.loss(model, batch)["multiple_choice"][1].backward()
+    logits, loss = of.numbers(model, batch), of.loss(model, batch)["multiple_choice"][1]
+    parts = zip((logits[:2], logits[2:5], logits[5:]), (0, 2, 1), strict=True)
+    torch.testing.assert_close(loss, -sum(part.log_softmax(0)[right] for part, right in parts))
+    loss.backward()
     assert all(w.grad is None or w.grad.isfinite().all() for w in model.parameters())
     with torch.no_grad():
         model.head.linear.weight.mul_(-100)

@@ -1,8 +1,5 @@
-"""A label is read from a state that has read everything that is labelled.
-
-For every task, architecture and family of public checkpoints: the logits that a label is predicted
-from have a gradient at the embedding of each input token inside the unit that is labelled.
-"""
+"""For every task, architecture and family of public checkpoints: the logits that a label is
+predicted from have a gradient at the embedding of each token inside the unit that is labelled."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -123,7 +120,7 @@ def each_span(by: str, example: Example) -> Iterator[Unit]:
     question = [at for at in texts if at < example.pair_start]
 
     def ends(model: ModelWithHead, batch: Batch, first: int, last: int) -> Tensor:
-        logits = model.head(model.backbone(batch), batch.document_ids, batch.candidates)
+        logits = model.head(model.backbone(batch), batch.document_ids, batch.extra)
         return torch.stack([each[0, at] for each, at in zip(logits, (first, last), strict=True)])
 
     inside = (example.offsets[:, 0] < example.offsets[:, 1]).nonzero()[0].tolist()
@@ -152,11 +149,8 @@ def likelihood(by: str, example: Example) -> Iterator[Unit]:
 @pytest.mark.parametrize(
     ("name", "settings", "row", "units"),
     [
-        ("classification", {}, TEXT, whole_text),
         *(("classification", {"pooling": p}, PAIR, whole_text) for p in ("mean", "last", "first")),
         ("tagging", {}, WORDS, each_word),
-        ("tagging", {"label_subwords": "all"}, WORDS, each_word),
-        ("tagging", {"label_subwords": "first"}, WORDS, each_word),
         ("span_qa", {**SPAN, "no_answer": True}, QUESTION, each_span),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
@@ -166,8 +160,6 @@ def test_logits_of_a_label_depend_on_all_that_is_labelled(name, settings, row, u
     if by in CAUSAL and settings.get("pooling") == "first":
         with pytest.raises(ValueError, match="^pooling: "):
             model_of(of, by)
-    elif by in CAUSAL and settings.get("label_subwords") == "first":
-        assert "not read" in of.read_at
     else:
         check(of, by, row, units)
 

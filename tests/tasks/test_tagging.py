@@ -13,35 +13,23 @@ WORDS = ["The", "antidisestablishmentarian", "class", "x.y_z()", "漢字"]
 TAGS = ["O", "O", "B-CODE", "I-CODE", "O"]
 
 
-def task(max_tokens: int = 64, *, by: str = "encoder", **settings) -> Tagging:
-    of = Tagging(LABELS, small_tokenizer(), max_tokens, **settings)
+def task(max_tokens: int = 64, *, by: str = "encoder") -> Tagging:
+    of = Tagging(LABELS, small_tokenizer(), max_tokens)
     of.read_by(small_model(by), has_prefix=False)
     return of
 
 
-@pytest.mark.parametrize(
-    ("by", "settings", "subword"),
-    [
-        ("encoder", {}, "first"),
-        ("decoder", {}, "last"),
-        ("encoder", {"label_subwords": "last"}, "last"),
-        ("decoder", {"label_subwords": "first"}, "first"),
-        ("encoder", {"label_subwords": "all"}, "all"),
-    ],
-)
-def test_encode_puts_labels_at_one_subword_of_each_word_or_all(by, settings, subword) -> None:
+@pytest.mark.parametrize("by", ["encoder", "decoder"])
+def test_encode_puts_labels_at_one_subword_of_each_word(by: str) -> None:
     """A causal model needs the last subword: at the first, it has not read the others."""
     (words,) = small_tokenizer().encode_words([WORDS])
     ends = np.cumsum([len(ids) for ids in words])  # <bos> comes before them
     begins = np.array([1, *(1 + ends[:-1])])
-    (example,) = task(by=by, **settings).encode([{"id": "1", "words": WORDS, "tags": TAGS}])
+    (example,) = task(by=by).encode([{"id": "1", "words": WORDS, "tags": TAGS}])
     assert example.word_positions is not None
     counted = (example.labels != IGNORE_INDEX).nonzero()[0].tolist()
-    if subword == "all":
-        assert counted == [*range(1, 1 + ends[-1])]
-    else:
-        expected = (begins if subword == "first" else ends).tolist()
-        assert counted == example.word_positions.tolist() == expected
+    expected = (begins if by == "encoder" else ends).tolist()
+    assert counted == example.word_positions.tolist() == expected
     assert [LABELS[i] for i in example.labels[example.word_positions]] == TAGS
 
 

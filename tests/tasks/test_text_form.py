@@ -30,36 +30,24 @@ def written(labels: list[str], *, max_tokens: int = 48, tokenizer: Any = None, *
     return TextToText("films", record, of)
 
 
+TEXT = {"text": "a"}
 TAGGED = {"words": ["Ada", "met", "Bob"]}
 SPANS = [{"text": "Ada", "answer_start": 0}, {"text": "Ada B.", "answer_start": 0}]
 CHOICES = {"text": "It rained.", "choices": ["He got wet.", "He ate."], "question": "effect"}
-
-
+OPTIONS = "text: It rained. question: effect choice1: He got wet. choice2: He ate."
+PAIR = {"text": "a", "text_pair": "b"}
 QUESTION = {"question": "Who?", "context": "Ada."}
+ASKED = "question: Who? context: Ada."
 ROWS: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
-    ("classification", {"text": "a"}, {"label": "very_good"}, "text: a", "very good"),
-    (
-        "classification",
-        {"text": "a", "text_pair": "b"},
-        {"label": "0"},
-        "text: a text_pair: b",
-        "bad",
-    ),
-    ("multi_label", {"text": "a"}, {"labels": ["very_good", "0"]}, "text: a", "bad, very good"),
-    ("multi_label", {"text": "a"}, {"labels": []}, "text: a", "none"),
+    ("classification", PAIR, {"label": "0"}, "text: a text_pair: b", "bad"),
+    ("multi_label", TEXT, {"labels": ["very_good", "0"]}, "text: a", "bad, very good"),
+    ("multi_label", TEXT, {"labels": []}, "text: a", "none"),
     ("tagging", TAGGED, {"tags": ["B-X", "O", "B-X"]}, "words: Ada met Bob", "B-X O B-X"),
-    ("span_qa", QUESTION, {"answers": SPANS}, "question: Who? context: Ada.", "Ada"),
-    ("span_qa", QUESTION, {"answers": []}, "question: Who? context: Ada.", ""),
-    ("regression", {"text": "a"}, {"target": 2.57}, "text: a", "2.6"),
-    ("regression", {"text": "a"}, {"target": 2.5}, "text: a", "2.4"),
-    ("regression", {"text": "a"}, {"target": -0.04}, "text: a", "0.0"),
-    (
-        "multiple_choice",
-        CHOICES,
-        {"label": "1"},
-        "text: It rained. question: effect choice1: He got wet. choice2: He ate.",
-        "He ate.",
-    ),
+    ("span_qa", QUESTION, {"answers": SPANS}, ASKED, "Ada"),
+    ("span_qa", QUESTION, {"answers": []}, ASKED, ""),
+    ("regression", TEXT, {"target": 2.57}, "text: a", "2.6"),
+    ("regression", TEXT, {"target": -0.04}, "text: a", "0.0"),
+    ("multiple_choice", CHOICES, {"label": "1"}, OPTIONS, "He ate."),
 ]
 
 
@@ -108,15 +96,7 @@ def test_encode_puts_a_row_and_its_answer_between_their_marks() -> None:
     assert unknown.labels.tolist() == [IGNORE_INDEX]
 
 
-def test_text_to_text_refuses_a_label_that_a_tokenizer_cannot_write() -> None:
-    """The vocabulary of this T5 has neither the character nor bytes to write it with."""
-    tokenizer = tokenizer_of(checkpoint("t5"))
-    assert written(["a", "b"], tokenizer=tokenizer).max_target_tokens >= 2
-    with pytest.raises(ValueError, match="the tokenizer cannot write '\N{SNOWMAN}'"):
-        written(["a", "b"], tokenizer=tokenizer, verbalisers=["a=\N{SNOWMAN}"])
-
-
-@pytest.mark.parametrize("tokenizer", ["ours", "t5", "bart", "gpt2"])
+@pytest.mark.parametrize("tokenizer", ["ours", "bart"])
 def test_encode_cuts_the_longer_text_of_a_pair_and_no_name(tokenizer) -> None:
     own = small_tokenizer() if tokenizer == "ours" else tokenizer_of(checkpoint(tokenizer))
     short, long = "a value", "return the class of a value " * 20
