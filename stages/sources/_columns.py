@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, make_dataclass
 from datetime import UTC, date, datetime
+from difflib import get_close_matches
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 from stages.core.artifacts import Json
 from stages.tasks._cells import EmptyCellError, number_of, short, text_of
-from stages.tasks._task import SPLITS, TASKS, Split, settings_of
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import SPLITS, TASKS, Split, Task, settings_of
 
 NONE = "none"
-EMPTY_CELLS = "empty_cells"
+EMPTY_CELLS, EMPTY_SIGNS = "empty_cells", "empty_signs"
 GROUP = "group"
 TIME, TIME_FORMAT = "time", "time_format"
 SPLIT_SEED = "split_seed"
@@ -23,7 +23,7 @@ SPLIT_SEED = "split_seed"
 Cells = Mapping[str, Any]  # the cells of a record, by the names of its columns
 
 
-class _Text(Kind):
+class _Text(Task):
     """The kind of the documents of a corpus: rows without an answer, which no model learns."""
 
     inputs = ("text",)
@@ -42,23 +42,26 @@ TEXT, WORDS = _Text.for_rows(), _Words.for_rows()
 class Columns:
     """The settings that map data to rows: the data's column for each column of a row
     (``translation.de`` is a field of objects), how cells are read (``tag_scheme``), whether a row
-    with an empty cell is refused or left out (``empty_cells``), and how splits are drawn: by a hash
+    with an empty cell is refused or left out (``empty_cells``), which texts and numbers mean an
+    empty one (``empty_signs``; of labels, ``no_label`` does), and how splits are drawn: by a hash
     of ``split_seed`` and the input or the column ``group``, or in the order of the column ``time``.
+    Several columns of texts are joined by line breaks, without those that are empty.
 
     In the methods, ``place`` is a record's file and line; messages of ValueError begin with it.
     """
 
-    text: str
+    text: str | list[str]
     target: str
     words: str
     tags: str
     empty_cells: str
+    empty_signs: list[str | int] | Literal["none"]
     group: str
     time: str
     time_format: str
     split_seed: int
 
-    def of(self, kind: Kind) -> dict[str, str | list[str]]:
+    def of(self, kind: Task) -> dict[str, str | list[str]]:
         """Returns the data's column (or list of columns) of each column of this kind's rows."""
         optional = [column for column in kind.optional if getattr(self, column) != NONE]
         columns = [*kind.inputs, *optional, *([kind.target] if kind.target else [])]
@@ -66,27 +69,29 @@ class Columns:
         names = {column: getattr(self, column) for column in columns}
         return {column: column if name == NONE else name for column, name in names.items()}
 
-    def names(self, kind: Kind) -> list[str]:
+    def names(self, kind: Task) -> list[str]:
         """Returns all columns of the data that are read for rows of this kind."""
         names = [*self.of(kind).values(), self.group, self.time]
         columns = (one for name in names for one in ([name] if isinstance(name, str) else name))
         return [name for name in columns if name != NONE]
 
-    def read(self, cells: Cells, kind: Kind, place: str) -> "ReadRow | None":
+    def read(self, cells: Cells, kind: Task, place: str) -> "ReadRow | None":
         """Returns the row of a record, or None for an empty document and a row that the settings
         leave out."""
         if settings := settings_of(kind):
             kind = kind.for_rows(**{key: getattr(self, key) for key in settings})
         row: Json = {}
+        all_signs = [] if self.empty_signs == NONE else [*map(_sign, self.empty_signs)]
         group = time = None
         try:
             for column, name in self.of(kind).items():
+                signs = [] if kind.has_classes and column == kind.target else all_signs
                 if isinstance(name, str):
                     value, shown = cell(cells, name, place), name
+                    value = "" if signs and _sign(value) in signs else value
                 else:
                     value, shown = {n: cell(cells, n, place) for n in name}, ", ".join(name)
-                if not kind.target and isinstance(value, str) and not value.strip():
-                    return None
+                    value |= {n: "" for n, v in value.items() if signs and _sign(v) in signs}
                 row[column] = kind.read(column, value, row, f"{place}: {shown}")
             if self.group != NONE:
                 group = text_of(cell(cells, self.group, place), f"{place}: {self.group}")
@@ -94,7 +99,7 @@ class Columns:
                 value = cell(cells, self.time, place)
                 time = time_of(value, self.time_format, f"{place}: {self.time}")
         except EmptyCellError as error:
-            if self.empty_cells == "skip":
+            if self.empty_cells == "skip" or not kind.target:
                 return None
             hint = f"`{EMPTY_CELLS}: skip` leaves out such rows"
             raise EmptyCellError(f"{error}; {hint}") from None
@@ -134,12 +139,13 @@ def _schema() -> Any:
     kinds = TASKS.values()
     columns = {column: column for kind in kinds for column in (*kind.inputs, kind.target)}
     columns |= {column: NONE for kind in kinds for column in kind.optional}
-    gathered = {column for kind in kinds for column in kind.gathered}
+    gathered = {column for kind in kinds for column in kind.several}
     settings = {key: each for kind in kinds for key, each in settings_of(kind).items()}
     fields: list[tuple[str, Any, Any]] = [
         *((c, str | list[str] if c in gathered else str, name) for c, name in columns.items()),
         *((key, each.annotation, each.default) for key, each in settings.items()),
         (EMPTY_CELLS, Literal["refuse", "skip"], "refuse"),
+        (EMPTY_SIGNS, list[str | int] | Literal["none"], NONE),
         (GROUP, str, NONE),
         (TIME, str, NONE),
         (TIME_FORMAT, str, NONE),
@@ -158,6 +164,12 @@ def draws_test(settings: Mapping[str, Any]) -> bool:
     return all(settings.get(key, NONE) == NONE for key in ("test", "split", TIME))
 
 
+def _sign(value: Any) -> Any:
+    """Returns a number, or another cell as text, to compare it with ``empty_signs``."""
+    number = number_of(text := str(value).strip())
+    return number if math.isfinite(number) else text
+
+
 class MissingColumnError(ValueError):
     """A record lacks a requested column."""
 
@@ -167,9 +179,16 @@ def cell(cells: Cells, name: str, place: str) -> Any:
     value: Any = cells
     for key in [name] if name in cells else name.split("."):
         if not isinstance(value, Mapping) or key not in value:
-            raise MissingColumnError(f"{place}: no column {name!r}; there are: {', '.join(cells)}")
+            raise MissingColumnError(f"{place}: {no_column(name, cells)}")
         value = value[key]
     return value
+
+
+def no_column(name: str, columns: Iterable[str]) -> str:
+    columns = list(columns)
+    near = get_close_matches(name, columns, n=1)
+    guess = f"did you mean {near[0]!r}? " if near else ""
+    return f"no column {name!r}; {guess}there are: {', '.join(columns)}"
 
 
 # Times -------------------------------------------------------------------------------------------

@@ -30,13 +30,6 @@ Delimiter = Literal["auto", "comma", "semicolon", "tab", "bar"]  # of csv and ts
 DELIMITERS: dict[Delimiter, str] = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 CONLLU = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC"]
 MOST_CELL = 2**26  # characters
-# What a row that cannot be read has in it, and the command that mends its file.
-MENDS = {
-    r"\\\"": r"""\" for "", a quotation mark of csv: sed 's/\\"/""/g' FILE > NEW""",
-    r"(?s)\r(?!\n).*\n": "a carriage return (\\r) that ends no line: "
-    r"sed -e 's/\r$//' -e 's/\r/ /g' FILE > NEW",
-    r"\r(?!\n)": r"a carriage return (\r) that ends no line: tr '\r' '\n' < FILE > NEW",
-}
 
 
 class Record(NamedTuple):
@@ -156,18 +149,12 @@ def _table(
     skipped = int(first is not None)
     sign = DELIMITERS.get(delimiter, first or ("," if quoted else "\t"))
     form: Json = {"strict": True} if quoted else {"quoting": csv.QUOTE_NONE}
-    raw: list[str] = []  # the lines of the row
-    reader = csv.reader((raw.append(text) or text for text in texts), delimiter=sign, **form)
+    reader = csv.reader(texts, delimiter=sign, **form)
     begin, header = 1 + skipped, list[str]()
     empty: list[Record] = []  # rows of empty cells that may be the last ones
     try:
         for cells in reader:
             place = f"{name} line {begin}"
-            if begin < 4 and any("---" in c for c in cells) and not "".join(cells).strip("-+:=| "):
-                raise ValueError(
-                    f"{place}: is a line of a printed table (Markdown, psql, MySQL); export csv "
-                    "instead (psql --csv), or delete such lines"
-                )
             if columns is None and cells:
                 columns, header = _names(cells, place), cells
             elif columns and cells and not repeats_header(cells, header or columns):
@@ -177,34 +164,21 @@ def _table(
                         f"({', '.join(cells)}): join files by their columns (pandas.concat)"
                     )
                 if len(cells) < len(columns) or any(map(str.strip, cells[len(columns) :])):
-                    raise ValueError(f"{place}: {_unequal(cells, columns, ''.join(raw))}")
+                    raise ValueError(f"{place}: {_unequal(cells, columns)}")
                 empty.append(_on_line(begin, dict(zip(columns, cells, strict=False))))
                 if any(map(str.strip, cells)):
                     yield from empty
                     empty.clear()
             begin = reader.line_num + 1 + skipped
-            raw.clear()
     except csv.Error as error:
         never = "; a quotation mark of this row never closes" * ("end of data" in str(error))
-        mend = _mend("".join(raw))
-        reason = f"no row of csv{mend}" if mend else f"{error}{never}"
-        raise ValueError(f"{name} line {begin}: {reason}") from None
+        raise ValueError(f"{name} line {begin}: no row of csv: {error}{never}") from None
     if columns is None:
         raise ValueError(f"{name} line 1: the file is empty; its first line must name the columns")
 
 
-def _mend(text: str) -> str:
-    """Returns what ``MENDS`` says of a text, to be put after a message."""
-    reasons = (what for pattern, what in MENDS.items() if re.search(pattern, text))
-    return next((f"; the row has {what}" for what in reasons), "")
-
-
-def _unequal(cells: list[str], columns: list[str], text: str) -> str:
-    is_numbered = len(cells) == len(columns) + 1 and cells[0] == "1"
-    last = "; the first may be R's name of the row: row.names = FALSE leaves it out" * is_numbered
-    return (
-        f"{len(cells)} cells, but {len(columns)} columns: {', '.join(columns)}{last}{_mend(text)}"
-    )
+def _unequal(cells: list[str], columns: list[str]) -> str:
+    return f"{len(cells)} cells, but {len(columns)} columns: {', '.join(columns)}"
 
 
 def _names(cells: list[str], place: str) -> list[str]:
@@ -261,11 +235,10 @@ def _decoded(text: str, name: str, line: int | None = None) -> Any:
     try:
         return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
-        several = "; objects must be in one list, or each on a line" if "Extra" in error.msg else ""
-        whole = "; is it one JSON text? `format: json`" if text.strip() in ("[", "{") else ""
-        advice = several or whole
         place = f"{name} line {line or error.lineno}"
-        raise ValueError(f"{place}: not JSON: {error.msg}{advice}") from None
+        raise ValueError(
+            f"{place}: not JSON: {error.msg} (one list, or objects on lines)"
+        ) from None
     except ValueError as error:
         raise ValueError(f"{name}{f' line {line}' if line else ''}: {error}") from None
 
@@ -294,13 +267,7 @@ def _json(lines: Lines, name: str) -> Iterator[Record]:
     if isinstance(rows, dict) and isinstance(rows.get("data"), list):
         rows = rows["data"]
     if not isinstance(rows, list):
-        items = rows.items() if isinstance(rows, dict) else ()
-        lists = [key for key, value in items if isinstance(value, list)]
-        inner = f"; jq .{lists[0]} FILE > NEW keeps the list in it" if len(lists) == 1 else ""
-        raise ValueError(
-            f'{name} line 1: must be a list of objects, or {{"data": [...]}} as SQuAD has it; of '
-            f"pandas: to_json(FILE, orient='records'){inner}"
-        )
+        raise ValueError(f'{name} line 1: must be a list of objects, or {{"data": [...]}}')
     first = rows[0] if rows and isinstance(rows[0], dict) else {}
     if "qas" in first or "'qas'" in str(first.get("paragraphs")):
         yield from _squad([{"paragraphs": rows}] if "qas" in first else rows, name)
@@ -357,6 +324,6 @@ def _conll(lines: Lines, columns: list[str] | None, name: str) -> Iterator[Recor
             while len(cells) > len(columns) and not cells[-1]:  # tabs at the end of the line
                 cells.pop()
             if len(cells) != len(columns):
-                raise ValueError(f"{name} line {number}: {_unequal(cells, columns, text)}")
+                raise ValueError(f"{name} line {number}: {_unequal(cells, columns)}")
             begin = begin if words else number
             words.append(cells)

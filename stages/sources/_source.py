@@ -10,8 +10,7 @@ from stages.core.artifacts import Json
 from stages.core.components import Components, Settings
 from stages.sources._columns import Time
 from stages.sources._sentences import sentences
-from stages.tasks._task import SPLITS, Split
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import Split, Task
 
 
 class Document(NamedTuple):
@@ -63,11 +62,11 @@ class Source(ABC):
         of the same data would have other splits."""
         return False
 
-    def check(self, kind: Kind | None) -> None:  # noqa: B027 (most sources read anything)
+    def check(self, kind: Task | None) -> None:  # noqa: B027 (most sources read anything)
         """Raises ValueError for faults that can be found without reading everything. ``kind`` is
         the kind of the task that the source is for, or None for a corpus."""
 
-    def corpus_faults(self, tasks: Mapping[str, Kind], *, decontaminated: bool) -> Iterator[str]:
+    def corpus_faults(self, tasks: Mapping[str, Task], *, decontaminated: bool) -> Iterator[str]:
         """Yields the reasons why the source cannot be a corpus of a study with these ``tasks`` (by
         their names in params.yaml), each beginning with its path below the corpus."""
         yield from ()
@@ -76,16 +75,11 @@ class Source(ABC):
     def documents(self) -> Iterator[Document]: ...
 
     @abstractmethod
-    def examples(self, kind: Kind) -> Iterator[Labelled]: ...
+    def examples(self, kind: Task) -> Iterator[Labelled]: ...
 
     def versions(self) -> dict[str, str]:
         """Returns the version of each package or dataset that is read; empty if there is none."""
         return {}
-
-
-def check_split(item: Document | Labelled) -> None:
-    if item.split not in SPLITS:
-        raise ValueError(f"{item.id} has the split {item.split!r}; valid: {', '.join(SPLITS)}")
 
 
 def split_of(key: str, seed: int = 0) -> Split:

@@ -9,10 +9,15 @@ from stages.core.components import unknown
 from stages.sources._columns import EMPTY_CELLS, NONE, TEXT, TIME, WORDS, Columns, cell
 from stages.sources._formats import FORMATS, Delimiter, Format, Record, Unit, format_of, sides
 from stages.sources._records import Placed, RecordSource, SourceFile
-from stages.tasks._task import SPLITS, Split, split_named
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import SPLITS, Split, Task, split_named
 
 PARALLEL = "parallel"
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Returns the files in a folder and below, without hidden ones and Excel's lock files."""
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+    return [file for file in files if not file.name.startswith((".", "~$"))]
 
 
 class Files(RecordSource):
@@ -69,7 +74,7 @@ class Files(RecordSource):
         self.columns, self.root, self.format = naming, Path(path), format
         self.names = None if isinstance(columns, str) else columns
         self.split_column = None if split == NONE else split
-        self.languages, self.unit = (naming.text, naming.target), unit
+        self.languages, self.unit = (str(naming.text), naming.target), unit
         self.reading = {"unit": unit, "languages": self.languages, "delimiter": delimiter}
         if self.split_column and naming.time != NONE:
             raise ValueError(
@@ -103,10 +108,10 @@ class Files(RecordSource):
                 names = [self.columns.words, self.columns.tags]
             yield SourceFile(path, name, format, split, self.reading | {"columns": names})
 
-    def parts(self, kind: Kind | None) -> Iterator[Iterator[Placed]]:
+    def parts(self, kind: Task | None) -> Iterator[Iterator[Placed]]:
         return (self._placed(file, kind) for file in self.each_file())
 
-    def _placed(self, file: SourceFile, kind: Kind | None) -> Iterator[Placed]:
+    def _placed(self, file: SourceFile, kind: Task | None) -> Iterator[Placed]:
         row_kind = kind or (WORDS if file.format in ("conll", "conllu") else TEXT)
         key = file.name if self.unit == "file" and kind is None else None
         hint = ""
@@ -129,8 +134,11 @@ class Files(RecordSource):
         if self.split_column is None:
             return file.split
         place = f"{file.path} {record.place}"
-        value = cell(record.cells, self.split_column, place)
-        if (split := split_named(str(value))) is None:
+        value = str(cell(record.cells, self.split_column, place))
+        named = split_named(self.split_column)  # test for a column is_test of true and false
+        if named in SPLITS[1:] and value.lower() in ("true", "false"):
+            return named if value.lower() == "true" else "train"
+        if (split := split_named(value)) is None:
             raise ValueError(f"{place}: {self.split_column} is {value!r}, not one of {SPLITS}")
         return split
 
@@ -165,8 +173,8 @@ class Files(RecordSource):
             )
         if self.root.is_file():
             return [self.root]
-        files = sorted(p for p in self.root.rglob("*") if p.is_file() and p.name[0] != ".")
-        files = [p for p in files if self.format != "auto" or format_of(p) in FORMATS]
+        is_given = self.format != "auto"
+        files = [p for p in files_below(self.root) if is_given or format_of(p) in FORMATS]
         if not files:
             raise ValueError(f"path: no {'/'.join(FORMATS)} file is in {self.root}")
         return files

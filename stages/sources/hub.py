@@ -13,11 +13,10 @@ from typing import Any
 
 from stages.core.artifacts import Json
 from stages.core.components import unknown
-from stages.core.hub_names import COMMIT, ON_THE_HUB
+from stages.core.paths import COMMIT, ON_THE_HUB
 from stages.sources._columns import NONE, TEXT, Columns
 from stages.sources._records import Placed, RecordSource
-from stages.tasks._task import Split
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import Split, Task
 
 CARD = "README.md"
 REACHED_WITHIN_S = 5.0
@@ -81,16 +80,16 @@ class Hub(RecordSource):
     def versions(self) -> dict[str, str]:
         return {} if self.dataset == NONE else {self.dataset: self.revision}
 
-    def check(self, kind: Kind | None) -> None:
+    def check(self, kind: Task | None) -> None:
         """Reads the first row of each split of a folder; a dataset on the hub is not requested
         before its own stage."""
         if self.dataset == NONE:
             super().check(kind)
 
-    def parts(self, kind: Kind | None) -> Iterator[Iterator[Placed]]:
+    def parts(self, kind: Task | None) -> Iterator[Iterator[Placed]]:
         return (self._placed(split, name, kind or TEXT) for split, name in self.splits.items())
 
-    def _placed(self, split: Split, name: str, kind: Kind) -> Iterator[Placed]:
+    def _placed(self, split: Split, name: str, kind: Task) -> Iterator[Placed]:
         if name not in self._tables:
             raise ValueError(
                 f"{split}: {self.title}: {unknown(name, [*self._tables])}; {NONE} draws it "

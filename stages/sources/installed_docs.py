@@ -15,8 +15,7 @@ from tqdm import tqdm
 from stages.core.components import Settings, unknown
 from stages.sources._docs import Sentence, docstrings, prose, tagged, with_section
 from stages.sources._source import Document, Labelled, Source, split_of
-from stages.tasks._task import SPLITS
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import SPLITS, Task
 
 # Tests, copies of other distributions, and numpy's distutils, which is missing on newer Pythons.
 _SKIPPED = {
@@ -66,7 +65,7 @@ class InstalledDocs(Source):
     def versions(self) -> dict[str, str]:
         return self._versions
 
-    def check(self, kind: Kind | None) -> None:
+    def check(self, kind: Task | None) -> None:
         if kind is not None and self.annotation == "none":
             raise ValueError("annotation: a task needs one of code_spans, sections")
 
@@ -79,7 +78,7 @@ class InstalledDocs(Source):
             if kept[path]:
                 yield Document(path, split_of(path), kept[path])
 
-    def examples(self, kind: Kind) -> Iterator[Labelled]:
+    def examples(self, kind: Task) -> Iterator[Labelled]:
         """Yields the examples of ``annotation``; ``kind`` decides only which inputs are equal."""
         self.check(kind)
         row_of = tagged if self.annotation == "code_spans" else with_section

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from stages.core.artifacts import read_json, read_jsonl
 from stages.core.components import unknown
 from stages.sources._source import Document, Labelled, Source, split_of
-from stages.tasks._task import SPLITS, TASKS, Split
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import SPLITS, TASKS, Split, Task
 from stages.tasks._text_form import TextForm
 
 Row = dict[str, Any]
@@ -56,11 +55,11 @@ class Tasks(Source):
         self.tasks, self.folder = tasks, Path(path)
         self.limit, self.temperature, self.answers = limit, temperature, answers
 
-    def check(self, kind: Kind | None) -> None:
+    def check(self, kind: Task | None) -> None:
         if kind is not None:
             raise ValueError("name: tasks gives text for a corpus, not examples of another task")
 
-    def corpus_faults(self, tasks: Mapping[str, Kind], *, decontaminated: bool) -> Iterator[str]:
+    def corpus_faults(self, tasks: Mapping[str, Task], *, decontaminated: bool) -> Iterator[str]:
         for task in self.tasks:
             if task not in tasks:
                 yield f"source.tasks: {unknown(task, tasks)}"
@@ -132,7 +131,7 @@ class Tasks(Source):
         total, whole = sum(rows.values()), sum(weights.values())
         return {task: max(round(total * w / whole), 1) for task, w in weights.items()}
 
-    def examples(self, kind: Kind) -> Iterator[Labelled]:
+    def examples(self, kind: Task) -> Iterator[Labelled]:
         raise AssertionError("check has refused it")
 
 

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import json
-import subprocess
 from datetime import date
 from itertools import combinations
 from pathlib import Path
@@ -248,7 +247,7 @@ def test_columns_have_names_of_their_own_or_those_of_a_file_without_header() -> 
     write("a.jsonl", '{"translation": {"en": "A dog.", "de": "Ein Hund."}}\n')
     translations = rows("a.jsonl", "seq2seq", text="translation.en", target="translation.de")
     assert translations == [{"text": "A dog.", "target": "Ein Hund."}]
-    with pytest.raises(ValueError, match="line 1: no column 'translation.fr'; there are: trans"):
+    with pytest.raises(ValueError, match="line 1: no column 'translation.fr'"):
         rows("a.jsonl", "seq2seq", text="translation.en", target="translation.fr")
 
 
@@ -398,7 +397,10 @@ def test_lines_of_parallel_files_are_texts_and_targets() -> None:
         ("a.csv", "x,1\ny,2\n", "there are: x, 1; if its first line names none, give their"),
         ("a.csv", 'text,label\n"x\ny",1\nz,\n', "a.csv line 4: label is empty"),
         ("a.csv", "text,label\nx,1,2\n", "a.csv line 2: 3 cells, but 2 columns: text, label"),
-        ("a.csv", 'text,label\n"x,1\n', "a.csv line 2: unexpected end of data; a quotation"),
+        ("a.csv", 'text,label\n"x,1\n', "a.csv line 2: no row of csv: unexpected end"),
+        ("a.csv", 'text,label\n"a \\"b\\" c",1\n', "a.csv line 2: no row of csv: "),
+        ("a.csv", "text,label\na\rb,1\n", "a.csv line 2: no row of csv: "),
+        ("a.csv", "text,label\ra,1\r", "a.csv line 1: no row of csv: "),
         ("a.csv", b"text,label\nx\xe9,1\n", "a.csv line 2: byte 0xe9 is not UTF-8"),
         ("a.csv", "text,label,text\nx,1,y\n", "a.csv line 1: two columns have the name 'text'"),
         ("a.csv", "text,label\nx,1\nlabel,text\n", "a.csv line 3: has the names of the columns in"),
@@ -417,22 +419,6 @@ def test_files_that_cannot_be_read_are_named(name: str, content: str | bytes, me
     with pytest.raises(ValueError) as error:
         rows(name.split("/")[0])
     assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ('text,label\n"a \\"b\\" c",1\n', 'a "b" c'),
-        ("text,label\na\rb,1\n", "a b"),
-        ("text,label\ra,1\r", "a"),
-    ],
-)
-def test_the_command_of_a_message_mends_the_file(content: str, text: str) -> None:
-    write("FILE", content)
-    with pytest.raises(ValueError, match="no row of csv; the row has ") as error:
-        rows("FILE", format="csv")
-    subprocess.run(str(error.value).rpartition(": ")[2], shell=True, check=True)
-    assert rows("NEW", format="csv") == [{"text": text, "label": "1"}]
 
 
 @pytest.mark.parametrize(

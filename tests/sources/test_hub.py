@@ -1,29 +1,25 @@
 """A folder in the hub's layout is read like the hub's cache; missing data is reported quickly."""
 
-import hashlib
 import json
 import os
 import socket
 import subprocess
 import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import datasets
 import pyarrow.parquet
 import pytest
 
-from stages.core.artifacts import Json
 from stages.sources._source import SOURCES, split_of
 from stages.sources.hub import Hub
 from stages.tasks._task import TASKS
+from tests.hub_server import COMMIT, hub
 from tests.project import ROOT
 
 pytestmark = pytest.mark.slow
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ON_THE_HUB = {"path": "requirements.lock", "dataset": "own/reviews", "revision": COMMIT}
 
 
@@ -194,52 +190,6 @@ FILES = {
 }
 
 
-class SmallHub(BaseHTTPRequestHandler):
-    """The part of the hub's interface that the client asks when it downloads a dataset."""
-
-    sent: ClassVar[list[str]] = []  # names of the files whose content was sent
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        below, file = "/api/datasets/own/reviews", path.partition(f"/resolve/{COMMIT}/")[2]
-        status, content, etag = 200, b"", "none"
-        if path == f"{below}/revision/{COMMIT}":
-            siblings = [{"rfilename": name} for name in FILES]
-            content = json.dumps(
-                {"id": "own/reviews", "sha": COMMIT, "siblings": siblings}
-            ).encode()
-        elif path.startswith(f"{below}/tree/{COMMIT}"):
-            content = json.dumps(self._listed(path.partition(COMMIT)[2].strip("/"))).encode()
-        elif file in FILES:
-            content, etag = FILES[file], hashlib.sha1(FILES[file]).hexdigest()
-            self.sent.extend([file] if self.command == "GET" else [])
-        else:
-            status = 404
-        self.send_response(status)
-        headers = {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT, "Content-Length": len(content)}
-        if status == 404:
-            headers["X-Error-Code"] = "EntryNotFound"
-        for name, value in headers.items():
-            self.send_header(name, str(value))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
-
-    do_HEAD = do_GET
-
-    def _listed(self, folder: str) -> list[Json]:
-        files = [
-            {"type": "file", "path": name, "size": len(content), "oid": name}
-            for name, content in FILES.items()
-            if name.startswith(folder)
-        ]
-        return files if folder or "recursive=true" in self.path else [*files, *FOLDERS]
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-FOLDERS = [{"type": "directory", "path": name, "oid": name} for name in "ab"]
 READ = f"""
 from stages.sources._source import SOURCES
 from stages.tasks._task import TASKS
@@ -262,15 +212,11 @@ def read(endpoint: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_hub_downloads_the_files_of_a_configuration_once() -> None:
-    SmallHub.sent.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), SmallHub) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        endpoint = f"http://127.0.0.1:{server.server_port}"
+    with hub("datasets", "own/reviews", FILES) as (endpoint, sent):
         runs = [read(endpoint), read(endpoint)]
-        server.shutdown()
     runs += [read(endpoint), read(endpoint, HF_HUB_OFFLINE="1")]  # from the cache
     assert [run.stdout for run in runs] == ["['One b.', 'Two b.']\n"] * 4, runs[0].stderr
-    assert SmallHub.sent == ["README.md", "b/train.csv"]
+    assert sent == ["README.md", "b/train.csv"]
 
 
 def test_hub_says_that_it_cannot_be_reached() -> None:
