@@ -8,7 +8,15 @@ import pandas
 
 from stages.core.artifacts import Json
 from stages.sources._formats import Record
-from stages.tasks._cells import SPACELESS, decimal_of, is_missing, number_of, short, structured
+from stages.tasks._cells import (
+    SPACELESS,
+    decimal_of,
+    is_empty,
+    is_missing,
+    number_of,
+    short,
+    structured,
+)
 from stages.tasks._labels import label_of
 from stages.tasks._task import split_named
 
@@ -20,19 +28,14 @@ TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 5.0, 5.0  # means per cell: at leas
 MOST = 0.9  # share of the cells or rows that is nearly all
 LOOKED_AT = 200  # number of values to look at to see what a column holds
 HOT_SIGNS = {"0", "1", "0.0", "1.0", "-1", "true", "false", "t", "f", "yes", "no", "y", "n"}
-CHOSEN = "choices"  # Label Studio writes a label, or {"choices": ["joy", "fear"]} for several
 
-# What whole cells look like: a day or time; a number with a unit, a currency or a scale (45 %,
-# €1.50, 3.5k, 7.5/10); an address, day, path or random id, which is neither a text nor a class even
-# where it recurs; an ASCII word of no language, which may name a class if it recurs; a 0 or a 1 for
-# each label.
-DAY = (
-    r"\d{1,4}(?P<sign>[-/.])\d{1,2}(?P=sign)\d{1,4}([T ][\d:.,+ -]*([AaPp][Mm]|Z)?)?"
-    r"|(?=.{8,35}$)(.*\d:\d\d(:\d\d)?\b.*\d|\w{3,9}\.? \d{1,2},? \d{4}|\d{1,2}\.? \w{3,9}\.? \d{4})"
-)
-AMOUNT = r"[^\w\s]{0,2}\s?(?:[A-Z]{3}\s)?\d[\d.,' ]*\s?(%|k|[A-Z]{3}|[$€£¥]|/\d+)?"
+# What whole cells look like: an address, day, path or random id, which is neither a text nor a
+# class even where it recurs; an ASCII word of no language, which may name a class if it recurs; a 0
+# or a 1 for each label.
 MARK = (
-    rf"(https?://|www\.)\S+|{DAY}|\S+@\S+\.\w+|([A-Za-z]:\\|~?/|\.{{1,2}}/).*|\S*/\S+\.\w{{2,4}}"
+    r"(https?://|www\.)\S+|\S+@\S+\.\w+|([A-Za-z]:\\|~?/|\.{1,2}/).*|\S*/\S+\.\w{2,4}"
+    r"|\d{1,4}(?P<sign>[-/.])\d{1,2}(?P=sign)\d{1,4}([T ][\d:.,+ -]*([AaPp][Mm]|Z)?)?"
+    r"|(?=.{8,35}$)(.*\d:\d\d(:\d\d)?\b.*\d|\w{3,9}\.? \d{1,2},? \d{4}|\d{1,2}\.? \w{3,9}\.? \d{4})"
     r"|\{?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\}?|(?=.*\d)[0-9a-f]{16,}"
     r"|(?=.*\d)(?=.*[A-Za-z])[0-9A-Z]{12,}"
 )
@@ -46,9 +49,10 @@ _WORDS = {
     "text": TEXTS,
     "label": LABELS,
     "split": "split splits fold folds subset partition set usage is_train is_dev is_valid is_test",
-    "no class": f"context passage premise question query post prompt title {TEXTS}",
+    "no class": f"context passage premise question query post prompt title subject {TEXTS}",
     "id": "id ids idx index key uid uuid guid no nr number oid file filename path url hash sha1 md5"
     " email mail",
+    "group": "user author speaker patient customer doc document thread conversation session",
     "question": "question query",
     "question of choices": "question",
     "context": "context passage paragraph article",
@@ -64,6 +68,7 @@ _WORDS = {
     "one tag": "tag ner pos bio",
     "target": "target tgt summary translation highlights output answer",
     "several labels": "labels tags classes categories",
+    "nothing": "",
     "structures": "label labels entities spans annotations qas answers ents",
 }
 HINTS = {what: {*words.split()} for what, words in _WORDS.items()}
@@ -78,14 +83,13 @@ class Column:
 
     def __init__(self, name: str, cells: pandas.Series) -> None:
         read = [structured(cell) for cell in cells]
-        if any(isinstance(cell, Mapping) and cell.keys() == {CHOSEN} for cell in read):
-            read = [c if isinstance(c, Mapping) or is_empty(c) else {CHOSEN: [c]} for c in read]
-            read = [c.get(CHOSEN) if isinstance(c, Mapping) else c for c in read]
         if any(isinstance(cell, str) and cell.strip() for cell in read):
             read = [*cells]  # a column of texts, some of them in brackets
         filled = [cell for cell in read if not is_empty(cell)]
-        self.name, self.num, self.filled = name, len(cells), len(filled)
+        self.name, self.num, self.filled, self.cells = name, len(cells), len(filled), read
+        self.is_named_label = name.lower() in HINTS["label"]
 
+        # Lists and objects
         lists = [cell for cell in filled if isinstance(cell, list)]
         parts = [part for cell in lists for part in cell]
         objects = [part for part in [*filled, *parts] if isinstance(part, Mapping)]
@@ -99,49 +103,52 @@ class Column:
         if self.are_lists and lengths == {1}:  # one label in each list, as doccano writes it
             self.are_lists, filled = False, parts
 
+        # Values
         are_single = all(isinstance(cell, str | int | float) for cell in filled)
         texts = [_label(cell) for cell in filled]
-        pairs = zip(filled, texts, strict=True)
-        self.respelt = sorted({repr(cell) for cell, text in pairs if str(cell).strip() != text})
         self.values = pandas.Series([*dict.fromkeys(texts)], dtype=object)
         self.distinct, some = len(self.values), self.values[:LOOKED_AT]
+        self.words = sum(len(text.split()) for text in texts) / max(self.filled, 1)
+        self.recurs = self.num < NUM_FEW or self.distinct <= MOST_DISTINCT * self.filled
+
+        # Numbers; the few cells that are none are refused later, with their line numbers.
         spelt = [text for cell in filled if not is_missing(text := str(cell).strip())]
         spelt = [text for text in spelt if not re.match(r"[+-]?(?i:inf(inity)?)$", text)]
         self.texts = [*dict.fromkeys(spelt)]  # distinct cells, with their line breaks and tabs
         self.decimal, self.is_sure = decimal_of(spelt)
         numbers = pandas.Series([number_of(text, self.decimal) for text in spelt], dtype=float)
         numbers = numbers[numbers.between(-1e300, 1e300)]
-        enough = MOST * max(len(spelt), 1)
-        # The few cells that are no numbers are refused later, with their line numbers.
-        self.are_numbers = are_single and len(numbers) >= enough
-        amounts = sum(bool(re.fullmatch(AMOUNT, text)) for text in spelt)
-        self.are_amounts = not self.are_numbers and amounts >= enough
+        counts_up = {*numbers.drop_duplicates().diff()[1:]} == {1} and self.decimal == "point"
+        are_codes = any(re.match(r"0\d", text) for text in spelt)  # such as 005.1
+        are_single_numbers = are_single and not (are_codes and not counts_up)
+        self.are_numbers = are_single_numbers and len(numbers) >= MOST * max(len(spelt), 1)
         numbers = numbers.drop_duplicates() if self.are_numbers else numbers[:0]
         self.are_whole = bool((numbers % 1 == 0).all())
+        self.are_choices = self.are_lists and self.distinct > 1
+        self.are_keys = bool(self.values.str.fullmatch("[0-9A-Ja-j]").all())  # of choices
+        self.is_hot = bool({*self.values} - {"-1"}) and _are_hot(self.values)
+
+        # Ids
         self.are_strings = self.filled > 0 and are_single and not self.are_numbers
         self.are_marks = self.are_strings and bool(some.str.fullmatch(MARK).mean() > 0.5)
-        self.are_times = self.distinct > 2 and bool(some.str.fullmatch(DAY).mean() > MOST)
-
-        self.words = sum(len(text.split()) for text in texts) / max(self.filled, 1)
-        self.recurs = self.num < NUM_FEW or self.distinct <= MOST_DISTINCT * self.filled
-        self.is_hot = bool({*self.values} - {"-1"}) and _are_hot(self.values)
-        steps = {*numbers.diff()[1:]}
-        counts_up = self.decimal == "point" and len(steps) == 1 and min(steps) > 0
         is_index = not name.strip() or name.startswith("Unnamed: ")  # pandas'
         are_codes = self.are_strings and bool(some.str.fullmatch(CODE).mean() > MOST)
         is_unique = self.distinct == self.filled >= NUM_FEW and self.words <= 1
         looks_like_id = is_index or counts_up or are_codes or self.hints_at("id")
         self.is_id = is_unique and are_single and self.are_whole and looks_like_id
-        self.is_named_label = name.lower() in HINTS["label"]
+
+        # Texts and labels
         sample = "".join(some)
         is_spaceless = sum(ord(c) >= SPACELESS for c in sample) > len(sample) / 2
         is_long = sum(map(len, texts)) >= TEXT_LETTERS * max(self.filled, 1) and not self.recurs
         is_other = self.are_marks or self.is_id or (self.is_named_label and self.recurs)
+        self.may_be_text = self.are_strings and not is_other and self.hints_at("no class")
         has_words = self.words >= TEXT_WORDS or (is_spaceless and is_long)
         self.is_text = self.are_strings and has_words and not is_other
+        self.may_be_text |= self.is_text
         recurs_often = self.distinct * LONG_RECUR <= self.filled and not self.hints_at("no class")
         is_short = self.words <= LABEL_WORDS or self.is_named_label or recurs_often
-        are_values = self.are_strings or (self.are_numbers and self.are_whole)
+        are_values = (self.are_strings or self.are_numbers) and self.are_whole
         has_enough = self.filled >= MOST * self.num and 2 <= self.distinct <= MOST_LABELS
         self.is_label = (
             are_values and has_enough and self.recurs and is_short and not self.are_marks
@@ -174,15 +181,11 @@ def columns_of(records: Iterable[Record]) -> dict[str, Column]:
 def _flat(cells: Mapping[str, object], prefix: str = "") -> Json:
     flat: Json = {}
     for name, value in cells.items():
-        if isinstance(value, Mapping) and "answer_start" not in value and {*value} != {CHOSEN}:
+        if isinstance(value, Mapping) and "answer_start" not in value:
             flat |= _flat(value, f"{prefix}{name}.")
         else:
             flat[f"{prefix}{name}"] = value
     return flat
-
-
-def is_empty(cell: object) -> bool:
-    return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
 
 
 def _label(cell: object) -> str:

@@ -1,10 +1,9 @@
-"""Chooses the text that small models are pretrained on, and counts tokens as its tokenizer will."""
+"""Chooses the text that small models are pretrained on, and its vocabulary."""
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from math import ceil
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 import numpy as np
@@ -17,7 +16,6 @@ from stages.sources._formats import sides
 from stages.sources._source import SOURCES
 from stages.sources.files import PARALLEL
 from stages.tasks._task import SPLITS, TASKS, settings_of
-from stages.text.tokenizer import Tokenizer, train
 
 FEW_ROWS = 1_000  # with fewer rows, results depend on the draw of the splits
 ENOUGH_WORDS = 400_000  # fewest words of labelled texts to pretrain on
@@ -30,13 +28,13 @@ RUNNING_TEXT = {"classification", "multi_label", "regression", "seq2seq"}
 OF_ANSWERS = {"text_pair", "label", "labels", "tags"} | {
     key for kind in TASKS.values() for key in settings_of(kind)
 }
-VOCABULARIES = (4096, 2048, 1024, 512)
-SPARE = 1.1  # a text must fill a vocabulary this much larger: test rows' sentences are removed
-FILLING_WORDS = 200_000  # any text with this many words fills the largest vocabulary
+# A word that occurs as often as RECURS is a piece that a tokenizer may learn, even without the
+# sentences of test rows, so a text fills a vocabulary of as many pieces as it has such words.
+VOCABULARIES, RECURS = (4096, 2048, 1024, 512), 3
+FILLING_WORDS = 200_000  # words in which those that recur are counted
 FEW_LEFT = 3  # one in so many rows is in train in each of five draws of the splits
-COUNTED_WORDS = 50_000  # of a sample on which a tokenizer is trained in seconds
 LEARNT_TOKENS_PER_WORD = 1.5  # of a text that the tokenizer learnt from
-MAX_ROWS = 4_000  # rows of train whose tokens are counted
+LETTERS_PER_TOKEN = 4  # fewest on average: of words that hardly recur, such as numbers
 Algorithm = Literal["unigram", "char"]
 
 
@@ -47,17 +45,26 @@ class Corpus:
     key: str
     source: Json
     words: int  # number of words, or a lower bound
-    decontaminate_against: Literal["none", "tasks"]
     pretrains: bool
     algorithm: Algorithm
     vocab_size: int
     why: str  # description of the corpus for params.yaml
-    # Texts with which tokens are counted; none of the documentation, whose parsing takes long.
-    sample: list[str] = field(default_factory=list, repr=False)
+
+    @property
+    def decontaminate_against(self) -> Literal["none", "tasks"]:
+        return "none" if self.source["name"] in ("installed_docs", "tasks") else "tasks"
 
     @property
     def tokens(self) -> int:
         return round(self.words * LEARNT_TOKENS_PER_WORD)
+
+    def lengths(self, texts: list[str], words: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+        """Returns about how many tokens texts with these numbers of words have."""
+        letters = np.array([len(text) for text in texts], dtype=np.int64)
+        if self.algorithm == "char":
+            return letters
+        per_word = TOKENS_PER_WORD if self.key == "documentation" else LEARNT_TOKENS_PER_WORD
+        return np.ceil(np.maximum(per_word * words, letters / LETTERS_PER_TOKEN)).astype(np.int64)
 
 
 def choose_corpus(examples: Examples, text: Path | None, task: str, notes: list[str]) -> Corpus:
@@ -79,11 +86,9 @@ def choose_corpus(examples: Examples, text: Path | None, task: str, notes: list[
     elif labelled and (enough or examples.targets or not is_latin):
         key, pretrains, (source, texts) = "labelled_texts", enough, labelled
         has_both, words = len(texts) > examples.num["train"], int(examples.count_words(texts).sum())
-        how = "for the tokenizer alone: too few to pretrain on"
-        if enough:
-            without = f"without their {'targets' if examples.targets else 'labels'}"
-            how = "each by itself" if has_both else without
-        why = f"the task's own training texts{' and their targets' * has_both}, {how}"
+        why = f"the task's own training texts{' and their targets' * has_both}, " + (
+            "each by itself" if enough else "for the tokenizer alone: too few to pretrain on"
+        )
         notes.append(f"Text: {why} ({words:,} words). --corpus FOLDER gives other text.")
         # Of few rows the other draws of the splits test on most (split_per_seed).
         learnt = texts if sum(examples.num.values()) >= FEW_ROWS else texts[::FEW_LEFT]
@@ -95,19 +100,32 @@ def choose_corpus(examples: Examples, text: Path | None, task: str, notes: list[
             "The labelled texts are too few to pretrain on, or recur; models read the technical "
             "English documentation that is installed here. --corpus FOLDER gives your own text."
         )
-    algorithm, vocab_size = vocabulary_of(learnt, has_blanks=has_blanks or not learnt)
-    is_public = source["name"] in ("installed_docs", "tasks")
+    algorithm, size = "unigram", VOCABULARIES[0]
+    if key != "documentation":
+        algorithm, size = vocabulary_of(learnt, has_blanks=has_blanks)
     return Corpus(
         key=key,
         source=source,
         words=words,
-        decontaminate_against="none" if is_public else "tasks",
         pretrains=pretrains,
         algorithm=algorithm,
-        vocab_size=vocab_size,
+        vocab_size=size,
         why=why,
-        sample=learnt[:: ceil(sum(len(t.split()) for t in learnt) / COUNTED_WORDS) or 1],
     )
+
+
+def vocabulary_of(texts: Iterable[str], *, has_blanks: bool) -> tuple[Algorithm, int]:
+    """Returns a tokenizer's algorithm and the largest of VOCABULARIES that the texts fill. Without
+    blanks between words, or if they fill none, tokens are letters and the size is only an upper
+    limit."""
+    counts = Counter[str]()
+    for text in texts if has_blanks else ():
+        counts.update(text.split())
+        if counts.total() >= FILLING_WORDS:
+            break
+    num = sum(count >= RECURS for count in counts.values())
+    sizes = (size for size in VOCABULARIES if size <= num)
+    return next((("unigram", size) for size in sizes), ("char", VOCABULARIES[0]))
 
 
 def _labelled_texts(
@@ -154,52 +172,3 @@ def _own_text(path: Path) -> tuple[Json, int, list[str]]:
         if {"train", "validation"} <= splits:
             return source, words, some
     raise ValueError(f"--corpus: {path} has too little text: no document for validation")
-
-
-# Tokens ------------------------------------------------------------------------------------------
-
-
-def vocabulary_of(sentences: Iterable[str], *, has_blanks: bool) -> tuple[Algorithm, int]:
-    """Returns a tokenizer's algorithm and the largest of VOCABULARIES that the text fills, found by
-    training if the text is small. Without blanks between words, or if it fills none, tokens are
-    letters and the size is only an upper limit. Without any sentence, it is the largest."""
-    some, words = list[str](), 0
-    for sentence in sentences:
-        some.append(sentence)
-        words += len(sentence.split())
-        if words >= FILLING_WORDS:
-            break
-    if has_blanks:
-        for size in VOCABULARIES:
-            fills = words >= FILLING_WORDS or not some
-            if fills or trained(some, "unigram", round(SPARE * size)) is not None:
-                return "unigram", size
-    return "char", VOCABULARIES[0]
-
-
-def trained(sentences: list[str], algorithm: Algorithm, vocab_size: int) -> Tokenizer | None:
-    """Returns a tokenizer of the sentences, or None if they do not fill the vocabulary."""
-    with TemporaryDirectory() as folder:
-        try:
-            train(sentences, Path(folder), algorithm=algorithm, vocab_size=vocab_size, threads=2)
-        except ValueError:
-            return None
-        return Tokenizer(Path(folder))
-
-
-def lengths_of(
-    examples: Examples, corpus: Corpus
-) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " M"]]:
-    """Returns the numbers of tokens of some train rows' inputs and targets, special tokens
-    included, by a tokenizer of the corpus's sample, or estimated from the words if it has none."""
-    sizes = [size for size in VOCABULARIES if size <= corpus.vocab_size and corpus.sample]
-    tokenizers = (trained(corpus.sample, corpus.algorithm, size) for size in sizes)
-    tokenizer = next((one for one in tokenizers if one is not None), None)
-    step = ceil(examples.num["train"] / MAX_ROWS) or 1
-
-    def count(texts: list[str]) -> Int[np.ndarray, " N"]:
-        if tokenizer is None:
-            return np.rint(TOKENS_PER_WORD * examples.count_words(texts)).astype(np.int64)
-        return np.array([len(ids) for ids in tokenizer.encode(texts)], dtype=np.int64)
-
-    return count(examples.inputs[::step]) + 2, count(examples.targets[::step]) + 1

@@ -1,11 +1,12 @@
 """Chooses how many seeds, labels and steps a study has, so that it fits into the time allowed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from stages.budgets.budget import matched
 from stages.core.artifacts import Json
+from stages.core.keys import TrialKey
 from stages.core.parallel import most_jobs
 from stages.core.params import HUB
 from stages.core.study_file import typed
@@ -22,33 +23,38 @@ FINETUNING_SEEDS = 3  # where a study has one pretraining seed
 SPLITS_DRAWN = 5  # number of draws if rows are few; with fewer, intervals are wide
 FEW_LABELS, MANY_LABELS, MOST_LABELS = 100, 1000, 20_000
 FEW_PER_CLASS = 5
+FROZEN = 0  # epochs of a linear probe
+OWN_EPOCHS = 4  # of full fine-tuning, of a model that is trained here
+EPOCHS = (8, 4, 2)  # of the published checkpoint, from the best; the first only on few labels
 START_S = 4.0  # to start a stage's process
-PROBE = 0.25  # time of a linear probe as a share of full fine-tuning's; 0.2 in the default study
-FIXED_S = 45.0  # reading, tokenizing and reporting
+FIXED_S, CORPUS_S = 60.0, 20.0  # reading, baselines and reporting; a corpus and its tokenizer
+SOLVE_S = 2e-4  # of a linear probe, for each labelled row and each output
+RESERVE = 0.85  # share of the time that a study is planned for: machines are busy now and then
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """The choices that make a study fit into the time allowed. The defaults with one of the
-    architectures and one label budget are the smallest study that compares anything."""
+    """The choices that make a study fit into the time allowed."""
 
-    architectures: tuple[str, ...]
-    pretrains: bool
     budgets: tuple[Budget, ...]
+    published: bool = False  # whether a published checkpoint is among the models
+    epochs: int = FROZEN  # of the checkpoint's full fine-tuning; FROZEN if it is only probed
+    twin: bool = False  # whether the checkpoint is also trained from random weights
+    architectures: tuple[str, ...] = ()  # of models that are trained here
+    pretrains: bool = False  # whether these are also pretrained
+    probed: Literal["none", "published", "all"] = "none"  # models with a linear probe
+    draws: int = 1  # number of fine-tuning seeds where there is one pretraining seed
+    split_per_seed: bool = False  # whether each fine-tuning seed draws the splits anew
     pretraining_seeds: int = 1
     pretraining_steps: int = LEAST_STEPS
     d_model: int = WIDTHS[0]
-    published: bool = False  # whether a published checkpoint is among the candidates
-    probed: Literal["none", "published", "all"] = "none"  # runs with a linear probe of their states
-    split_per_seed: bool = False  # whether each fine-tuning seed draws the splits anew
 
     @property
     def finetuning_seeds(self) -> list[int]:
         """The fine-tuning seeds. With several pretraining seeds, which also draw labelled rows,
         heads and orders, one is enough; but only fine-tuning seeds draw the splits."""
-        if self.split_per_seed:
-            return [*range(1, SPLITS_DRAWN + 1)]
-        return [1] if self.pretraining_seeds > 1 else [*range(1, FINETUNING_SEEDS + 1)]
+        alone = self.pretraining_seeds == 1 or self.split_per_seed
+        return [*range(1, self.draws + 1)] if alone else [1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +62,8 @@ class Pace:
     """Seconds of training on this machine, by architecture."""
 
     step_s: Mapping[str, float]  # of a step of pretraining
-    trials_s: Mapping[tuple[str, Budget], float]  # of full fine-tuning at one learning rate
+    # Of a trial at one learning rate, by architecture, epochs (FROZEN for a probe) and labels.
+    trials_s: Mapping[tuple[str, int, Budget], float]
     jobs: int = 1  # number of trainings that run at once
 
     def seconds(self, design: Design) -> float:
@@ -69,109 +76,135 @@ class Pace:
         for name in design.architectures:
             one = wider * design.pretraining_steps * self.step_s[name] if design.pretrains else 0.0
             pretrainings += [one] * seeds
-            methods = wider * (1 + PROBE * (design.probed == "all"))
+        ways = (OWN_EPOCHS, FROZEN) if design.probed == "all" else (OWN_EPOCHS,)
+        groups = [(name, way, wider, starts) for name in design.architectures for way in ways]
+        if design.published and design.epochs:
+            groups += [(HUB, design.epochs, 1.0, 1 + design.twin)]
+        if design.published and design.probed != "none":
+            groups += [(HUB, FROZEN, 1.0, 1 + (design.twin and design.probed == "all"))]
+        for name, epochs, by, models in groups:
             for budget in design.budgets:
-                trials += [methods * self.trials_s[name, budget]] * (draws * starts)
-        for budget in design.budgets if design.published else ():
-            methods = 1 + PROBE * (design.probed != "none")
-            trials += [methods * self.trials_s[HUB, budget]] * draws
-        runs = len(design.architectures) * seeds * starts + design.published
+                trials += [by * self.trials_s[name, epochs, budget]] * (draws * models)
+        runs = len(design.architectures) * seeds * starts + design.published + design.twin
         trained = makespan(pretrainings, self.jobs) + makespan(trials, self.jobs)
-        return FIXED_S + runs * START_S + trained
+        return FIXED_S + CORPUS_S * bool(design.architectures) + runs * START_S + trained
 
 
-def measured(raw: Json, budgets: Sequence[Budget]) -> Pace:
-    """Measures the pretraining and the full fine-tuning of the first run, with the calibration of
-    `make plan`. Other runs are assumed to do as much work per second.
+def measured(raw: Json, budgets: Sequence[Budget], num_outputs: int) -> Pace:
+    """Measures with the calibration of `make plan`, once on each machine: pretraining and full
+    fine-tuning of the first model, and fine-tuning of the published checkpoint. Other models are
+    assumed to do as much work per second as the first.
 
-    ``raw`` is a study with one seed, one run of each architecture, and tasks that state their
-    numbers of rows.
+    ``raw`` is a study with one seed, one model of each architecture, and tasks that state their
+    numbers of rows. ``num_outputs`` are those of a linear probe.
     """
     study = matched(typed(raw))
     jobs = most_jobs(study.compute, study.distributed)
-    name_of = {key: str(run.architecture["name"]) for key, run in study.runs.items()}
-    costs = pretrainings(study, {key: run.seeds for key, run in study.runs.items()})
-    speed = calibration(study, costs[0], jobs=jobs) if costs[0].work else None
-    step_s = {
-        name_of[cost.run]: cost.work / speed / cost.steps if speed and cost.steps else 0.0
-        for cost in costs
-    }
-    speed, trials_s = None, dict[tuple[str, Budget], float]()
-    for budget in budgets:
-        tune = study.finetune.model_copy(update={"label_budgets": [budget]})
-        first, *others = finetunings(study.model_copy(update={"finetune": tune}))
-        speed = speed or calibration(study, first, jobs=jobs)
-        for cost in (first, *others):
-            if cost.method == first.method:
-                trials_s[name_of[cost.run], budget] = cost.work / speed if speed else 0.0
+    name_of = {key: str(entry.architecture["name"]) for key, entry in study.models.items()}
+    costs = pretrainings(study, {key: entry.seeds for key, entry in study.models.items()})
+    speed = (costs[0].work and calibration(study, costs[0], jobs=jobs)) or float("inf")
+    step_s = {name_of[cost.model]: cost.work / speed / (cost.steps or 1) for cost in costs}
+    speeds, trials_s = dict[bool, float](), dict[tuple[str, int, Budget], float]()
+    full, rows = study.finetune.methods["full"], int(next(iter(study.tasks.values())).num_train)
+    for epochs in EPOCHS:
+        changed = {"num_epochs": epochs}
+        assert full.training is not None
+        training = full.training.model_copy(update=changed)
+        models = {key: entry.model_copy(update=changed) for key, entry in full.models.items()}
+        method = full.model_copy(update={"training": training, "models": models})
+        methods = study.finetune.methods | {"full": method}
+        tune = study.finetune.model_copy(update={"label_budgets": budgets, "methods": methods})
+        for cost in finetunings(study.model_copy(update={"finetune": tune})):
+            name, is_full = name_of[cost.model], cost.method == "full"
+            if is_full and (name == HUB) not in speeds:
+                speeds[name == HUB] = calibration(study, cost, jobs=jobs) or float("inf")
+            of = {k.label_budget: w for k, w in cost.works.items() if isinstance(k, TrialKey)}
+            for budget, work in ((budget, of[str(budget)]) for budget in budgets):
+                labels = rows if budget == "all" else budget
+                solved = 0.0 if is_full else SOLVE_S * num_outputs * labels
+                way = epochs if is_full else FROZEN
+                trials_s[name, way, budget] = work / speeds[name == HUB] + solved
     return Pace(step_s=step_s, trials_s=trials_s, jobs=jobs)
 
 
 def label_budgets(num_train: int, num_labels: int) -> list[Budget]:
-    """Returns the label budgets: the main one first, then a small one, then all rows."""
-    main: Budget = MANY_LABELS if num_train > MANY_LABELS else "all"
+    """Returns the numbers of labels that a study may have, the fewest first."""
     few = max(FEW_LABELS, FEW_PER_CLASS * num_labels)
-    budgets: list[Budget] = [main]
-    if 2 * few <= min(num_train, MANY_LABELS):
-        budgets.append(few)
-    if main != "all" and num_train <= MOST_LABELS:
-        budgets.append("all")
-    return budgets
-
-
-def with_published(design: Design, *, can_be_probed: bool) -> Design:
-    """Returns the design with a published checkpoint and its own probe, which costs little."""
-    return replace(design, published=True, probed="published" if can_be_probed else "none")
+    budgets: list[Budget] = [few] if 2 * few <= min(num_train, MANY_LABELS) else []
+    if num_train > MANY_LABELS:
+        budgets.append(MANY_LABELS)
+    return budgets if num_train > MOST_LABELS else [*budgets, "all"]
 
 
 def fitted(
-    smallest: Design,
     architectures: tuple[str, ...],
-    budgets: list[Budget],
+    budgets: Sequence[Budget],
     corpus_tokens: int,
     pace: Pace,
     seconds: float,
     *,
+    pretrains: bool,
     keep_budgets: bool,
     published: bool = False,
     can_be_probed: bool = False,
+    can_draw_anew: bool = False,
     must_pretrain: bool = False,
 ) -> Design:
-    """Returns the largest study that takes at most ``seconds``. It is the ``smallest`` study
-    with as many additions as fit, tried from the most to the least informative.
+    """Returns the largest study that takes at most ``seconds``: the smallest one with as many
+    additions as fit, tried from the most to the least informative. If even the smallest study takes
+    longer, it is returned.
 
-    ``published`` is whether there is a published checkpoint, ``can_be_probed`` whether the task can
-    have a linear probe; both are added if the time allows. If there is time for the checkpoint or
-    for pretraining but not for both, the checkpoint is preferred, since it is more likely to be the
-    best, unless the study ``must_pretrain`` on text that the user gave. With ``keep_budgets`` every
-    study has all label budgets. If even the smallest study takes longer, it is returned.
+    With a ``published`` checkpoint the smallest study is the checkpoint, frozen if it
+    ``can_be_probed``. It is fully fine-tuned on as many labels and in as many epochs as fit. Models
+    trained here come after all else, unless the study ``must_pretrain`` on text of the user.
+
+    ``budgets`` has the fewest labels first; with ``keep_budgets`` every study has all of them.
+    ``can_draw_anew`` is whether seeds may draw the splits.
     """
-    design = replace(smallest, budgets=tuple(budgets)) if keep_budgets else smallest
+    mains: list[tuple[Budget, ...]] = (
+        [tuple(budgets)] if keep_budgets else [(budget,) for budget in reversed(budgets)]
+    )
+    own: Json = {"architectures": architectures[:1], "pretrains": pretrains}
+    is_large = not keep_budgets and MANY_LABELS in budgets and budgets[-1] == "all"
     if published:
-        both = with_published(design, can_be_probed=can_be_probed)
-        alone = both if must_pretrain else replace(both, pretrains=False)
-        design = next((d for d in (both, alone) if pace.seconds(d) <= seconds), design)
+        first = own if must_pretrain else {}
+        probed = "published" if can_be_probed else "none"
+        probes = can_be_probed and not must_pretrain
+        full = mains[:-1] if probes and mains[1:] else mains  # a probe on more labels is better
+        cases = [(main, n) for main in full for n in EPOCHS[is_large and "all" in main :]]
+        cases += [(main, FROZEN) for main in mains if probes]
+        bases = [
+            Design(budgets=main, published=True, epochs=epochs, probed=probed, **first)
+            for main, epochs in cases
+        ]
+    else:
+        bases = [Design(budgets=main, **own) for main in mains[is_large:]]
+    design = next((base for base in bases if pace.seconds(base) <= seconds), bases[-1])
+    others = [budget for budget in budgets if budget not in design.budgets]
     most_steps = max(round(MOST_EPOCHS * corpus_tokens / STEP_TOKENS), LEAST_STEPS)
+    steps = [2**i * USUAL_STEPS for i in range(20)] if pretrains else [LEAST_STEPS]
+    steps = [min(number, most_steps) for number in steps]
 
-    changes: list[tuple[str, Any]] = [
-        ("architectures", architectures),
-        ("pretraining_seeds", 2),  # without pretraining, seeds of the weights from scratch
-        ("pretraining_steps", USUAL_STEPS),
-        ("pretraining_seeds", 3),
-        ("probed", "all"),
-        ("budgets", tuple(budgets[:2])),
-        ("pretraining_steps", 2 * USUAL_STEPS),
-        ("budgets", tuple(budgets[:3])),
-        ("pretraining_seeds", MOST_SEEDS),
-        *(("pretraining_steps", 2**i * USUAL_STEPS) for i in range(2, 20)),
-        ("d_model", WIDTHS[1]),
-    ]
-    for key, value in changes:
-        if key == "pretraining_steps":
-            value = min(value, most_steps) if design.pretrains else LEAST_STEPS
-        elif (key == "budgets" and keep_budgets) or (key == "probed" and not can_be_probed):
-            continue
-        larger = replace(design, **{key: value})
-        if pace.seconds(larger) <= seconds:
-            design = larger
-    return design
+    def grown(design: Design, changes: Iterable[Json]) -> Design:
+        for change in changes:
+            larger = replace(design, **change)
+            design = larger if pace.seconds(larger) <= seconds else design
+        return design
+
+    few, many = (design.budgets + (*others[:number],) for number in (1, 2))
+    changes: list[Json] = [{"draws": 2}, {"draws": FINETUNING_SEEDS}]
+    changes += [{"twin": True}] * (published and design.epochs > FROZEN)
+    changes += [{"budgets": few}]
+    changes += [{"split_per_seed": True, "draws": SPLITS_DRAWN}] * can_draw_anew
+    most = replace(design, **{key: value for change in changes for key, value in change.items()})
+    design = grown(design, changes)
+    if not design.architectures and (design != most or design.epochs == FROZEN):
+        return design
+    design = grown(design, [own, own | {"architectures": architectures}])
+    changes = [{"pretraining_steps": steps[0]}, {"pretraining_seeds": FINETUNING_SEEDS}]
+    changes += [{"probed": "all"}] * can_be_probed
+    changes += [{"pretraining_steps": number} for number in steps[1:2]]
+    changes += [{"budgets": many}, {"pretraining_seeds": MOST_SEEDS}]
+    changes += [{"pretraining_steps": number} for number in steps[2:]]
+    changes += [{"d_model": WIDTHS[1]}]
+    return grown(design, changes) if design.architectures else design

@@ -10,8 +10,7 @@ from stages.sources._formats import Delimiter, Format
 from stages.tasks._cells import Decimal
 from stages.tasks._labels import LabelCase
 from stages.tasks._tags import Scheme
-from stages.tasks._task import TASKS, Split
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import TASKS, Split, Task
 
 WORDS = "words"  # the tag scheme for tags of single words
 KINDS_OF_STUDIES = (
@@ -20,13 +19,13 @@ KINDS_OF_STUDIES = (
 )
 
 
-def roles_of(kind: Kind) -> tuple[str, ...]:
+def roles_of(kind: Task) -> tuple[str, ...]:
     """Returns the columns that a row of the kind may have."""
     return (*kind.inputs, *kind.optional, kind.target)
 
 
-# Roles that several columns of the data may fill together.
-GATHERED = {role for kind in KINDS_OF_STUDIES for role in TASKS[kind].gathered}
+# Roles that several columns of the data may fill together; those of texts are joined.
+GATHERED = {role for kind in KINDS_OF_STUDIES for role in TASKS[kind].several}
 ROLES = tuple(dict.fromkeys(role for kind in KINDS_OF_STUDIES for role in roles_of(TASKS[kind])))
 
 
@@ -76,10 +75,16 @@ class Flags(BaseModel):
     """What separates decimals."""
     no_label: Names = None
     """Labels that mean that there is none; empty if none do."""
+    label_names: Names = None
+    """Of labels that are numbers, from 0; empty if they have none."""
     label_case: LabelCase | None = None
     """Whether labels that differ in case or spelling alone are one."""
+    label_separator: str | None = None
+    """What stands between the labels of a cell."""
     min_rows_per_class: PositiveInt = 1
     """Rarer classes are left out."""
+    empty_signs: Names = None
+    """Texts and numbers that mean an empty cell; empty if none do."""
     first_choice: Literal["0", "1", "A"] | None = None
     """What the first choice is called."""
     tag_scheme: Scheme | Literal["words"] | None = None

@@ -2,9 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -13,31 +12,35 @@ from ruamel.yaml import YAML
 
 from stages.core import paths
 from stages.core.artifacts import Json, replacing
-from stages.core.params import NAME, PackagedCheckpoint, Task
-from stages.core.text_files import NotUtf8Error, encoding_of
+from stages.core.params import NAME, PackagedCheckpoint, TaskEntry
 from stages.prepare_task import check_labels, draws_of, sampled
-from stages.proposal.columns import columns_of
-from stages.proposal.corpus import FEW_ROWS, LATIN, choose_corpus, lengths_of
+from stages.proposal.columns import Column, columns_of
+from stages.proposal.corpus import FEW_ROWS, LATIN, choose_corpus
 from stages.proposal.design import (
+    EPOCHS,
+    RESERVE,
     SPLITS_DRAWN,
     Budget,
     Design,
     Pace,
     fitted,
     label_budgets,
-    with_published,
 )
 from stages.proposal.files import files_of, source_of
 from stages.proposal.flags import Flags, roles_of
-from stages.proposal.questions import SPACY, Unclear, refuse_objects
-from stages.proposal.roles import Guess, guess, tag_settings
+from stages.proposal.forms import odd_texts, refuse_known
+from stages.proposal.looks import MANY, languages, look_at, unread_columns
+from stages.proposal.names import names_of_numbers
+from stages.proposal.questions import Note, Unclear, by_weight
+from stages.proposal.roles import Guess, guess
 from stages.proposal.rows import Examples, notes_on_rows, read_examples
 from stages.proposal.study import MOST_TAGS_PROBED, PUBLISHED, Study, written
+from stages.proposal.tags import tag_settings
 from stages.sources._columns import GROUP, NONE, SPLIT_SEED, TIME, draws_test
 from stages.sources._formats import format_of
 from stages.sources.files import PARALLEL
 from stages.tasks._cells import short, structured
-from stages.tasks._task import SPLITS, TASKS, Split
+from stages.tasks._task import SPLITS, TASKS, Split, settings_of
 from stages.tasks.tagging import listed as listed_tags
 from stages.text.packaged import fetch
 
@@ -51,7 +54,8 @@ LEAST_QA_TOKENS = 128  # a question, and a window of its context
 RARE, RARE_OF_EVEN = 0.1, 0.5
 WITH_LONG_TEXTS = ("classification", "multi_label", "regression")  # with the setting ``long_texts``
 MANY_LONG = 0.1  # share of cut texts above which the ends of texts are read, too
-Measure = Callable[[Json, Sequence[Budget]], Pace]
+ENGLISH = "en"
+Measure = Callable[[Json, Sequence[Budget], int], Pace]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,20 +79,15 @@ def propose(
     checkpoint that cannot be fetched.
     """
     try:
+        if flags.format == "auto":
+            refuse_known(data, always=True)
         return _proposed(data, flags, corpus, seconds, measure)
-    except NotUtf8Error as error:
-        encoding = encoding_of(Path(error.name))
-        advice = f"iconv -f {encoding} -t UTF-8 FILE > NEW, if that is its encoding"
-        raise ValueError(f"{error}: {advice}") from None
     except ValueError as error:
-        raise ValueError("\n".join([str(error), *_below_make(str(error))])) from error
-
-
-def _below_make(text: str) -> list[str]:
-    """Returns how `make` takes flags, if it runs the command and the text names some."""
-    if "--" not in text or "MAKELEVEL" not in os.environ:
-        return []
-    return ['With make: FLAGS="--label NAME", TEXT=FOLDER for --corpus, MINUTES=20 for --minutes.']
+        refuse_known(data, always=False)
+        if "--" not in str(error) or "MAKELEVEL" not in os.environ:
+            raise
+        how = 'With make: FLAGS="--label NAME", TEXT=FOLDER for --corpus, MINUTES=20 for --minutes.'
+        raise ValueError(f"{error}\n{how}") from error
 
 
 def _proposed(
@@ -98,73 +97,74 @@ def _proposed(
     source = source_of(data, flags, notes)
     guessed = _guess(source, flags, notes)
     examples, kind = read_examples(source, guessed, flags, notes), guessed.kind
+    notes += look_at(examples, flags)
     name, task = _name_of(data), _task(guessed, examples, notes)
     entry = _entry(examples, task, flags)
-    notes += notes_on_rows(examples)
+    notes += [*notes_on_rows(examples), *odd_texts(examples.inputs, files_of(source)[0].path)]
     text = choose_corpus(examples, corpus, name, notes)
 
-    inputs, targets = lengths_of(examples, text)
+    inputs = text.lengths(examples.inputs, examples.count_words(examples.inputs)) + 2
     max_tokens = _fitting(inputs, INPUT_LENGTHS, MAX_INPUTS_CUT)
     max_tokens = flags.max_tokens or (LEAST_QA_TOKENS if kind == "span_qa" else max_tokens)
     cut = float((inputs > max_tokens).mean())
-    notes.append(f"With max_tokens {max_tokens}, about {cut:.0%} of the texts are cut.")
+    notes.append(Note("cut", max_tokens, cut))
     if examples.targets:
+        targets = text.lengths(examples.targets, examples.count_words(examples.targets)) + 1
         task["max_target_tokens"] = _fitting(targets, TARGET_LENGTHS, MAX_TARGETS_CUT)
     if kind in WITH_LONG_TEXTS and cut > MANY_LONG:
         task["long_texts"] = "head_tail"
-        notes.append("long_texts is head_tail: the beginning and the end of long texts are read.")
+        notes.append(Note("ends"))
 
     budgets = flags.label_budgets or label_budgets(examples.num["train"], len(examples.labels))
     architectures = ("bart", "phi") if kind == "seq2seq" else ("modernbert", "phi")
-    smallest = Design(
-        architectures=architectures[:1],
-        pretrains=text.pretrains,
-        budgets=tuple(budgets) if flags.label_budgets else (budgets[0],),
-        split_per_seed=_draws_anew(examples, entry, flags, notes),
-    )
     study = Study(
         name=name,
         kind=kind,
         entry=entry.model_copy(update={"task": task}),
         corpus=text,
-        design=replace(smallest, architectures=architectures),
+        design=Design(budgets=(*budgets,), architectures=architectures, pretrains=text.pretrains),
         max_tokens=max_tokens,
         num_tags=len(examples.labels) if kind == "tagging" else 0,
     )
     if study.num_tags > MOST_TAGS_PROBED:
-        notes.append(f"No linear probe: it would take long with {study.num_tags} tags.")
+        notes.append(Note("no probe", study.num_tags))
     suits = examples.latin >= LATIN and max_tokens <= PUBLISHED["max_positions"]
     if suits and kind != "seq2seq" and flags.published is not False:
         try:
             _fetch_published()
-            study = replace(study, design=replace(study.design, published=True))
+            known = replace(study.design, published=True, epochs=EPOCHS[0])
+            study = replace(study, design=known)
         except ValueError as error:
             if flags.published:
                 raise
             notes.append(f"No published checkpoint is a candidate. {error}")
     pace = _paced(study, examples, budgets, measure)
+    can_draw_anew = _can_draw_anew(examples, entry, flags, notes)
     design = fitted(
-        smallest,
         architectures,
         budgets,
         text.tokens,
         pace,
-        seconds,
+        RESERVE * seconds,
+        pretrains=text.pretrains,
         keep_budgets=bool(flags.label_budgets),
         published=study.design.published,
         can_be_probed=study.can_be_probed,
+        can_draw_anew=can_draw_anew,
         must_pretrain=corpus is not None,
     )
-    if study.design.published:
-        said = f"is a candidate. {PUBLISHED['about']}"
-        if not design.published:
-            least = replace(smallest, pretrains=text.pretrains and corpus is not None)
-            least = with_published(least, can_be_probed=study.can_be_probed)
-            said = f"was left out for want of time: {_minutes_flag(pace, least)} adds it."
-        notes.append(f"{PUBLISHED['hub_name']} {said}")
-    if text.pretrains and not design.pretrains:
-        needed = replace(design, pretrains=True, pretraining_steps=smallest.pretraining_steps)
-        notes.append(f"Nothing is pretrained for want of time: {_minutes_flag(pace, needed)} does.")
+    if design.published:
+        notes.append(f"{PUBLISHED['hub_name']} is a candidate. {PUBLISHED['about']}")
+        shares = languages(examples) or {ENGLISH: 1.0}
+        if (other := 1 - shares.get(ENGLISH, 0)) > MANY:
+            notes.append(Note("english", PUBLISHED["hub_name"], other))
+    left = ["full fine-tuning of the checkpoint"] * (design.published and not design.epochs)
+    left += ["its twin from random weights"] * (design.published and not design.twin)
+    left += ["draws of the splits"] * (can_draw_anew and not design.split_per_seed)
+    left += ["pretraining"] * (text.pretrains and not design.pretrains)
+    if left:
+        notes.append(f"Left out for want of time: {', '.join(left)}. More `--minutes` add them.")
+    notes = by_weight(notes)
     study, takes = replace(study, design=design), pace.seconds(design)
     question = f"Which model should be fine-tuned on {data.name}? It takes about {minutes(takes)}."
     comments = [question, "", "What the data were taken for:", *(f"- {note}" for note in notes)]
@@ -172,8 +172,7 @@ def _proposed(
     return Proposal(
         text=written(study, comments),
         study=study,
-        # The file is the same with and without make.
-        notes=[*notes, *_below_make(" ".join(notes))],
+        notes=notes,
         rows=["; ".join(f"{column}: {short(value)}" for column, value in row) for row in rows],
         num_train=examples.num["train"],
         seconds=takes,
@@ -185,18 +184,13 @@ def _guess(source: Json, flags: Flags, notes: list[str]) -> Guess:
 
     Raises ValueError for files that cannot be read, and if it is not clear what they hold.
     """
-    files = [] if source.get("format") == PARALLEL else files_of(source)
-    files = [file for file in files if file.split == "train"]
     guessed = Guess("seq2seq", dict(flags.columns))
-    if files:
+    if source.get("format") != PARALLEL:
+        files = [file for file in files_of(source) if file.split == "train"]
         place = str(files[0].path)
-        try:
-            records = [r._replace(place=f"{f.path} {r.place}") for f in files for r in f.records()]
-        except ValueError as error:
-            raise ValueError(f"{error}; {SPACY}" if "entities" in str(error) else error) from error
+        records = [r._replace(place=f"{f.path} {r.place}") for f in files for r in f.records()]
         if not records:
             raise ValueError(f"{place}: the file has no rows")
-        refuse_objects([record.cells for record in records], place)
         if files[0].format in ("conll", "conllu"):
             words, tags = ("FORM", "UPOS") if files[0].format == "conllu" else ("words", "tags")
             guessed = Guess("tagging", {"words": words, "tags": tags} | dict(flags.columns))
@@ -205,13 +199,11 @@ def _guess(source: Json, flags: Flags, notes: list[str]) -> Guess:
             own = flags.model_copy(update={"split": NONE}) if "train" in source else flags
             try:
                 guessed = guess(columns, own, notes)
+                notes += unread_columns(columns, guessed, own, source)
             except Unclear as unclear:
                 listed = "".join(f"\n  {column}" for column in columns.values())
                 raise ValueError(f"{place}: {unclear}. The columns:{listed}") from None
-            times = [name for name, column in columns.items() if column.are_times]
-            drawn = {"split", GROUP, TIME} & guessed.settings.keys() | {*SPLITS[1:]} & source.keys()
-            if times and not drawn:
-                notes.append(f"`--time {times[0]}` draws the splits in the order of {times[0]}.")
+            flags = _with_names(source, guessed, columns, flags, notes)
         if guessed.kind == "tagging":
             name = str(guessed.columns["tags"])
             cells = {r.place: listed_tags(structured(r.cells.get(name)), "tags") for r in records}
@@ -219,15 +211,30 @@ def _guess(source: Json, flags: Flags, notes: list[str]) -> Guess:
             whole = {p: tags for p, tags in lists.items() if all(tags)}
             settings, guessed.task, why = tag_settings(whole, flags, place)
             guessed.settings |= settings
-            notes.append(f"tagging: {name} of {guessed.columns['words']}. {why}")
-    roles = roles_of(TASKS[guessed.kind])
+            notes.append(Note("tags", name, guessed.columns["words"], why))
     for key in (GROUP, TIME):
         if getattr(flags, key) and key not in guessed.settings:
             raise Unclear("no column", key)
-    for role in flags.columns:
-        if role not in roles:
-            raise Unclear("no role", role, guessed.kind, ", ".join(roles))
+    roles = roles_of(TASKS[guessed.kind])
+    for role in flags.columns.keys() - {*roles}:
+        raise Unclear("no role", role, guessed.kind, ", ".join(roles))
     return guessed
+
+
+def _with_names(
+    source: Json, guessed: Guess, columns: Mapping[str, Column], flags: Flags, notes: list[str]
+) -> Flags:
+    """Returns the flags with the names of tags that are numbers; those of classes are added to the
+    settings of ``guessed``."""
+    key = "tag_names" if guessed.kind == "tagging" else "label_names"
+    target, names = str(guessed.columns[TASKS[guessed.kind].target]), getattr(flags, key)
+    if names is None and target in columns and key in settings_of(TASKS[guessed.kind]):
+        values = columns[target].items or columns[target].values
+        names, file = names_of_numbers(source, target, values)
+        if names:
+            notes.append(f"{file} names {target}: {', '.join(names)}. (--set {key}=NAME,...)")
+    guessed.settings |= {key: names} if names and key == "label_names" else {}
+    return flags.model_copy(update={key: names or None})
 
 
 def _task(guessed: Guess, examples: Examples, notes: list[str]) -> Json:
@@ -238,21 +245,19 @@ def _task(guessed: Guess, examples: Examples, notes: list[str]) -> Json:
     if guessed.kind == "span_qa":
         num = sum(not row["answers"] for _, row in rows)
         task |= {"no_answer": True} if num else {}
-        notes.append(f"{num:,} of {len(rows):,} questions have no answer.")
-    shares = {label: n / sum(examples.labels.values()) for label, n in examples.labels.items()}
-    rare = {label: share for label, share in shares.items() if share < RARE_OF_EVEN / len(shares)}
-    if guessed.kind == "classification" and rare and min(rare.values()) < RARE:
+        notes.append(Note("no answer", num, len(rows)))
+    num = sum(examples.labels.values())
+    shares = {label: count / num for label, count in examples.labels.items()}
+    rarest = min(shares, key=shares.__getitem__, default="")
+    is_classified = guessed.kind == "classification" and shares
+    if is_classified and shares[rarest] < min(RARE, RARE_OF_EVEN / len(shares)):
         task["class_weights"] = "balanced"
-        label = min(rare, key=lambda label: rare[label])
-        notes.append(
-            f"The class {short(label)} has {100 * rare[label]:.2g}% of the rows of train: "
-            "class_weights is balanced, since the loss of so few rows would hardly count."
-        )
+        notes.append(Note("rare", short(rarest), 100 * shares[rarest]))
     examples.kind.check_rows(rows, task)
     return task
 
 
-def _entry(examples: Examples, task: Json, flags: Flags) -> Task:
+def _entry(examples: Examples, task: Json, flags: Flags) -> TaskEntry:
     """Returns the task with the number of rows of each split: all, or the most that a study of
     minutes can use.
 
@@ -261,16 +266,26 @@ def _entry(examples: Examples, task: Json, flags: Flags) -> Task:
     """
     kind, file, num = examples.kind, examples.source["path"], examples.num
     if few := [split for split in SPLITS if num[split] == 0]:
-        if own := [split for split in few if split in examples.source]:
-            raise Unclear("no label", own[0])
-        why = "; a blank line ends each sentence" if sum(num.values()) == 1 and kind.lists else ""
-        raise Unclear("few rows", file, sum(num.values()), " and ".join(few), why)
+        for own in (split for split in few if split in examples.source):
+            if examples.removed.get(own):
+                gone = sum(examples.removed[split] for split in few)
+                keys = {kind.split_key(e.row) for e in examples.labelled if e.split == own}
+                has = {s: {kind.split_key(e.row) for e in examples.by_split[s]} for s in SPLITS}
+                later = [split for split in SPLITS if not keys.isdisjoint(has[split])]
+                raise Unclear("all removed", gone, own, " or ".join(later))
+            raise Unclear("no label", own)
+        rows = examples.labelled
+        why = "; a blank line ends each sentence" if len(rows) == 1 and kind.lists else ""
+        gone = [f"{n:,} of {s}" for s, n in examples.removed.items() if n]
+        why += f"; a later split also has {' and '.join(gone)}" if gone else ""
+        inputs = len({kind.same_input(example.row) for example in rows})
+        raise Unclear("few rows", file, len(rows), inputs, " and ".join(few), why)
     if flags.most_labels > num["train"]:
         raise Unclear("budget", flags.most_labels, num["train"])
     most = MAX_ROWS | {"train": max(MAX_ROWS["train"], flags.most_labels)}
     samples: Json = {f"num_{s}": most[s] if num[s] > most[s] else "all" for s in SPLITS}
     samples["min_rows_per_class"] = flags.min_rows_per_class
-    entry = Task(task=task, source=examples.source, seed=1, **samples)
+    entry = TaskEntry(task=task, source=examples.source, seed=1, **samples)
     chosen = sampled(examples.by_split, entry, kind, where="data")
     if kind.has_classes:
         check_labels(chosen, kind, where=f"{file}: task")
@@ -281,22 +296,21 @@ def _entry(examples: Examples, task: Json, flags: Flags) -> Task:
     return entry
 
 
-def _draws_anew(examples: Examples, entry: Task, flags: Flags, notes: list[str]) -> bool:
-    """Returns whether each fine-tuning seed should draw the splits: if rows are few, have no groups
-    and no given seed or splits, and every draw can be used. Adds the reason to ``notes``."""
+def _can_draw_anew(examples: Examples, entry: TaskEntry, flags: Flags, notes: list[str]) -> bool:
+    """Returns whether each fine-tuning seed may draw the splits: if rows are few, have no groups
+    and no given seed or splits, and every draw can be used. Adds a reason to ``notes``."""
     rows, source = sum(examples.num.values()), examples.source
     if rows >= FEW_ROWS or {GROUP, SPLIT_SEED} & source.keys() or not draws_test(source):
         return False
     entry = entry.model_copy(update={"split_seeds": [*range(1, SPLITS_DRAWN + 1)]})
-    few = f"{rows:,} rows are few: scores depend on which of them are drawn for train and test"
     try:
         drawn = draws_of(entry, examples.kind, where="data")
         if min(len(draw.examples["train"]) for draw in drawn) < flags.most_labels:
             raise ValueError("a draw has fewer rows of train than label_budgets")
     except ValueError as error:
-        notes.append(f"{few}. They are drawn once, since not every draw can be used: {error}.")
+        notes.append(Note("drawn once", rows, error))
         return False
-    notes.append(f"{few}, so each of {SPLITS_DRAWN} seeds draws them anew (split_per_seed).")
+    notes.append(Note("drawn anew", rows, SPLITS_DRAWN))
     return True
 
 
@@ -311,17 +325,14 @@ def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure:
     counted = {f"num_{s}": n for s, n in examples.num.items()}
     counted = {key: n for key, n in counted.items() if getattr(study.entry, key) == "all"}
     entry = study.entry.model_copy(update=counted)
-    raw = YAML(typ="safe").load(written(replace(study, entry=entry)))
-    # The first run of each architecture states it, and is pretrained if any run is.
-    stated = {key: run for key, run in raw["models"].items() if "architecture" in run}
-    first = {run["architecture"]["name"]: key for key, run in reversed(stated.items())}
-    raw["models"] = {key: run for key, run in stated.items() if key in first.values()}
+    design = replace(study.design, probed="all" if study.can_be_probed else "none")
+    raw = YAML(typ="safe").load(written(replace(study, entry=entry, design=design)))
+    # The first model of each architecture states it, and is pretrained if any run is.
+    stated = {key: model for key, model in raw["models"].items() if "architecture" in model}
+    first = {model["architecture"]["name"]: key for key, model in reversed(stated.items())}
+    raw["models"] = {key: model for key, model in stated.items() if key in first.values()}
     raw["pretrain"]["seeds"] = raw["finetune"]["seeds"] = [1]
-    return measure(raw, budgets)
-
-
-def _minutes_flag(pace: Pace, design: Design) -> str:
-    return f"`--minutes {ceil(pace.seconds(design) / 60)}`"
+    return measure(raw, budgets, max(len(examples.labels), 1))
 
 
 def _fetch_published() -> None:

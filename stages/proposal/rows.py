@@ -3,7 +3,7 @@ anything is trained."""
 
 import math
 import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,29 +24,30 @@ from stages.prepare_task import (
 )
 from stages.proposal.files import files_of
 from stages.proposal.flags import Flags
+from stages.proposal.questions import Note
 from stages.proposal.roles import Guess
-from stages.sources._columns import EMPTY_CELLS, GROUP, NONE, TIME
+from stages.sources._columns import EMPTY_CELLS, EMPTY_SIGNS, GROUP, NONE, TIME
 from stages.sources._source import SOURCES, Labelled
 from stages.tasks._cells import EmptyCellError
 from stages.tasks._labels import LABEL_CASE, NO_LABEL_SIGNS, signs_of_none
-from stages.tasks._task import SPLITS, TASKS, Split, settings_of
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import SPLITS, TASKS, Split, Task, settings_of
 
 SPACELESS = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}  # scripts
 LETTERS = 20_000  # number of letters of the texts that are read to find the script
 SHOWN_LABELS = 8
 FEW_TEST_ROWS = 400
-ODD_LINES = 10  # fewest lines of a text that is suspicious
+ODD_LINES = 50  # fewest lines of a text in a table that is suspicious
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examples:
     """The rows of each split, without those whose input is also in a later split."""
 
-    kind: Kind
+    kind: Task
     source: Json  # settings of the source
     by_split: dict[Split, list[Labelled]]
     removed: dict[str, int]  # rows of a split whose input a later split has
+    labelled: list[Labelled]  # all rows
 
     @property
     def num(self) -> dict[Split, int]:
@@ -100,84 +101,74 @@ def read_examples(source: Json, guess: Guess, flags: Flags, notes: list[str]) ->
     Raises ValueError for rows that the pipeline would refuse, with their file and line.
     """
     kind, files = TASKS[guess.kind], files_of(source)
-    form = source.get("format") or files[0].format
-    usual = {"words": "FORM", "tags": "UPOS"} if form == "conllu" else {}
-    plain = {key: parameter.default for key, parameter in settings_of(kind).items()}
+    conllu = {"words": "FORM", "tags": "UPOS"} if files[0].format == "conllu" else {}
+    usual = {role: role for role in (*kind.inputs, kind.target)} | conllu
+    usual |= {key: parameter.default for key, parameter in settings_of(kind).items()}
     signs = NONE if flags.no_label == [] else flags.no_label
+    empty = {EMPTY_SIGNS: flags.empty_signs, EMPTY_CELLS: "skip"} if flags.empty_signs else {}
     said = {NO_LABEL_SIGNS: signs, LABEL_CASE: flags.label_case}
-    source = source | {
-        role: name
-        for role, name in guess.columns.items()
-        if name != usual.get(role, role) or role in kind.optional
-    }
-    source |= {key: value for key, value in guess.settings.items() if value != plain.get(key)}
-    source |= {key: said[key] for key in plain if said.get(key) is not None}
+    said = {key: value for key, value in said.items() if key in usual and value is not None} | empty
+    chosen = {**guess.columns, **guess.settings}
+    source = (
+        source | {key: value for key, value in chosen.items() if value != usual.get(key)} | said
+    )
 
     def read() -> list[Labelled]:
         return [*SOURCES.build(source, where="DATA").examples(kind)]
 
+    why = f"--set empty_signs={','.join(flags.empty_signs)}" if flags.empty_signs else ""
     try:
         labelled = read()
     except EmptyCellError as error:
         source |= {EMPTY_CELLS: "skip"}
-        labelled = read()
+        labelled, why = read(), str(error)
         if not any(example.split == "train" for example in labelled):
             raise
+    if why:
         total = sum(1 for file in files for _ in file.records())
-        notes.append(f"{total - len(labelled):,} of {total:,} rows have an empty cell ({error}).")
+        notes.append(Note("empty", total - len(labelled), total, why))
     check_kind(labelled, kind, where="data")
     counts = count_labels(labelled, kind)
-    missing = signs_of_none(counts) if NO_LABEL_SIGNS in plain else {}
+    missing = signs_of_none(counts) if NO_LABEL_SIGNS in usual else {}
     if missing and all(missing.values()) and NO_LABEL_SIGNS not in source:
         source |= {NO_LABEL_SIGNS: [*missing]}
         shown = ", ".join(f"{sign!r} ({counts[sign]:,} rows)" for sign in missing)
-        notes.append(f"Left out as signs for no label: {shown}. (--set no_label=SIGN,... or '')")
+        notes.append(Note("no label", shown))
         labelled = read()
     with below(f"{files[0].path}: source"):
         check_groups(labelled)
         labelled = with_enough_rows(labelled, kind, source, flags.min_rows_per_class)
     labelled = [example._replace(row=kind.prepared(example.row)) for example in labelled]
     by_split, removed = without_duplicates(labelled, kind)
-    return Examples(kind=kind, source=source, by_split=by_split, removed=removed)
+    return Examples(kind=kind, source=source, by_split=by_split, removed=removed, labelled=labelled)
 
 
-def notes_on_rows(examples: Examples) -> Iterator[str]:
-    """Yields sentences about the rows."""
+def notes_on_rows(examples: Examples) -> Iterator[Note]:
+    """Yields notes on the numbers of rows, labels and words."""
     kind, source, num = examples.kind, examples.source, examples.num
-    yield f"Rows: {', '.join(f'{num[split]:,} {split}' for split in SPLITS)} ({_drawn(examples)})."
-    labels = sorted(examples.labels.items(), key=lambda item: -item[1])
-    if labels:
+    numbers = ", ".join(f"{num[split]:,} {split}" for split in SPLITS)
+    yield Note("rows", numbers, _drawn(examples))
+    if labels := Counter(examples.labels).most_common():
         shown = ", ".join(f"{label}: {number:,}" for label, number in labels[:SHOWN_LABELS])
-        yield f"{len(labels)} kinds of {kind.target} in train, most of all {shown}."
+        yield Note("classes", len(labels), kind.target, shown)
     for split in SPLITS[1:]:
         given = {label for e in examples.by_split[split] for label in kind.labels_of(e.row)}
         if split in source and len(given) == 1 < len(labels):
-            yield (
-                f"Every row of {split} has the label {next(iter(given))}. If it is a placeholder, "
-                "leave this file out (--set train=FILE)."
-            )
-    half, most, longest = np.quantile(examples.count_words(examples.inputs), [0.5, 0.95, 1.0])
-    yield f"Words per text: median {half:.0f}, 95th percentile {most:.0f}, maximum {longest:.0f}."
-    rows = [example for split in SPLITS for example in examples.by_split[split]]
-    if not kind.lists and files_of(source)[0].format in ("csv", "tsv"):
-        lines = np.array([" ".join(kind.texts(e.row)).strip().count("\n") + 1 for e in rows])
-        if np.median(lines) == 1 and lines.max() >= ODD_LINES:
-            yield (
-                f"{(lines >= ODD_LINES).sum():,} texts have {ODD_LINES} to {lines.max():,} lines, "
-                "most have one: quotation marks that do not close may have swallowed rows "
-                f"(longest: {rows[int(np.argmax(lines))].id})."
-            )
+            yield Note("placeholder", split, next(iter(given)))
+    words = examples.count_words(examples.inputs)
+    yield Note("words", *np.quantile(words, [0.5, 0.95, 1.0]))
+    lines = {
+        e.id: 1 + text.count("\n")
+        for e, text in zip(examples.by_split["train"], map(str.strip, examples.inputs), strict=True)
+    }
+    first = max(lines, key=lines.__getitem__)
+    if files_of(source)[0].format in ("csv", "tsv") and lines[first] >= ODD_LINES:
+        yield Note("lines", lines[first], first)
     if shared := [f"{n:,} rows of {split}" for split, n in examples.removed.items() if n]:
-        yield f"Left out since a later split has the same input: {' and '.join(shared)}."
-    answers: dict[str, set[str]] = defaultdict(set)
-    for example in examples.by_split["train"]:
-        answers[kind.same_input(example.row)].add(kind.answer(example.row))
-    if repeated := num["train"] - len(answers):
-        several = sum(len(of_input) > 1 for of_input in answers.values())
-        yield f"{repeated:,} rows of train repeat an input; {several:,} inputs have many answers."
+        yield Note("removed", " and ".join(shared))
     if (kind.stratified or kind.right_if is not None) and num["test"] < FEW_TEST_ROWS:
         points = 100 * 1.96 * math.sqrt(0.25 / max(num["test"], 1))
-        yield f"With {num['test']} test rows, the margin of error is about ±{points:.0f} points."
+        yield Note("margin", num["test"], points)
 
 
 def _drawn(examples: Examples) -> str:

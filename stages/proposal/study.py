@@ -11,9 +11,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ruamel.yaml import YAML
 
-from stages.core.params import Task
+from stages.core.params import TaskEntry
 from stages.proposal.corpus import Corpus
-from stages.proposal.design import Design
+from stages.proposal.design import OWN_EPOCHS, Design
 
 WIDTH = 100  # of lines
 PROBED = {"classification", "multi_label", "regression", "tagging"}
@@ -47,7 +47,7 @@ class Study:
 
     name: str  # of the study and of its task
     kind: str
-    entry: Task
+    entry: TaskEntry
     corpus: Corpus
     design: Design
     max_tokens: int
@@ -72,9 +72,15 @@ def written(study: Study, comments: Iterable[str] = ()) -> str:
         for comment in comments
         for line in wrap(comment, WIDTH - 2, subsequent_indent="  ", break_on_hyphens=False) or [""]
     ]
-    checkpoint = PUBLISHED if study.design.published else None
-    template = environment.get_template("study.yaml.jinja")
-    text = template.render(study=study, checkpoint=checkpoint, head=head)
+    design = study.design
+    tuned = PUBLISHED["training"] | {"num_epochs": design.epochs}
+    text = environment.get_template("study.yaml.jinja").render(
+        study=study,
+        checkpoint=PUBLISHED if design.published else None,
+        tuned=tuned | ({} if design.architectures else {"batch_examples": 16}),
+        own_epochs=OWN_EPOCHS,
+        head=head,
+    )
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 

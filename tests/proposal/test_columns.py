@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from stages.core.artifacts import Json
-from stages.proposal.roles import separator_of
 from tests.labelled_files import classified, objects, proposed, table, texts
 
 
@@ -87,22 +86,6 @@ def test_guess_asks_which_text_is_written() -> None:
     assert proposal.study.kind == "seq2seq"
 
 
-@pytest.mark.parametrize(
-    ("cells", "sign"),
-    [
-        (["C#, Java", "F#, SQL", "Java"], ","),
-        (["std::map, std::set", "std::map"], ","),
-        (["joy#fear", "fear#joy", "anger"], "#"),
-        (["Music > Pop, Rock", "Music > Jazz"], ">"),
-        (["<c#><java>", "<sql>"], "><"),
-        (["joy;fear, odd", "joy"], ";"),
-        (["very good", "very bad"], None),
-    ],
-)
-def test_separator_of_leaves_signs_in_names(cells: list[str], sign: str | None) -> None:
-    assert separator_of(cells) == sign
-
-
 # Refusals ----------------------------------------------------------------------------------------
 
 MANY = [(f"{text} {i}", f"kind {i // 3}") for i, (text, _) in enumerate(texts(3000))]
@@ -140,6 +123,8 @@ def test_propose_refuses_bad_files_and_says_why_in_the_first_line(name: str) -> 
     [
         ([*texts(60)[50:], ("one more of them", "rare")], "rare"),
         ([(f"a text of number {i}", "") for i in range(20)], "no row of test has a label"),
+        ([(f"a text of number {i}", i % 2) for i in range(20)], "bad, good, but test has 0, 1"),
+        (texts(40), "all 40 rows of train are also in test"),
     ],
 )
 def test_propose_refuses_test_labels_that_train_lacks(test: list, message: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from stages.checking.faults import find_faults
 from stages.core import paths
-from stages.core.params import PackagedCheckpoint, Run
+from stages.core.params import Model, PackagedCheckpoint
 from stages.core.study_file import load
 from stages.proposal.propose import Proposal
 from stages.proposal.study import PUBLISHED
@@ -15,6 +15,7 @@ from tests.labelled_files import classified, proposed, study_of
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 
 KEY, PACKAGE = PUBLISHED["key"], PUBLISHED["entry"]["package"]
+TWIN = f"{KEY}_scratch"
 
 
 @pytest.fixture(autouse=True)
@@ -29,11 +30,11 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def runs_of(proposal: Proposal) -> dict[str, Run]:
+def runs_of(proposal: Proposal) -> dict[str, Model]:
     """Returns the runs of the proposed study, which has no fault."""
     params = study_of(proposal)
     assert [*find_faults(params)] == []
-    return params.runs
+    return params.models
 
 
 def test_propose_leaves_the_checkpoint_out_if_it_is_told_to() -> None:
@@ -56,24 +57,29 @@ def test_propose_goes_on_without_a_checkpoint_that_cannot_be_fetched(
         proposed("a.csv", minutes=600, published=True)
 
 
-@pytest.mark.parametrize("published", [None, True])
-def test_propose_takes_a_checkpoint_if_time_allows(published: bool | None) -> None:
-    proposal = proposed("a.csv", minutes=600, published=published)
-    run = runs_of(proposal)[KEY]
-    assert proposal.study.design.published and "Apache-2.0" in proposal.text
-    assert run.as_published and run.architecture["path"] == str(paths.CHECKPOINTS / KEY)
+@pytest.mark.parametrize(
+    ("minutes", "models", "methods"),
+    [
+        (0.1, {KEY}, {"linear_probe"}),
+        (1.7, {KEY}, {"full", "linear_probe"}),
+        (3.5, {KEY, TWIN}, {"full", "linear_probe"}),
+        (600, {KEY, TWIN, "encoder_mlm", "decoder_scratch"}, {"full", "linear_probe"}),
+    ],
+)
+def test_propose_takes_a_checkpoint_and_what_time_allows_besides(
+    minutes: float, models: set[str], methods: set[str]
+) -> None:
+    proposal = proposed("a.csv", minutes=minutes, published=minutes < 600 or None)
+    runs = runs_of(proposal)
     params = load(Path("params.yaml"))
+    assert {*runs} >= models and len(runs) == len(models) + 2 * (minutes == 600)
+    assert params.finetune.methods.keys() == methods
+    assert ("for want of time" in proposal.text) == (minutes < 600)
+    assert runs[KEY].as_published and runs[KEY].architecture["path"] == str(paths.CHECKPOINTS / KEY)
     assert params.packaged_checkpoints == {KEY: PackagedCheckpoint(**PUBLISHED["entry"])}
-    own = params.finetune.methods["full"].of(KEY).training
-    assert own is not None and own.model_dump().items() >= PUBLISHED["training"].items()
-    assert params.finetune.methods["linear_probe"].only is None
-    short = proposed("a.csv", minutes=0.1, published=True)
-    assert KEY not in runs_of(short) and "--minutes" in short.text
-
-
-def test_propose_probes_the_checkpoint_alone_where_time_is_short() -> None:
-    assert KEY in runs_of(proposed("a.csv", minutes=15, published=True))
-    assert load(Path("params.yaml")).finetune.methods["linear_probe"].only == [KEY]
+    for name in (models & {KEY, TWIN}) if "full" in methods else ():
+        tuned = params.finetune.methods["full"].of(name).training
+        assert tuned is not None and tuned.model_dump().items() >= PUBLISHED["training"].items()
 
 
 def test_propose_pretrains_nothing_for_texts_in_another_script_and_offers_no_checkpoint() -> None:
@@ -83,3 +89,12 @@ def test_propose_pretrains_nothing_for_texts_in_another_script_and_offers_no_che
     proposal = proposed("b.csv", minutes=600, published=None)
     assert {run.objective["name"] for run in runs_of(proposal).values()} == {"none"}
     assert KEY not in runs_of(proposal) and PACKAGE not in proposal.text
+
+
+def test_propose_says_that_the_checkpoint_has_read_english_alone() -> None:
+    rows = [f"Die Rechnung {i} ist noch nicht gekommen,{'ab'[i % 2]}" for i in range(120)]
+    Path("b.csv").write_text("\n".join(["text,label", *rows]))
+    proposal = proposed("b.csv", minutes=600, published=True)
+    assert proposal.study.design.published
+    assert any("German" in note for note in proposal.notes)
+    assert any("English alone, but 100%" in note for note in proposal.notes)
