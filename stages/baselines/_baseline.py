@@ -12,8 +12,7 @@ from pydantic import Field
 from stages.core.components import Components, Settings
 from stages.evaluation.metrics import score
 from stages.tasks._cells import Row
-from stages.tasks._task import Task as Kind
-from stages.tasks._task import settings_of
+from stages.tasks._task import Task, settings_of
 
 Count = Annotated[int, Field(ge=1)]
 Counts = Annotated[Sequence[Count], Field(min_length=1)]
@@ -24,7 +23,7 @@ Strengths = Annotated[Sequence[Annotated[float, Field(gt=0)]], Field(min_length=
 class Score:
     """Scores predictions for a task's rows by the metric that compares the task's trials."""
 
-    kind: Kind
+    kind: Task
     metric: str
     labels: Sequence[str] = ()  # of all rows of train
 
@@ -36,25 +35,20 @@ class Score:
 class Baseline(ABC):
     """A classical model. ``fits`` names the kinds of rows that it can be fitted to.
 
-    ``num_tries`` is the number of settings from which validation chooses. It is 0 for an external
-    system, which learns from no row: its trials, one for each label budget, have equal predictions,
-    and it cannot predict new text.
+    ``num_tries`` is the number of settings from which validation chooses; 0 for an external system,
+    which learns from no row, so that its trials are equal and it cannot predict new text.
     """
 
     fits: ClassVar[tuple[str, ...]]
     num_tries: int = 1
 
     def files(self, tasks: Sequence[str]) -> dict[str, Path] | None:
-        """Returns, by task, the user's file that the baseline reads, or None for a baseline that
-        needs no files. The baseline is not fitted to tasks without a file.
-
-        The root stage hashes the files, and writes each file's path as the setting ``path`` into
-        the plan of its task. Raises ValueError, with a message that begins with the setting's name,
-        for files that fit no task.
-        """
+        """Returns, by task, the user's file that the baseline reads, which becomes the setting
+        ``path`` of the task's plan; None for a baseline that needs no files. A task without a file
+        is left out. Raises ValueError, which begins with a setting's name, for files of no task."""
         return None
 
-    def check_file(self, file: Path, kind: Kind) -> None:
+    def check_file(self, file: Path, kind: Task) -> None:
         """Raises ValueError, as ``files`` does, if rows of ``kind`` cannot be read from a file."""
         raise NotImplementedError
 
@@ -64,7 +58,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def predict(self, rows: Sequence[Row]) -> list[str]:
-        """Returns an answer for each row, in the form of ``Kind.answer``."""
+        """Returns an answer for each row, in the form of ``Task.answer``."""
 
     def probabilities(self, rows: Sequence[Row]) -> list[float | None]:
         """Returns the probabilities of the answers; None if the model gives none."""
@@ -74,7 +68,7 @@ class Baseline(ABC):
 BASELINES = Components[Baseline]("baselines")
 
 
-def kind_of_source(kind: Kind, source: Settings) -> Kind:
+def kind_of_source(kind: Task, source: Settings) -> Task:
     """Returns the kind with those settings of a task's source that say how cells are read."""
     settings = {key: source[key] for key in settings_of(kind) if key in source}
     return kind.for_rows(**settings) if settings else kind

@@ -18,48 +18,36 @@ from stages.core.components import Settings
 from stages.core.keys import TrialKey
 from stages.tasks._cells import Row
 from stages.tasks._labelled_rows import labelled_rows, of_draw
-from stages.tasks._task import TASKS
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import TASKS, Task
 
 FILES = ("task.json", "train.jsonl", "validation.jsonl")  # files that a baseline is fitted to
 
 
 @dataclass(frozen=True)
 class Examples:
-    """The data that a baseline is fitted to: the labelled rows of a task, and its metric."""
+    """The data that a baseline is fitted to: the labelled rows of a task, and their score."""
 
-    kind: Kind
     train: Sequence[Row]
     validation: Sequence[Row]
-    metric: str
-    labels: Sequence[str]
+    score: Score
     fingerprint: str  # of FILES
 
     @classmethod
     def read(cls, folder: Path) -> "Examples":
         about, train, validation = (folder / name for name in FILES)
         task = read_json(about)
-        return cls(
-            TASKS[task["kind"]],
-            read_jsonl(train),
-            read_jsonl(validation),
-            task["metric"],
-            task["labels"],
-            sha256(about, train, validation),
-        )
-
-    @property
-    def score(self) -> Score:
-        return Score(self.kind, self.metric, self.labels)
+        score = Score(TASKS[task["kind"]], task["metric"], task["labels"])
+        fingerprint = sha256(about, train, validation)
+        return cls(read_jsonl(train), read_jsonl(validation), score, fingerprint)
 
 
 def fit(component: Settings, key: TrialKey, examples: Examples) -> Baseline:
     """Returns the baseline of a trial, fitted to its labelled rows."""
-    baseline = BASELINES.build(component, where=f"baselines.{key.run}")
+    baseline = BASELINES.build(component, where=f"baselines.{key.model}")
     rows = labelled_rows(
         examples.train,
         key.label_budget,
-        examples.kind,
+        examples.score.kind,
         pretrain_seed=key.pretrain_seed,
         finetune_seed=key.finetune_seed,
         task=key.task,
@@ -70,7 +58,7 @@ def fit(component: Settings, key: TrialKey, examples: Examples) -> Baseline:
 
 def path_of(key: TrialKey) -> Path:
     """Returns the path of a trial's record. The file exists if the trial is kept."""
-    name = f"{key.run}-{key.label_budget}-{key.pretrain_seed}-{key.finetune_seed}.json"
+    name = f"{key.model}-{key.label_budget}-{key.pretrain_seed}-{key.finetune_seed}.json"
     return paths.BASELINES / key.task / "kept" / name
 
 
@@ -84,7 +72,7 @@ def save(
     write_json(path, key._asdict() | about | {"answers": _answers(baseline, examples)})
 
 
-def refit(path: Path, folder: Path) -> tuple[Baseline, Kind]:
+def refit(path: Path, folder: Path) -> tuple[Baseline, Task]:
     """Returns the baseline of the record in ``path``, fitted to the task in ``folder``, and the
     kind of the task's rows.
 
@@ -100,7 +88,7 @@ def refit(path: Path, folder: Path) -> tuple[Baseline, Kind]:
     baseline = fit(kept["component"], key, examples)
     if _answers(baseline, examples) != kept["answers"]:
         raise ValueError(f"{path}: the baseline answers differently; run `dvc repro`")
-    return baseline, examples.kind
+    return baseline, examples.score.kind
 
 
 def _answers(baseline: Baseline, examples: Examples) -> str:

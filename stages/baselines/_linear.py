@@ -13,16 +13,25 @@ from stages.tasks._labels import written_labels
 
 # scikit-learn is imported inside functions, so that checking settings does not take two seconds.
 
-CLASS_WEIGHTS = (None, "balanced")  # equal weights of all rows, or of all classes
+MAX_NGRAM, MAX_PART = 2, 5  # words of an n-gram, and characters of a part of a word
 
 
-def tfidf_of_words(max_ngram: int) -> Any:
+def tfidf_of_words(max_ngram: int = MAX_NGRAM) -> Any:
     """Returns scikit-learn's TF-IDF of words, signs and their n-grams, unfitted."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(
         ngram_range=(1, max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
     )
+
+
+def classifier() -> Any:
+    """Returns logistic regression over the TF-IDF of texts, unfitted, without settings to
+    choose."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(tfidf_of_words(), LogisticRegression(C=10.0, max_iter=2000))
 
 
 class LinearBaseline(Baseline):
@@ -36,9 +45,6 @@ class LinearBaseline(Baseline):
 
     features: ClassVar[Sequence[str]] = ("words", "parts", "words_and_parts")
 
-    max_ngram: int
-    max_part: int
-
     @abstractmethod
     def models(self) -> list[Any]:
         """Returns the unfitted models of scikit-learn from which validation chooses."""
@@ -49,9 +55,8 @@ class LinearBaseline(Baseline):
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.pipeline import make_union
 
-        words = tfidf_of_words(self.max_ngram)
-        lengths = (1, self.max_part)
-        parts = TfidfVectorizer(analyzer="char_wb", ngram_range=lengths, sublinear_tf=True)
+        words = tfidf_of_words()
+        parts = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, MAX_PART), sublinear_tf=True)
         every = {"words": words, "parts": parts, "words_and_parts": make_union(words, parts)}
         return [every[name] for name in self.features]
 

@@ -4,8 +4,8 @@ from stages.baselines._baseline import Baseline, Row, Score
 
 
 class Copy(Baseline):
-    """The text itself: names, numbers and punctuation of a translation are often right, and the
-    beginning of a text has much of its summary."""
+    """The text itself, of which a translation keeps names and numbers, and a summary the
+    beginning."""
 
     fits = ("seq2seq",)
 

@@ -7,9 +7,7 @@ from stages.tasks._cells import written_number
 
 
 class Majority(Baseline):
-    """The most frequent label for every text, the most frequent tag for every word, the most
-    frequent place of the right choice, the most frequent answer to every question, which may be
-    no answer, or the mean of the numbers.
+    """The most frequent answer of train, whatever the input, or the mean of the numbers.
 
     It is the reference for every score: a model that learnt nothing ties with it.
     """

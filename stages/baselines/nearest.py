@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stages.baselines._baseline import Baseline, Count, Row, Score
+from stages.baselines._baseline import Baseline, Row, Score
 from stages.baselines._linear import tfidf_of_words
 
 AT_ONCE = 512  # number of rows whose similarities to all of train are in memory at once
@@ -17,11 +17,8 @@ class Nearest(Baseline):
 
     fits = ("seq2seq",)
 
-    def __init__(self, *, max_ngram: Count = 2) -> None:
-        self.max_ngram = max_ngram
-
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
-        self.vectorizer = tfidf_of_words(self.max_ngram)
+        self.vectorizer = tfidf_of_words()
         self.features = self.vectorizer.fit_transform(row["text"] for row in train)
         self.targets = [row["target"] for row in train]
 

@@ -8,8 +8,8 @@ NUM_BYTES = 256
 
 
 class Ngram(Baseline):
-    """A language model that predicts a byte from at most ``order - 1`` bytes before it, with the
-    smoothing of Witten and Bell (1991; interpolated as in Chen and Goodman 1999, section 2.5).
+    """An n-gram model of bytes with the smoothing of Witten and Bell (1991; interpolated as in
+    Chen and Goodman 1999, section 2.5). A byte is predicted from at most ``order - 1`` before it.
 
         p(b | c) = (n(c b) + t(c) p(b | c')) / (n(c) + t(c))
 

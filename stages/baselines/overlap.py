@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stages.baselines._baseline import Baseline, Count, Row, Score
+from stages.baselines._baseline import Baseline, Row, Score
 from stages.baselines._linear import tfidf_of_words
 
 
@@ -10,17 +10,13 @@ class Overlap(Baseline):
     """The choice whose words are most similar to the words of the text and the question; ties go to
     the first.
 
-    Similarity is the cosine of TF-IDF vectors of words, signs and their n-grams. Labels are not
-    used.
+    Similarity is the cosine of TF-IDF vectors of words and signs. Labels are not used.
     """
 
     fits = ("multiple_choice",)
 
-    def __init__(self, *, max_ngram: Count = 1) -> None:
-        self.max_ngram = max_ngram
-
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
-        self.vectorizer = tfidf_of_words(self.max_ngram)
+        self.vectorizer = tfidf_of_words(max_ngram=1)
         self.vectorizer.fit([text for row in train for text in (_read(row), *row["choices"])])
 
     def predict(self, rows: Sequence[Row]) -> list[str]:

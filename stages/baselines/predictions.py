@@ -1,7 +1,7 @@
 import os
-import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,8 +10,7 @@ from stages.core.components import unknown
 from stages.sources._formats import format_of, read
 from stages.tasks._cells import EmptyCellError, short, structure_of
 from stages.tasks._inputs import input_of
-from stages.tasks._task import TASKS
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import TASKS, Task
 from stages.tasks._text_form import NO_LABEL
 
 FOLDER = Path("predictions")  # dvc.yaml makes the root stage depend on it
@@ -37,31 +36,24 @@ class Predictions(Baseline):
         self.path, self.about = Path(os.path.normpath(path)), about
 
     def files(self, tasks: Sequence[str]) -> dict[str, Path]:
-        path, named = self.path, ", ".join(f"{task}.csv" for task in tasks)
+        path, files = self.path, dict[str, Path]()
         if not path.is_relative_to(FOLDER):
-            raise ValueError(
-                f"path: {path} is not below {FOLDER}/, the folder that DVC watches; move it there"
-            )
+            raise ValueError(f"path: {path} is not below {FOLDER}/, the folder that DVC watches")
         if path.is_file() and len(tasks) == 1:
             return {tasks[0]: path}
-        if not path.is_dir():
-            is_one = f"is one file, but the study has {len(tasks)} tasks" if path.is_file() else ""
-            raise ValueError(
-                f"path: {path} {is_one or 'does not exist'}; name a folder with a file for each "
-                f"task: {named}"
-            )
-        files: dict[str, Path] = {}
-        for file in sorted(file for file in path.iterdir() if format_of(file) in FORMATS):
-            task = file.name.partition(".")[0]
-            if task not in tasks:
-                raise ValueError(f"path: {file} is named after no task: {unknown(task, tasks)}")
-            if files.setdefault(task, file) != file:
-                raise ValueError(f"path: {files[task]} and {file} are of one task; remove one")
+        for file in sorted(path.iterdir() if path.is_dir() else ()):
+            if format_of(file) in FORMATS:
+                task = file.name.partition(".")[0]
+                if task not in tasks:
+                    raise ValueError(f"path: {file} is named after no task: {unknown(task, tasks)}")
+                if files.setdefault(task, file) != file:
+                    raise ValueError(f"path: {files[task]} and {file} are of one task; remove one")
         if not files:
-            raise ValueError(f"path: {path} has no file of predictions, such as {named}")
+            named = ", ".join(f"{task}.csv" for task in tasks)
+            raise ValueError(f"path: {path} must be a folder with a file for each task: {named}")
         return files
 
-    def check_file(self, file: Path, kind: Kind) -> None:
+    def check_file(self, file: Path, kind: Task) -> None:
         _read(file, kind)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
@@ -83,11 +75,9 @@ class Predictions(Baseline):
                 "-m stages.commands.inputs TASK` writes all inputs"
             )
         for prediction in map(predicted.__getitem__, keys):
-            for label in prediction.labels:
-                if label not in self.labels:
-                    way = f"; {NO_LABEL} is always wrong" * (self.kind.target == "label")
-                    place = f"{prediction.place}: {COLUMN}"
-                    raise ValueError(f"path: {place}: {unknown(label, self.labels)}{way}")
+            if wrong := [label for label in prediction.labels if label not in self.labels]:
+                place = f"path: {prediction.place}: {COLUMN}"
+                raise ValueError(f"{place}: {unknown(wrong[0], [*self.labels, NO_LABEL])}")
         if ignored := len(predicted) - len({*keys}):
             note = f"ignored, since test does not have these inputs: {ignored:,}"
             print(f"note: {self.path}: {note}", file=sys.stderr)
@@ -101,11 +91,11 @@ class _Predicted(NamedTuple):
     """A prediction, from one row of a file."""
 
     place: str  # for messages
-    answer: str  # in the form of ``Kind.answer``
+    answer: str  # in the form of ``Task.answer``
     labels: list[str]
 
 
-def _read(file: Path, kind: Kind, columns: tuple[str, ...] | None = None) -> dict[Key, _Predicted]:
+def _read(file: Path, kind: Task, columns: tuple[str, ...] | None = None) -> dict[Key, _Predicted]:
     """Returns the predictions in a file by their inputs in ``columns``, which are by default all
     input columns of the kind that the file has.
 
@@ -126,18 +116,15 @@ def _read(file: Path, kind: Kind, columns: tuple[str, ...] | None = None) -> dic
             new = _predicted(cells[COLUMN], row, kind, place)
             first = predicted.setdefault(_key(row, columns), new)
             if first.answer != new.answer:
-                raise ValueError(
-                    f"{place}: {COLUMN} is {short(new.answer)}, but the same input has "
-                    f"{short(first.answer)} in {first.place.removeprefix(f'{file} ')}; remove one"
-                )
+                raise ValueError(f"{place}: {COLUMN} differs from that of the equal {first.place}")
+        if not predicted:
+            raise ValueError(f"{file} has no rows")
     except ValueError as error:
         raise ValueError(f"path: {error}") from None
-    if not predicted:
-        raise ValueError(f"path: {file} has no rows")
     return predicted
 
 
-def _predicted(cell: Any, row: dict[str, Any], kind: Kind, place: str) -> _Predicted:
+def _predicted(cell: Any, row: dict[str, Any], kind: Task, place: str) -> _Predicted:
     """Returns the prediction in a cell, read as the kind reads answers in the task's data."""
     if kind.name == "span_qa":  # a text, not places as in the data; empty: no answer
         return _Predicted(place, "" if cell is None else str(cell).strip(), [])
@@ -146,16 +133,11 @@ def _predicted(cell: Any, row: dict[str, Any], kind: Kind, place: str) -> _Predi
     if kind.target in kind.lists and isinstance(cell, str):
         cell = structure_of(cell) or cell.split()
     at = f"{place}: {COLUMN}"
-    try:
+    with suppress(EmptyCellError):
         answered = kind.checked(row | {kind.target: kind.read(kind.target, cell, row, at)}, at)
-    except EmptyCellError:
-        answered = None
-    except ValueError as error:
-        # Cuts the part in brackets, which is advice on settings of the source.
-        raise ValueError(re.sub(r" \([^()]*\)$", "", str(error))) from None
-    if answered is None:
-        raise ValueError(f"{at} is empty, or the sign of no label; every input needs one")
-    return _Predicted(place, kind.answer(answered), kind.labels_of(answered))
+        if answered is not None:
+            return _Predicted(place, kind.answer(answered), kind.labels_of(answered))
+    raise ValueError(f"{at} is empty, or the sign of no label; every input needs one")
 
 
 def _key(row: Row, columns: Sequence[str]) -> Key:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stages.baselines._baseline import Baseline, Count, Counts, Row, Score
+from stages.baselines._baseline import Baseline, Counts, Row, Score
 
 WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")  # a word, a number or a sign
+MAX_WORDS = 10  # of an answer, signs included
 SIGNS = ".?!;"  # signs that end a sentence; an answer lies within a sentence
 
 
@@ -15,8 +16,7 @@ class SlidingWindow(Baseline):
 
     A word of the question adds log(1 + 1 / its count in the context) to the score if it is within a
     window before or after the span, and subtracts it if it is in the span. The log of the share of
-    training's answers that have the span's length is added, for spans of at most ``max_words``
-    words, signs included.
+    training's answers that have the span's length is added, for spans of at most MAX_WORDS.
 
     Validation chooses the size of the window and, if some training rows have no answer, the score
     below which no answer is given.
@@ -24,14 +24,13 @@ class SlidingWindow(Baseline):
 
     fits = ("span_qa",)
 
-    def __init__(self, *, max_words: Count = 10, windows: Counts = (3, 5, 10, 20)) -> None:
-        self.max_words, self.windows = max_words, sorted(windows)
-        self.num_tries = len(windows)
+    def __init__(self, *, windows: Counts = (3, 5, 10, 20)) -> None:
+        self.windows, self.num_tries = sorted(windows), len(windows)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         answers = [answer["text"] for row in train for answer in row["answers"]]
         counts = Counter(len(WORD.findall(answer)) for answer in answers)
-        frequency = np.array([counts[length] + 1 for length in range(1, self.max_words + 1)])
+        frequency = np.array([counts[length] + 1 for length in range(1, MAX_WORDS + 1)])
         self.of_length = np.log(frequency / frequency.sum())
         best = -1.0
         for window in self.windows:
@@ -65,7 +64,7 @@ class SlidingWindow(Baseline):
         total = np.concatenate([[0.0], np.cumsum(rarity)])
         sentence = np.cumsum([word in SIGNS for word in words])
         first = np.arange(n)[:, None]
-        last = first + np.arange(self.max_words)
+        last = first + np.arange(MAX_WORDS)
         inside = last < n
         last = np.minimum(last, n - 1)
         inside &= sentence[first] == sentence[last]

@@ -1,13 +1,12 @@
 from typing import Any
 
-from stages.baselines._baseline import Count, Strengths
-from stages.baselines._linear import CLASS_WEIGHTS, LinearBaseline
+from stages.baselines._baseline import Strengths
+from stages.baselines._linear import LinearBaseline
 
 
 class Tfidf(LinearBaseline):
-    """Logistic regression over TF-IDF of a text's words and their n-grams, or of the parts of its
-    words, or of both; ridge regression for numbers; one logistic regression for each of several
-    labels.
+    """Logistic regression over TF-IDF of words and their n-grams, parts of words, or both; for
+    numbers ridge regression; for several labels one regression each.
 
     Parts of words help with words that training does not have: names, misspelt words, other forms
     of a word. Validation chooses the features, whether all classes have equal weights, and ``C``,
@@ -20,12 +19,9 @@ class Tfidf(LinearBaseline):
     def __init__(
         self,
         *,
-        max_ngram: Count = 2,
-        max_part: Count = 5,
         C: Strengths = (1.0, 10.0, 100.0, 1000.0),
         alpha: Strengths = (0.1, 1.0, 10.0, 100.0),
     ) -> None:
-        self.max_ngram, self.max_part = max_ngram, max_part
         self.C, self.alpha = sorted(C), sorted(alpha)
 
     def models(self) -> list[Any]:
@@ -35,6 +31,6 @@ class Tfidf(LinearBaseline):
             return [Ridge(alpha=alpha) for alpha in self.alpha]
         return [
             LogisticRegression(C=c, class_weight=weights, max_iter=2000)
-            for weights in CLASS_WEIGHTS
+            for weights in (None, "balanced")
             for c in self.C
         ]

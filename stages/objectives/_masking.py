@@ -2,7 +2,7 @@
 2019, section 3.1, task 1)."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -14,69 +14,50 @@ from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
-
-@dataclass(frozen=True, kw_only=True)
-class Masking:
-    """The share of tokens that is chosen and, of these, the shares that become [MASK] and random
-    tokens; the rest stays unchanged. The defaults are BERT's."""
-
-    mask_prob: float = 0.15
-    replace_prob: float = 0.8
-    random_prob: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not 0 < self.mask_prob < 1:
-            raise ValueError(f"mask_prob must lie between 0 and 1, not {self.mask_prob}")
-        if min(self.replace_prob, self.random_prob) < 0 or self.replace_prob + self.random_prob > 1:
-            raise ValueError(
-                f"replace_prob {self.replace_prob} and random_prob {self.random_prob} must not be "
-                "negative and must add up to at most 1"
-            )
-
-
-BERT = Masking()
+MASK_PROB = 0.15  # the paper's
+MASKED, RANDOM = 0.8, 0.1  # shares of the chosen tokens
 
 
 class MaskedObjective(Objective):
-    """Chooses tokens and corrupts them by ``Masking``; the model predicts the original tokens.
+    """Chooses tokens and corrupts them; the model predicts the original tokens. 80 % become [MASK],
+    10 % random tokens, and the rest stays unchanged.
 
     Exactly round(mask_prob * maskable tokens) are chosen in a row, at least one; special tokens are
     never chosen. Logits are computed only at chosen positions, for which a batch has
-    ceil(mask_prob * max_tokens) places per row.
-
-    Validation uses BERT's rates, even if a run trains with others.
+    ceil(mask_prob * max_tokens) places per row. Validation always uses the paper's ``mask_prob``.
     """
 
     architectures = ("encoder",)
-    schema = Masking
     term = "mlm"
 
-    def __init__(self, vocabulary: Vocabulary, max_tokens: int, masking: Masking = BERT) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, max_tokens: int, *, mask_prob: float = MASK_PROB
+    ) -> None:
         super().__init__(vocabulary, max_tokens)
+        if not 0 < mask_prob < 1:
+            raise ValueError(f"mask_prob must lie between 0 and 1, not {mask_prob}")
         if vocabulary.mask_id is None:
             raise ValueError("the tokenizer has no mask token ([MASK])")
-        self.masking, self.mask_id = masking, vocabulary.mask_id
-        self.capacity = math.ceil(masking.mask_prob * max_tokens)
+        self.mask_prob, self.mask_id = mask_prob, vocabulary.mask_id
+        self.capacity = math.ceil(mask_prob * max_tokens)
 
     def choose(self, row: Row, *, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Returns the positions to predict, in order, and the fate of each, a number uniform in
         [0, 1). Positions with equal numbers are treated alike."""
         maskable = np.flatnonzero(self.vocabulary.is_regular[row.tokens])
-        number = min(max(1, round(self.masking.mask_prob * len(maskable))), len(maskable))
+        number = min(max(1, round(self.mask_prob * len(maskable))), len(maskable))
         chosen = np.sort(rng.choice(maskable, number, replace=False))
         return chosen, rng.random(len(chosen))
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        masked, regular_ids = self.masking.replace_prob, self.vocabulary.regular_ids
+        regular_ids = self.vocabulary.regular_ids
         rows, positions, labels = [], [], []
         for row, rng in zip(examples, rngs, strict=True):
             chosen, fate = self.choose(row, rng=rng)
             drawn = regular_ids[rng.integers(len(regular_ids), size=len(chosen))]
             tokens, original = row.tokens.copy(), row.tokens[chosen]
             tokens[chosen] = np.select(
-                [fate < masked, fate < masked + self.masking.random_prob],
-                [self.mask_id, drawn],
-                original,
+                [fate < MASKED, fate < MASKED + RANDOM], [self.mask_id, drawn], original
             )
             rows.append(replace(row, tokens=tokens))
             positions.append(chosen)

@@ -35,7 +35,7 @@ class Objective(ABC):
     term: ClassVar[str] = "tokens"  # name of the loss of predicted tokens
     trains: ClassVar[bool] = True
     predicts_tokens: ClassVar[bool] = True  # labels are token ids; False for other classes
-    has_teacher: ClassVar[bool] = False  # the run's parent is a teacher, not the initial weights
+    has_teacher: ClassVar[bool] = False  # the model's parent is a teacher, not the initial weights
     has_prefix: ClassVar[bool] = False  # a decoder attends to its prefix bidirectionally
     draws_text: ClassVar[bool] = False  # samples of text are drawn at random, not greedily
     compares_documents: bool = False  # each row comes with another row, ``Row.other``

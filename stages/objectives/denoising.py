@@ -39,20 +39,9 @@ class Denoising(PairObjective):
         super().__init__(vocabulary, max_tokens)
         rates = infilling, mask_tokens, delete_tokens
         if not all(0 <= rate < 1 for rate in rates) or mean_span_length < 1:
-            raise ValueError(
-                "infilling, mask_tokens and delete_tokens must be in [0, 1), and mean_span_length "
-                "be at least 1"
-            )
-        if not (any(rates) or permute_sentences or rotate_documents):
-            raise ValueError(
-                "no noise: switch on infilling, mask_tokens, delete_tokens, permute_sentences or "
-                "rotate_documents"
-            )
+            raise ValueError("rates of noise are from 0 to 1, and mean_span_length at least 1")
         if vocabulary.mask_id is None:
-            raise ValueError(
-                "the tokenizer has no mask token, which infilling needs; every run is validated "
-                "with infilling"
-            )
+            raise ValueError("the tokenizer has no mask token, which the validation needs")
         self.mask_id = vocabulary.mask_id
         self.infilling, self.mean_span_length = infilling, mean_span_length
         self.mask_tokens, self.delete_tokens = mask_tokens, delete_tokens

@@ -2,7 +2,6 @@
 2019)."""
 
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, gather
 from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._masking import BERT, MaskedObjective, Masking
+from stages.objectives._masking import MASK_PROB, MaskedObjective
 from stages.objectives._objective import Terms
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch
 from stages.text.packing import Row
@@ -33,7 +32,7 @@ class Distillation(MaskedObjective):
     term at every token; here logits are computed only at the masked positions.
 
     The student is initialised with every second layer of the teacher, including the first, and with
-    the teacher's embeddings and norms (section 3), or at random with ``student_init: random``.
+    the teacher's embeddings and norms (section 3).
     """
 
     has_teacher = True
@@ -43,33 +42,41 @@ class Distillation(MaskedObjective):
         self,
         vocabulary: Vocabulary,
         max_tokens: int,
-        masking: Masking = BERT,
         *,
+        mask_prob: float = MASK_PROB,
         temperature: float = 2.0,
         soft_weight: float = 5.0,
         mlm_weight: float = 2.0,
         cosine_weight: float = 1.0,
-        student_init: Literal["every_second_layer", "random"] = "every_second_layer",
     ) -> None:
-        super().__init__(vocabulary, max_tokens, masking)
-        weights = soft_weight, mlm_weight, cosine_weight
-        if temperature <= 0 or min(weights) < 0:
+        super().__init__(vocabulary, max_tokens, mask_prob=mask_prob)
+        if temperature <= 0 or min(soft_weight, mlm_weight, cosine_weight) < 0:
             raise ValueError("temperature must be more than 0, and every weight at least 0")
-        if soft_weight == cosine_weight == 0:
-            raise ValueError(
-                "soft_weight and cosine_weight are 0, so the teacher would have no effect"
-            )
-        self.temperature, self.student_init = temperature, student_init
-        self.soft_weight, self.mlm_weight, self.cosine_weight = weights
+        self.temperature = temperature
+        self.soft_weight, self.mlm_weight = soft_weight, mlm_weight
+        self.cosine_weight = cosine_weight
 
+    @torch.no_grad()
     def learn_from(self, teacher: Backbone, student: Backbone) -> None:
-        if self.cosine_weight and teacher.d_model != student.d_model:
+        """Copies the teacher's block 2 i into the student's block i, and all other weights."""
+        kept = teacher.blocks[::2]
+        if teacher.family != student.family or len(student.blocks) != len(kept):
             raise ValueError(
-                f"cosine_weight compares states: d_model is {teacher.d_model} there and "
-                f"{student.d_model} here; make them equal, or cosine_weight 0"
+                f"a student has every second of the {len(teacher.blocks)} layers of its teacher: "
+                f"make this model a {teacher.family} with num_layers {len(kept)}"
             )
-        if self.student_init == "every_second_layer":
-            _copy_every_second_layer(teacher, student)
+        in_blocks = {weight for block in student.blocks for weight in block.parameters()}
+        outside = [(name, w) for name, w in student.named_parameters() if w not in in_blocks]
+        copied = [(teacher.get_parameter(name), weight) for name, weight in outside]
+        for block, own in zip(kept, student.blocks, strict=True):
+            copied += zip(block.parameters(), own.parameters(), strict=True)
+        for source, weight in copied:
+            if source.shape != weight.shape:
+                raise ValueError(
+                    f"a student has the weights of its teacher, whose shapes are {[*source.shape]} "
+                    f"there and {[*weight.shape]} here; make all sizes but num_layers equal"
+                )
+            weight.copy_(source)
         self.teacher = teacher
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
@@ -78,25 +85,21 @@ class Distillation(MaskedObjective):
         return replace(batch, num_targets={"soft": masked, "mlm": masked, "cosine": real})
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
-        """Returns the terms whose weight is not 0."""
         assert batch.target_positions is not None and batch.labels is not None
         states = model.backbone(batch)
         with torch.no_grad():
             taught = self.teacher(batch)
             targets = self.teacher.unembed(gather(taught, batch.target_positions))
         logits = model.backbone.unembed(gather(states, batch.target_positions))
-        terms: Terms = {}
-        if self.soft_weight:
-            counted = batch.labels != IGNORE_INDEX
-            soft = soft_cross_entropy(logits, targets, counted, temperature=self.temperature)
-            terms["soft"] = (self.soft_weight, soft)
-        if self.mlm_weight:
-            terms["mlm"] = (self.mlm_weight, cross_entropy(logits, batch.labels))
-        if self.cosine_weight:
-            cosines = F.cosine_similarity(states.float(), taught.float(), dim=-1)
-            distances = (1 - cosines) * (batch.document_ids != PADDING)
-            terms["cosine"] = (self.cosine_weight, distances.sum())
-        return terms
+        counted = batch.labels != IGNORE_INDEX
+        soft = soft_cross_entropy(logits, targets, counted, temperature=self.temperature)
+        cosines = F.cosine_similarity(states.float(), taught.float(), dim=-1)
+        distances = (1 - cosines) * (batch.document_ids != PADDING)
+        return {
+            "soft": (self.soft_weight, soft),
+            "mlm": (self.mlm_weight, cross_entropy(logits, batch.labels)),
+            "cosine": (self.cosine_weight, distances.sum()),
+        }
 
 
 def soft_cross_entropy(
@@ -118,28 +121,3 @@ def soft_cross_entropy(
         reduction="none",
     )
     return temperature**2 * (losses * counted.flatten()).sum()
-
-
-@torch.no_grad()
-def _copy_every_second_layer(teacher: Backbone, student: Backbone) -> None:
-    """Copies the teacher's block 2 i into the student's block i, and all other weights."""
-    kept = teacher.blocks[::2]
-    if teacher.family != student.family or len(student.blocks) != len(kept):
-        raise ValueError(
-            f"student_init takes every second of the {len(teacher.blocks)} layers of a "
-            f"{teacher.family}: make this model a {teacher.family} with num_layers {len(kept)}, or "
-            "student_init random"
-        )
-    in_blocks = {weight for block in student.blocks for weight in block.parameters()}
-    outside = [(name, w) for name, w in student.named_parameters() if w not in in_blocks]
-    copied = [(teacher.get_parameter(name), weight) for name, weight in outside]
-    for block, own in zip(kept, student.blocks, strict=True):
-        copied += zip(block.parameters(), own.parameters(), strict=True)
-    for source, weight in copied:
-        if source.shape != weight.shape:
-            raise ValueError(
-                f"student_init copies weights: their shapes are {[*source.shape]} there and "
-                f"{[*weight.shape]} here; make all sizes but num_layers equal, or student_init "
-                "random"
-            )
-        weight.copy_(source)

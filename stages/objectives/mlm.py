@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, gather
 from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._masking import BERT, MaskedObjective, Masking
+from stages.objectives._masking import MASK_PROB, MaskedObjective
 from stages.objectives._objective import Terms, document_parts
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
@@ -25,7 +25,7 @@ LEAST_PAIR = 16
 
 
 class MLM(MaskedObjective):
-    """Masks 80 % of the chosen tokens, replaces 10 % and keeps 10 % (by default, as in BERT).
+    """Masks 80 % of the chosen tokens, replaces 10 % and keeps 10 %.
 
     With ``next_sentence`` the documents of a row first become pairs of texts, and the state of a
     pair's <bos> classifies the pair as true (0) or altered (1), which are equally probable:
@@ -46,21 +46,17 @@ class MLM(MaskedObjective):
         self,
         vocabulary: Vocabulary,
         max_tokens: int,
-        masking: Masking = BERT,
         *,
+        mask_prob: float = MASK_PROB,
         next_sentence: Literal["nsp", "sop", "none"] = "none",
     ) -> None:
-        super().__init__(vocabulary, max_tokens, masking)
+        super().__init__(vocabulary, max_tokens, mask_prob=mask_prob)
         marks = vocabulary.before, vocabulary.between, vocabulary.after
-        if next_sentence != "none" and max_tokens < LEAST_PAIR:
+        has_marks = all(len(mark) == 1 for mark in marks)
+        if next_sentence != "none" and not (has_marks and max_tokens >= LEAST_PAIR):
             raise ValueError(
-                f"next_sentence {next_sentence} needs max_tokens of at least {LEAST_PAIR}, "
-                f"not {max_tokens}"
-            )
-        if next_sentence != "none" and any(len(mark) != 1 for mark in marks):
-            raise ValueError(
-                f"next_sentence {next_sentence} needs a tokenizer with one token before, between "
-                "and after the texts of a pair, as BERT's has"
+                f"next_sentence needs max_tokens of at least {LEAST_PAIR}, and a tokenizer with "
+                "one token before, between and after the texts of a pair, as BERT's has"
             )
         self.next_sentence = next_sentence
         self.compares_documents = next_sentence == "nsp"
@@ -78,12 +74,13 @@ class MLM(MaskedObjective):
             return super().collate(examples, rngs=rngs)
         paired = [self.pair(row, rng=rng) for row, rng in zip(examples, rngs, strict=True)]
         rows, segment_ids, positions, labels = map(list, zip(*paired, strict=True))
-        batch = super().collate(rows, rngs=rngs)
+        batch, n = super().collate(rows, rngs=rngs), self.pair_capacity
         return replace(
             batch,
             segment_ids=torch.from_numpy(np.stack(segment_ids)),
-            pair_positions=pad(positions, 0, length=self.pair_capacity),
-            pair_labels=pad(labels, IGNORE_INDEX, length=self.pair_capacity),
+            extra=torch.stack(
+                [pad(positions, 0, length=n), pad(labels, IGNORE_INDEX, length=n)], -1
+            ),
             num_targets=batch.num_targets | {"next_sentence": sum(map(len, labels))},
         )
 
@@ -165,7 +162,8 @@ class MLM(MaskedObjective):
     def further_terms(
         self, model: ModelWithHead, batch: Batch, states: Float[Tensor, "B T D"]
     ) -> Terms:
-        if batch.pair_positions is None or batch.pair_labels is None:
+        if batch.extra is None:
             return {}
-        kinds = model.head(gather(states, batch.pair_positions))
-        return {"next_sentence": (1.0, cross_entropy(kinds, batch.pair_labels))}
+        positions, labels = batch.extra.unbind(-1)
+        kinds = model.head(gather(states, positions))
+        return {"next_sentence": (1.0, cross_entropy(kinds, labels))}

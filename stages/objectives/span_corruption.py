@@ -30,16 +30,12 @@ class SpanCorruption(PairObjective):
         super().__init__(vocabulary, max_tokens)
         self.sentinels = vocabulary.sentinel_ids
         if not 0 < noise_density < 1 or mean_span_length < 1:
-            raise ValueError(
-                "noise_density must lie between 0 and 1, and mean_span_length be at least 1"
-            )
-        if not len(self.sentinels):
-            raise ValueError("the tokenizer has no sentinel tokens (T5's <extra_id_0>, ...)")
+            raise ValueError("noise_density is from 0 to 1, and mean_span_length at least 1")
         most = max(round(round(noise_density * max_tokens) / mean_span_length), 1)
         if most >= len(self.sentinels):
             raise ValueError(
                 f"{most} spans in max_tokens {max_tokens} need more than the {len(self.sentinels)} "
-                "sentinels of a tokenizer; raise mean_span_length"
+                "sentinel tokens (T5's <extra_id_0>, ...) of the tokenizer; raise mean_span_length"
             )
         self.noise_density, self.mean_span_length = noise_density, mean_span_length
 

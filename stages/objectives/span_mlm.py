@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, embedding_table, gather
 from stages.objectives._cross_entropy import cross_entropy
-from stages.objectives._masking import BERT, MaskedObjective, Masking
+from stages.objectives._masking import MASK_PROB, MaskedObjective
 from stages.objectives._objective import Terms
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
+_SHARES = 0.8 ** np.arange(10)
+LENGTH_PROBS = _SHARES / _SHARES.sum()  # of spans of 1, 2, ... words
 POSITION_WIDTH = 200  # of the boundary objective's position embedding
 _FAR = 2**40  # after every position
 
@@ -27,14 +29,12 @@ class SpanMLM(MaskedObjective):
     model predicts each original token twice: from its own state ("span_mlm"), and from the states
     just outside its span and its position in the span ("boundary").
 
-    The number of words in a span is geometric, truncated at ``max_span_words``. Spans are drawn
-    until ceil(mask_prob * maskable tokens) tokens of a row are chosen; words that do not fit are
-    left out, while the paper's code cuts the last word. Two spans never touch, so that a boundary
-    is never masked, and a word whose neighbour in its document lies outside the row is not chosen.
-    The last spans of a row must fit into the rest of this number, so the spans of short rows have
-    fewer words than the distribution's mean of 3.80: in rows of 128 tokens 3.4 words on average if
-    every token is a word, and 3.0 in the corpus of the default study; 3.8 from 4,000 tokens on.
-    The spans are the same with and without ``boundary_objective``.
+    The number of words in a span is geometric (p = 0.2), truncated at 10. Spans are drawn until
+    ceil(mask_prob * maskable tokens) tokens of a row are chosen; words that do not fit are left
+    out, while the paper's code cuts the last word, so short rows have shorter spans: 3.4 words on
+    average in 128 tokens, 3.8 from 4,000 on. Two spans never touch, so that a boundary is never
+    masked, and a word whose neighbour in its document lies outside the row is not chosen. The spans
+    are the same with and without ``boundary_objective``.
     """
 
     term = "span_mlm"
@@ -43,28 +43,16 @@ class SpanMLM(MaskedObjective):
         self,
         vocabulary: Vocabulary,
         max_tokens: int,
-        masking: Masking = BERT,
         *,
-        geometric_p: float = 0.2,
-        max_span_words: int = 10,
+        mask_prob: float = MASK_PROB,
         boundary_objective: bool = True,
     ) -> None:
-        super().__init__(vocabulary, max_tokens, masking)
-        if not 0 < geometric_p <= 1 or max_span_words < 1:
-            raise ValueError("geometric_p must be in (0, 1], and max_span_words at least 1")
+        super().__init__(vocabulary, max_tokens, mask_prob=mask_prob)
         self.boundary_objective = boundary_objective
-        weights = (1 - geometric_p) ** np.arange(max_span_words)
-        self.length_probs = weights / weights.sum()  # of 1, 2, ... words
 
     def head(self, backbone: Backbone) -> nn.Module:
         if not self.boundary_objective:
             return super().head(backbone)
-        width = backbone.token_embedding.get_parameter("weight").shape[1]
-        if width != backbone.d_model:
-            raise ValueError(
-                f"boundary_objective compares states with token embeddings: states have "
-                f"{backbone.d_model} dimensions here and embeddings {width}"
-            )
         # A span has at most as many tokens as a row has targets.
         return _BoundaryHead(backbone.d_model, self.capacity, backbone.vocab_size)
 
@@ -74,7 +62,7 @@ class SpanMLM(MaskedObjective):
             return batch
         assert batch.target_positions is not None and batch.labels is not None
         counted = batch.labels.numpy() != IGNORE_INDEX
-        # A span is a run of consecutive positions, since spans do not touch.
+        # A span is a model of consecutive positions, since spans do not touch.
         places = np.where(counted, batch.target_positions.numpy(), _FAR)
         first = np.where(np.diff(places, prepend=-2) > 1, places, 0)
         last = np.where(np.diff(places, append=2 * _FAR) > 1, places, _FAR)
@@ -83,14 +71,14 @@ class SpanMLM(MaskedObjective):
         boundaries = np.where(counted[..., None], np.stack([left, right], axis=-1), 0)
         return replace(
             batch,
-            boundary_positions=torch.from_numpy(boundaries),
+            extra=torch.from_numpy(boundaries),
             num_targets=batch.num_targets | {"boundary": batch.num_targets[self.term]},
         )
 
     def choose(self, row: Row, *, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Returns the positions of all spans, in order, and the fate of each position's span."""
         begins, ends, free = self._words(row)
-        left = math.ceil(self.masking.mask_prob * int(self.vocabulary.is_regular[row.tokens].sum()))
+        left = math.ceil(self.mask_prob * int(self.vocabulary.is_regular[row.tokens].sum()))
         index, spans = np.arange(len(free)), list[tuple[int, int]]()
         while True:
             # The number of free words from each word on, including that word.
@@ -102,7 +90,7 @@ class SpanMLM(MaskedObjective):
                 break
             # The length is drawn before the place, so that places do not change its distribution;
             # if no place has room for this many words, the span is as long as possible.
-            number = min(1 + rng.choice(len(self.length_probs), p=self.length_probs), most)
+            number = min(1 + rng.choice(len(LENGTH_PROBS), p=LENGTH_PROBS), most)
             first = int(rng.choice(np.flatnonzero(fits & (free_from >= number))))
             last = first + int(number) - 1
             while ends[last] - begins[first] > left:
@@ -135,10 +123,10 @@ class SpanMLM(MaskedObjective):
     def further_terms(
         self, model: ModelWithHead, batch: Batch, states: Float[Tensor, "B T D"]
     ) -> Terms:
-        if batch.boundary_positions is None:
+        if batch.extra is None:
             return {}
         assert batch.target_positions is not None and batch.labels is not None
-        left, right = batch.boundary_positions.unbind(-1)
+        left, right = batch.extra.unbind(-1)
         logits = model.head(
             gather(states, left),
             gather(states, right),

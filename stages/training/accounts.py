@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.core.artifacts import Json
-from stages.core.params import Run
+from stages.core.params import Model
 from stages.models._backbone import Backbone
 from stages.training.device import Device
 from stages.training.meter import Usage, hardware
@@ -22,31 +22,31 @@ Account = dict[str, Any]  # numbers by name; None if unknown
 
 def account_of(
     backbone: Backbone,
-    run: Run,
+    entry: Model,
     tries: Sequence[Try],
     parent: Account | None,
     *,
     bytes_per_token: float,
 ) -> Account:
-    """Returns the content of ``metrics.json``: numbers of parameters, the work of this run, and the
-    work of its lineage (the run, its parent or teacher, and so on). The work of pretraining a
+    """Returns the content of ``metrics.json``: numbers of parameters, the work of this model, and
+    the work of its lineage (the model, its parent or teacher, and so on). The work of pretraining a
     public checkpoint is unknown (None).
 
     Tokens count what the kept model has seen; FLOPs count all learning rates that were tried. A run
     that trains nothing has no ``tries``. The bytes of text that were read are an estimate: the
     tokens times the mean ``bytes_per_token`` of the encoded corpus.
     """
-    step_tokens = _step_tokens(run)
+    step_tokens = _step_tokens(entry)
     account: Account = {
         "num_params": sum(p.numel() for p in backbone.parameters()),
         "num_embedding_params": sum(p.numel() for p in backbone.token_embedding.parameters()),
-        "pretrain_tokens": None if run.is_public else 0,
-        "pretrain_flops": None if run.is_public else 0,
+        "pretrain_tokens": None if entry.is_public else 0,
+        "pretrain_flops": None if entry.is_public else 0,
     }
     if tries:
         chosen = best(tries)
         account |= {
-            "pretrain_tokens": run.training.num_steps * step_tokens,
+            "pretrain_tokens": entry.training.num_steps * step_tokens,
             "tokens_of_all_rates": sum(len(each.history) for each in tries) * step_tokens,
             "pretrain_flops": sum(step.flops for each in tries for step in each.history),
             "flops_of_kept_rate": sum(step.flops for step in chosen.history),
@@ -60,40 +60,37 @@ def account_of(
     for amount in LINEAGE:
         earlier = parent[f"lineage_{amount}"] if parent else 0
         own = account[f"pretrain_{amount}"]
-        account[f"lineage_{amount}"] = None if run.is_public else own + earlier
+        account[f"lineage_{amount}"] = None if entry.is_public else own + earlier
     return account
 
 
-def _step_tokens(run: Run) -> int:
-    return run.training.batch_rows * run.training.max_tokens
+def _step_tokens(entry: Model) -> int:
+    return entry.training.batch_rows * entry.training.max_tokens
 
 
-def write_history(path: Path, tries: Sequence[Try], run: Run) -> None:
-    """Writes the history of the kept rate as a CSV file of COLUMNS; only the header if nothing was
-    trained."""
-    _write(path, COLUMNS, _thinned(best(tries), run) if tries else [])
+def write_histories(folder: Path, tries: Sequence[Try], entry: Model) -> None:
+    """Writes the tables of COLUMNS ``history.csv``, of the kept rate, and ``rates.csv``, of all
+    rates if there are several; tables of nothing have a header."""
+    several = [
+        {"rate": each.rate, "kept": int(each is best(tries))} | row
+        for each in tries
+        for row in _thinned(each, entry)
+    ]
+    tables = {
+        "history": (COLUMNS, [row for row in several if row["kept"]]),
+        "rates": (("rate", "kept", *COLUMNS), several if len(tries) > 1 else []),
+    }
+    for name, (columns, rows) in tables.items():
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns, lineterminator="\n", extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(rows)
 
 
-def write_tries(path: Path, tries: Sequence[Try], run: Run) -> None:
-    """Writes the histories of all rates as one CSV file; only the header if there are fewer than
-    two rates."""
-    several = tries if len(tries) > 1 else []
-    kept = [{"rate": each.rate, "kept": int(each is best(tries))} for each in several]
-    rows = [of | row for of, each in zip(kept, several, strict=True) for row in _thinned(each, run)]
-    _write(path, ("rate", "kept", *COLUMNS), rows)
-
-
-def _write(path: Path, columns: Sequence[str], rows: Sequence[Json]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def _thinned(of_rate: Try, run: Run) -> list[Json]:
+def _thinned(of_rate: Try, entry: Model) -> list[Json]:
     """Returns the rows of the first and the last step, every n-th step and all steps with a
     validation loss; tokens and FLOPs are cumulative."""
-    history, tokens = of_rate.history, _step_tokens(run)
+    history, tokens = of_rate.history, _step_tokens(entry)
     every = -(-len(history) // HISTORY_ROWS)
     return [
         vars(step) | {"tokens": step.step * tokens, "flops": flops}

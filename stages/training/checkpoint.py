@@ -35,25 +35,18 @@ def fingerprint(settings: Settings, inputs: Iterable[Path]) -> str:
     return digest.hexdigest()[:32]
 
 
-def save_weights(
-    model: nn.Module,
-    path: Path,
-    *,
-    trained_only: bool = False,
-    metadata: dict[str, str] | None = None,
-) -> None:
-    """Writes all weights, or with ``trained_only`` those that require a gradient; tied weights are
-    written once."""
-    weights = trained_weights(model) if trained_only else dict(model.named_parameters())
-    save_file({n: w.detach().contiguous().cpu() for n, w in weights.items()}, path, metadata)
+def save_weights(model: nn.Module, path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Writes the weights that require a gradient; tied weights are written once."""
+    weights = {n: w.detach().contiguous().cpu() for n, w in trained_weights(model).items()}
+    save_file(weights, path, metadata)
 
 
-def load_weights(model: nn.Module, path: Path, *, trained_only: bool = False) -> None:
+def load_weights(model: nn.Module, path: Path) -> None:
     """Loads the weights that ``save_weights`` wrote.
 
     Raises ValueError unless all names and shapes agree.
     """
-    weights = trained_weights(model) if trained_only else dict(model.named_parameters())
+    weights = trained_weights(model)
     stored = load_file(path)
     shapes, expected = ({n: w.shape for n, w in each.items()} for each in (stored, weights))
     if wrong := dict(shapes.items() ^ expected.items()):

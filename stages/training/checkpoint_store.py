@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, replacing, whole_contents, write_contents
-from stages.core.keys import RunKey
+from stages.core.keys import CheckpointKey
 from stages.core.params import NONE
 from stages.core.plans import PretrainPlan
 from stages.training.checkpoint import fingerprint
@@ -31,12 +31,12 @@ def settings_of(
     processes, so that a run can resume with a different number. ``compute`` is the record of
     another device and its threads."""
     compute = compute or device.describe() | {"threads": plan.compute.threads}
-    return plan.run.model_dump(exclude={"seeds", "label"}) | {"seed": seed, "compute": compute}
+    return plan.entry.model_dump(exclude={"seeds", "label"}) | {"seed": seed, "compute": compute}
 
 
 def identity_of(
     plan: PretrainPlan,
-    checkpoint: RunKey,
+    checkpoint: CheckpointKey,
     device: Device,
     parent: Path | None = None,
     *,
@@ -45,13 +45,17 @@ def identity_of(
     """Returns the fingerprint of the settings, the inputs and the code of a checkpoint. ``parent``
     is the folder of its parent's checkpoint, by default the one in data/pretrained."""
     settings = settings_of(plan, checkpoint.pretrain_seed, device, compute=compute)
-    inputs = [paths.INPUTS / "models" / f"{checkpoint.run}.json"]
-    if plan.run.parent != NONE:
-        inputs.append(parent or paths.pretrained(RunKey(plan.run.parent, checkpoint.pretrain_seed)))
+    inputs = [paths.INPUTS / "models" / f"{checkpoint.model}.json"]
+    if plan.entry.parent != NONE:
+        inputs.append(
+            parent or paths.pretrained(CheckpointKey(plan.entry.parent, checkpoint.pretrain_seed))
+        )
     return fingerprint(settings | {"code": plan.code}, inputs)
 
 
-def is_made(plan: PretrainPlan, checkpoint: RunKey, device: Device, parent: Path | None) -> bool:
+def is_made(
+    plan: PretrainPlan, checkpoint: CheckpointKey, device: Device, parent: Path | None
+) -> bool:
     """Returns whether data/pretrained has a checkpoint of these settings, inputs and code, be it of
     another device."""
     record = paths.pretrained(checkpoint) / "run.json"
@@ -63,12 +67,12 @@ def is_made(plan: PretrainPlan, checkpoint: RunKey, device: Device, parent: Path
 
 
 def address_of(
-    plan: PretrainPlan, checkpoint: RunKey, device: Device, parent: Path | None = None
+    plan: PretrainPlan, checkpoint: CheckpointKey, device: Device, parent: Path | None = None
 ) -> str:
     """Returns the address of a checkpoint in the store; ``parent`` as in ``identity_of``."""
     identity = identity_of(plan, checkpoint, device, parent)
     distributed = plan.distributed.model_dump()
-    return fingerprint({"run": checkpoint.run, "identity": identity} | distributed, [])
+    return fingerprint({"run": checkpoint.model, "identity": identity} | distributed, [])
 
 
 def find(address: str) -> Path | None:
@@ -77,10 +81,12 @@ def find(address: str) -> Path | None:
     return None if whole_contents(folder) is None else folder
 
 
-def missing_seeds(plan: PretrainPlan, run: str, device: Device) -> list[int]:
-    """Returns the seeds of a run whose checkpoints are not in the store."""
+def missing_seeds(plan: PretrainPlan, model: str, device: Device) -> list[int]:
+    """Returns the seeds of a model whose checkpoints are not in the store."""
     return [
-        seed for seed in plan.run.seeds if find(address_of(plan, RunKey(run, seed), device)) is None
+        seed
+        for seed in plan.entry.seeds
+        if find(address_of(plan, CheckpointKey(model, seed), device)) is None
     ]
 
 
@@ -93,10 +99,13 @@ def new_entry(address: str) -> Iterator[Path]:
         write_contents(folder)
 
 
-def take(entries: Mapping[RunKey, Path], run: str) -> None:
-    """Copies the entries of a run's checkpoints to the outputs of its stage."""
-    outputs = {kind: paths.PROGRESS / kind / run for kind in PROGRESS}
-    outputs |= {"pretrained": paths.PRETRAINED / run, "timing": paths.TIMINGS / "pretrain" / run}
+def take(entries: Mapping[CheckpointKey, Path], model: str) -> None:
+    """Copies the entries of a model's checkpoints to the outputs of its stage."""
+    outputs = {kind: paths.PROGRESS / kind / model for kind in PROGRESS}
+    outputs |= {
+        "pretrained": paths.PRETRAINED / model,
+        "timing": paths.TIMINGS / "pretrain" / model,
+    }
     for kind, output in outputs.items():
         with replacing(output) as folder:
             folder.mkdir()

@@ -1,37 +1,20 @@
 """The batches of fine-tuning (labelled examples, reordered in each epoch); epoch counts."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from stages.core.params import Adaptation
 from stages.core.seeding import stream
-from stages.tasks._task import Example, Task
-from stages.text.batch import Batch, in_few_widths
+from stages.methods._method import Lesson
+from stages.tasks._task import Example
+from stages.text.batch import Batch
 
 BUCKET_BATCHES = 8  # the examples of this many batches are sorted by length together
 
 
-@runtime_checkable
-class Encoded(Protocol):
-    """An input to predict for: an Example of a task, or a prompt. A row may have several inputs.
-
-    ``id`` is that of the row of the data set, ``tokens`` has the shape [T], ``window`` is the index
-    of this input among those of its row, and ``num_cut`` counts tokens that were left out.
-    """
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def tokens(self) -> np.ndarray: ...
-    @property
-    def window(self) -> int: ...
-    @property
-    def num_cut(self) -> int: ...
-
-
-E = TypeVar("E", bound=Encoded)
+E = TypeVar("E", bound=Any)  # an Example of a task, or a prompt: its ``tokens`` are [T]
 
 
 class FinetuningData:
@@ -41,14 +24,12 @@ class FinetuningData:
     def __init__(
         self,
         examples: Sequence[Example],
-        task: Task,
+        task: Lesson,
         *,
         batch_examples: int,
         seed: int,
-        few_widths: bool = False,  # on a GPU
     ) -> None:
         self._examples, self._task, self._seed = examples, task, seed
-        self._few_widths = few_widths
         self._batch_examples = batch_examples
         self._lengths = np.array([len(example.tokens) for example in examples])
         self._ordered: tuple[int, list[np.ndarray]] = (-1, [])  # latest epoch and its batches
@@ -61,8 +42,7 @@ class FinetuningData:
             batches = self._epoch_batches(epoch)
             self._ordered = epoch, batches
         chosen = [self._examples[i] for i in batches[place]]
-        with in_few_widths(self._task.max_tokens if self._few_widths else 0):
-            return [self._task.collate(chosen, rngs=[])]
+        return [self._task.collate(chosen, rngs=[])]
 
     def _epoch_batches(self, epoch: int) -> list[np.ndarray]:
         rng, size = stream(self._seed, "examples", epoch), self._batch_examples

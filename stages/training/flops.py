@@ -22,10 +22,12 @@ from torch.utils.flop_counter import (
 
 from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
+from stages.training.device import Device
 
 T = TypeVar("T")
 Shape = Sequence[int]
 aten = torch.ops.aten
+
 _OF_PROCESS = dict[Any, int]()
 
 
@@ -48,24 +50,21 @@ FORMULAS = flop_registry | {packet: shape_wrapper(formula) for packet, formula i
 
 
 class counting(TorchDispatchMode):
-    """A context that counts operations: ``get_total_flops()`` of it is their number.
+    """A context that counts operations; ``flops`` is their number.
 
     It is torch's ``FlopCounterMode`` without its table by modules, which makes a counted step a
-    third slower; each length of a batch is counted once, so short trainings count many steps.
+    third slower.
     """
 
-    _total = 0
+    flops = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if formula := FORMULAS.get(func._overloadpacket):
-            self._total += formula(*args, **(kwargs or {}), out_val=result)
+            self.flops += formula(*args, **(kwargs or {}), out_val=result)
         return result
-
-    def get_total_flops(self) -> int:
-        return self._total
 
 
 class StepFlops:
@@ -77,12 +76,12 @@ class StepFlops:
     """
 
     def __init__(
-        self, model: ModelWithHead, criterion: object, *, shared: bool, compiles: bool = False
+        self, model: ModelWithHead, criterion: object, device: Device, *, resumes: bool
     ) -> None:
-        self.counts: dict[Any, int] = _OF_PROCESS if shared else {}
-        self._model, self._shared, self._compiles = model, shared, compiles
+        self.counts: dict[Any, int] = {} if resumes else _OF_PROCESS
+        self._model, self._compiles, self._resumes = model, device.compile, resumes
         weights = tuple((name, weight.shape) for name, weight in model.named_parameters())
-        self._design = type(criterion), weights
+        self._design = type(criterion), device.precision, weights
 
     def of(self, step: Callable[[], T], batches: Sequence[Batch]) -> tuple[T, int]:
         """Calls ``step``, which computes gradients on ``batches``. Returns its result and its
@@ -94,11 +93,11 @@ class StepFlops:
         stance = torch.compiler.set_stance("force_eager") if self._compiles else nullcontext()
         with stance, counting() as counter:
             result = step()
-        self.counts[key] = counter.get_total_flops()
-        return result, self.counts[key]
+        self.counts[key] = counter.flops
+        return result, counter.flops
 
     def _key(self, batches: Sequence[Batch]) -> object:
-        if not self._shared:
+        if self._resumes:
             lengths = [(b.input_ids, b.decoder_input_ids) for b in batches]
             return str(
                 [[n for ids in pair if ids is not None for n in ids.shape] for pair in lengths]

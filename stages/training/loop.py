@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from stages.core.components import BrokenContract, file_of
+from stages.core.components import file_of
 from stages.core.ending import held_signals
 from stages.core.params import Optimisation
 from stages.core.seeding import derive
 from stages.models._heads import ModelWithHead
 from stages.optimizers._optimizer import OPTIMIZERS
-from stages.text.batch import Batch
+from stages.text.batch import Batch, in_few_widths
 from stages.training.checkpoint import Resumable
 from stages.training.device import Device
 from stages.training.flops import StepFlops
@@ -38,11 +38,13 @@ CHECKPOINT_SECONDS = float(os.environ.get("CHECKPOINT_SECONDS", "20"))
 
 @runtime_checkable
 class Criterion(Protocol):
-    """The part of an Objective or a Task that the loop uses: its loss.
+    """The part of an Objective or a Task that the loop uses.
 
     It is a protocol so that the loop imports neither. A stage runs again if code that it imports
     changes, and an edit of an objective or a task must not run the other's stage again.
     """
+
+    max_tokens: int
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Mapping[str, tuple[float, Tensor]]: ...
 
@@ -99,12 +101,13 @@ def train(
     optimizer = OPTIMIZERS.build(
         schedule.optimizer, model, schedule.weight_decay, device.dtype, where="optimizer"
     )
-    step_flops = StepFlops(model, criterion, shared=resumable is None, compiles=device.compile)
+    step_flops = StepFlops(model, criterion, device, resumes=resumable is not None)
     history, start = [] if history is None else history, 0
     if resumable and (state := resumable.load(model, optimizer)):
         start, step_flops.counts = state["step"], state["flops"]
         history += [Step(**row) for row in state["history"]]
     weights = list(model.parameters())
+    widest = criterion.max_tokens if device.device == "cuda" else 0
     if device.compile:
         model.compile()
     called = ranks.synchronised(model)
@@ -116,7 +119,7 @@ def train(
         tqdm(
             total=num_steps, initial=start, desc=description, disable=description is None or None
         ) as progress,
-        closing(_prefetched(data, start, num_steps)) as prefetched,
+        closing(_prefetched(data, start, num_steps, widest)) as prefetched,
     ):
         for index, batches in enumerate(prefetched, start=start):
             if not model.training:  # the caller has evaluated it
@@ -223,13 +226,6 @@ def add_gradients(
     return losses
 
 
-def accumulate(
-    model: ModelWithHead, criterion: Criterion, micro_batches: list[Batch], device: Device
-) -> float:
-    """Adds the gradients of a step's loss to those of the model; returns the loss."""
-    return math.fsum(_values(add_gradients(model, criterion, micro_batches, device)))
-
-
 @torch.no_grad()
 def mean_loss(
     model: ModelWithHead, criterion: Criterion, batches: list[Batch], device: Device
@@ -252,7 +248,7 @@ def _terms(
     """Yields the weight of each term of a batch's loss, its sum over targets, and the number of
     these targets in all batches (at least 1).
 
-    Raises BrokenContract for a term that ``collate`` does not count.
+    Raises TypeError for a term that ``collate`` does not count.
     """
     moved = batch.to(device.torch)
     if device.compile:
@@ -262,14 +258,14 @@ def _terms(
     for term, (weight, loss_sum) in terms.items():
         if term not in totals:
             counted, file = ", ".join(totals) or "nothing", file_of(type(criterion))
-            raise BrokenContract(f"{file}: loss has {term!r}, but num_targets counts {counted}")
+            raise TypeError(f"{file}: loss has {term!r}, but num_targets counts {counted}")
         yield weight, loss_sum, max(totals[term], 1)
 
 
 def _values(losses: Sequence[Tensor]) -> list[float]:
     """Returns the values of scalars in one copy to the host, since every copy waits for the
     device."""
-    return torch.stack([loss.double() for loss in losses]).tolist() if losses else []
+    return torch.stack([loss.double() for loss in losses]).tolist()
 
 
 def count_targets(batches: list[Batch]) -> dict[str, int]:
@@ -280,11 +276,20 @@ def count_targets(batches: list[Batch]) -> dict[str, int]:
     return dict(totals)
 
 
-def _prefetched(data: Data, start: int, num_steps: int) -> Generator[list[Batch], None, None]:
-    """Yields the micro-batches of each step, and meanwhile makes those of the next step."""
+def _prefetched(
+    data: Data, start: int, num_steps: int, widest: int
+) -> Generator[list[Batch], None, None]:
+    """Yields the micro-batches of each step, and meanwhile makes those of the next step; in few
+    widths unless ``widest`` is 0."""
+
+    def micro_batches(step: int) -> list[Batch]:
+        with in_few_widths(widest):
+            return data.micro_batches(step)
+
     with ThreadPoolExecutor(max_workers=1) as pool:
-        coming = None
+        coming = pool.submit(micro_batches, start)
         for step in range(start, num_steps):
-            ready = coming.result() if coming else data.micro_batches(step)
-            coming = pool.submit(data.micro_batches, step + 1) if step + 1 < num_steps else None
+            ready = coming.result()
+            if step + 1 < num_steps:
+                coming = pool.submit(micro_batches, step + 1)
             yield ready

@@ -7,60 +7,62 @@ import torch
 
 from stages.core import paths
 from stages.core.components import below
-from stages.core.params import Run
+from stages.core.params import Model
 from stages.core.seeding import stream
-from stages.models._backbone import MODELS, Backbone
+from stages.models._backbone import MODELS, Backbone, too_long
 from stages.objectives._objective import OBJECTIVES, Objective
-from stages.text.batch import IGNORE_INDEX, Batch, in_few_widths
+from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.checkpoints import folder_of
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import Tokenizer, Vocabulary
 from stages.training.ranks import ALONE, Ranks
 
-VALIDATION_ROWS = 256  # at most; the same for every run on a corpus
+VALIDATION_ROWS = 256  # at most; the same for every model on a corpus
 VALIDATION_SEED = 0
 COUNTED_TARGETS = 2**15  # token frequencies are counted over about this many targets
 
 
-def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, Objective]:
-    """Returns a run's model (with pretraining layers, if any; not yet initialised) and objective.
+def built(entry: Model, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, Objective]:
+    """Returns a model's model (with pretraining layers, if any; not yet initialised) and objective.
 
     Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
     backbone: Backbone = MODELS.build(
-        run.architecture, vocabulary.vocab_size, where=f"{where}.architecture"
+        entry.architecture, vocabulary.vocab_size, where=f"{where}.architecture"
     )
-    objective = objective_for(run, vocabulary, backbone, where=where)
+    objective = objective_for(entry, vocabulary, backbone, where=where)
     if objective.trains:
-        if faults := [*incompatibilities(run, backbone, objective, where)]:
+        if faults := [*incompatibilities(entry, backbone, objective, where)]:
             raise ValueError("\n".join(faults))
         with below(f"{where}.architecture"):
             backbone.add_output_layers()
     return backbone, objective
 
 
-def tokenizer_of(run: Run) -> Tokenizer:
-    """Returns the tokenizer of a run: its checkpoint's own, or one that the study trained."""
-    if run.is_hub:
-        return Tokenizer(folder_of(run.architecture["path"], run.architecture["revision"]))
-    return Tokenizer(paths.TOKENIZERS / run.tokenizer)
+def tokenizer_of(entry: Model) -> Tokenizer:
+    """Returns the tokenizer of a model: its checkpoint's own, or one that the study trained."""
+    if entry.is_hub:
+        return Tokenizer(folder_of(entry.architecture["path"], entry.architecture["revision"]))
+    return Tokenizer(paths.TOKENIZERS / entry.tokenizer)
 
 
-def objective_for(run: Run, vocabulary: Vocabulary, backbone: Backbone, *, where: str) -> Objective:
-    """Returns the objective of a run, set up for the architecture of its model."""
-    settings, length = run.objective, run.training.max_tokens
+def objective_for(
+    entry: Model, vocabulary: Vocabulary, backbone: Backbone, *, where: str
+) -> Objective:
+    """Returns the objective of a model, set up for the architecture of its model."""
+    settings, length = entry.objective, entry.training.max_tokens
     objective = OBJECTIVES.build(settings, vocabulary, length, where=f"{where}.objective")
     objective.architecture = backbone.architecture
     return objective
 
 
 def incompatibilities(
-    run: Run, backbone: Backbone, objective: Objective, where: str
+    entry: Model, backbone: Backbone, objective: Objective, where: str
 ) -> Iterator[str]:
-    """Yields why a run's objective cannot train its model, with paths in params.yaml."""
+    """Yields why a model's objective cannot train its model, with paths in params.yaml."""
     if reason := objective.incompatibility(backbone):
-        yield f"{where}.objective: {run.objective['name']} {reason}"
-    if reason := backbone.too_long(run.training.max_tokens):
+        yield f"{where}.objective: {entry.objective['name']} {reason}"
+    if reason := too_long(backbone, entry.training.max_tokens):
         yield f"{where}.training.max_tokens: {reason} ({where}.architecture)"
 
 
@@ -75,7 +77,6 @@ class PretrainingData:
     batch_rows: int
     micro_batch_rows: int
     seed: int
-    few_widths: bool = False  # on a GPU
     ranks: Ranks = ALONE
 
     def of(self, ranks: Ranks) -> "PretrainingData":
@@ -86,10 +87,9 @@ class PretrainingData:
         number = self.batch_rows // self.ranks.number
         first = step * self.batch_rows + self.ranks.rank * number
         rows = range(first, first + number)
-        with in_few_widths(self.objective.max_tokens if self.few_widths else 0):
-            return _collated(
-                self.packing, self.objective, rows, self.micro_batch_rows, self.seed, "corruption"
-            )
+        return _collated(
+            self.packing, self.objective, rows, self.micro_batch_rows, self.seed, "corruption"
+        )
 
 
 def begin_with_frequencies(backbone: Backbone, data: PretrainingData, *, num_steps: int) -> None:
@@ -116,7 +116,7 @@ def begin_with_frequencies(backbone: Backbone, data: PretrainingData, *, num_ste
 
 
 def validation_batches(packing: Packing, objective: Objective, *, batch_rows: int) -> list[Batch]:
-    """Returns batches of the first rows of a validation split, corrupted alike in all runs."""
+    """Returns batches of the first rows of a validation split, corrupted alike in all models."""
     rows = range(min(packing.rows_per_epoch, VALIDATION_ROWS))
     return _collated(packing, objective, rows, batch_rows, VALIDATION_SEED, "validation")
 

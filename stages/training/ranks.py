@@ -112,8 +112,7 @@ def start_ranks(distributed: Distributed) -> None:
     if distributed.num_nodes > 1:
         raise ValueError(
             f"distributed.num_nodes: run on each node `torchrun --nnodes {distributed.num_nodes} "
-            f"--nproc-per-node {distributed.devices} --rdzv-backend c10d --rdzv-endpoint "
-            f"FIRST_NODE {' '.join(command)}`"
+            f"--nproc-per-node {distributed.devices} {' '.join(command)}`, with a rendezvous"
         )
     # The ranks have sessions of their own, in which they would take DVC for dead.
     environment = {key: value for key, value in os.environ.items() if key != "DVC_STAGE"}

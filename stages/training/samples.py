@@ -1,11 +1,10 @@
 """Samples of the text that a pretrained model generates."""
 
 import numpy as np
-import torch
 
-from stages.core.seeding import stream
+from stages.core.seeding import stream, torch_stream
 from stages.models._backbone import Backbone
-from stages.models._generation import Decoding
+from stages.models._transformer import seeded
 from stages.objectives._objective import Objective
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.corpus import EncodedCorpus
@@ -15,7 +14,7 @@ from stages.training.device import Device
 
 PASSAGES = 3
 MAX_TOKENS = 48  # of a passage, and of the generated text
-SEED = 0  # of every run, so that runs on one corpus with one tokenizer get the same passages
+SEED = 0  # of every model, so that runs on one corpus with one tokenizer get the same passages
 
 
 def samples(
@@ -28,17 +27,16 @@ def samples(
     """Returns samples for the beginnings of a few documents: each has the ``passage``, the
     ``prompt`` that the objective makes of it, and the text that the model has ``written``.
 
-    They are a pure function of the weights: random numbers come from fixed streams of their own.
+    They are a pure function of the weights: torch's own generator is seeded for them.
     """
     passages = beginnings(corpus, min(objective.max_tokens, MAX_TOKENS))
     if objective.draws_text:
         start = tokenizer.before or (tokenizer.eos_id,)  # as GPT-2 generates without a prompt
         passages = [_passage(np.array(start), np.array([True])), *passages]
-    prompts = [
-        objective.prompt(row, rng=stream(SEED, "prompt", i)) for i, row in enumerate(passages)
-    ]
     read = [
-        (row, prompt) for row, prompt in zip(passages, prompts, strict=True) if prompt is not None
+        (row, prompt)
+        for i, row in enumerate(passages)
+        if (prompt := objective.prompt(row, rng=stream(SEED, "prompt", i))) is not None
     ]
     if not read:
         return []
@@ -52,15 +50,14 @@ def samples(
     # The generated text of a decoder continues the row of the prompt.
     taken = batch.input_ids.shape[1] - 1 if backbone.is_causal else 0
     length = min(objective.max_tokens - taken, MAX_TOKENS)
-    draws = np.stack([stream(SEED, "sample", i).random(length) for i in range(len(read))])
-    decoding = Decoding(
-        max_new_tokens=length,
-        start_id=tokenizer.start_id,
-        eos_id=tokenizer.eos_id,
-        draws=torch.from_numpy(draws).to(device.torch) if objective.draws_text else None,
-    )
-    with device.autocast():
-        texts = backbone.eval().generate(batch.to(device.torch), decoding)
+    with device.autocast(), seeded(torch_stream(SEED, "sample")):
+        texts = backbone.eval().generate(
+            batch.to(device.torch),
+            max_new_tokens=length,
+            start_id=tokenizer.start_id,
+            eos_id=tokenizer.eos_id,
+            draws=objective.draws_text,
+        )
     return [
         {
             "passage": tokenizer.shown(passage.tokens),
@@ -72,7 +69,7 @@ def samples(
 
 
 def beginnings(corpus: EncodedCorpus, max_tokens: int) -> list[Row]:
-    """Returns the beginnings of a few documents, the same for every run."""
+    """Returns the beginnings of a few documents, the same for every model."""
     chosen = stream(SEED, "passages").permutation(len(corpus.document_starts))[:PASSAGES]
     lengths = np.minimum(corpus.document_lengths[chosen], max_tokens)
     rows = []

@@ -26,7 +26,7 @@ KEY = TrialKey("tfidf", 7, "type", CLASSICAL, "4", 2)
 def test_refit_predicts_the_test_rows_as_the_stage_did(run: str, task: str) -> None:
     rows = read_jsonl(paths.examples(task) / "test.jsonl")
     written = read(paths.BASELINES / task / "predictions.csv.gz", PredictionRecord)
-    trials = {row.key for row in written if row.run == run}
+    trials = {row.key for row in written if row.model == run}
     assert len(trials) == 7
     for key in trials:
         baseline, _ = _kept.refit(_kept.path_of(key), paths.examples(task))

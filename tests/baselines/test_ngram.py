@@ -42,10 +42,3 @@ def test_ngram_takes_fewer_bits_with_more_text_and_more_context() -> None:
 
     assert 2 < bits(TRAIN, 5) < bits(TRAIN, 2) < bits(TRAIN, 1) < 5.5
     assert bits(TRAIN, 5) < 0.9 * bits(TRAIN[:2], 5)
-
-
-@pytest.mark.slow
-def test_fit_chooses_the_order_with_the_fewest_bits_on_validation() -> None:
-    model = fitted(TRAIN, orders=[1, 2, 4])
-    bits = {order: sum(model.bits(r["text"], order) for r in VALIDATION) for order in (1, 2, 4)}
-    assert model.order == min(bits, key=lambda order: bits[order])

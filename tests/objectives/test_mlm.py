@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from stages.core.seeding import stream, torch_stream
 from stages.models._heads import ModelWithHead, gather, initialise_head
-from stages.objectives._masking import Masking
 from stages.objectives.mlm import LEAST_PAIR, MLM
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import encode
@@ -30,7 +29,7 @@ VOCABULARY = Vocabulary(VOCAB_SIZE)
 def test_the_original_can_be_put_together_again(length, mask_prob, seed) -> None:
     """Labels at their positions restore the original; the rate is exact; special ids stay."""
     row = row_of(length, seed=seed)
-    objective = MLM(VOCABULARY, length + 2, Masking(mask_prob=mask_prob))
+    objective = MLM(VOCABULARY, length + 2, mask_prob=mask_prob)
     batch: Any = collated(objective, [row], seed=seed)
     restored, real = batch.input_ids[0].numpy().copy(), batch.labels[0].numpy() != IGNORE_INDEX
     positions = batch.target_positions[0].numpy()[real]
@@ -168,6 +167,6 @@ def test_pairs_are_classified_by_their_first_state_and_micro_batches_change_none
     backbone = small_model("bert")
     model = ModelWithHead(backbone, objective.head(backbone)).eval()
     initialise_head(model.head, generator=torch_stream(1, "head"))
-    logits = model.head(gather(backbone(whole), whole.pair_positions)).flatten(0, 1)
-    expected = F.cross_entropy(logits, whole.pair_labels.flatten(), reduction="sum")
+    logits = model.head(gather(backbone(whole), whole.extra[..., 0])).flatten(0, 1)
+    expected = F.cross_entropy(logits, whole.extra[..., 1].flatten(), reduction="sum")
     torch.testing.assert_close(objective.loss(model, whole)["next_sentence"][1], expected)

@@ -77,14 +77,6 @@ def test_each_document_is_a_prefix_and_then_targets(lengths, seed) -> None:
     assert batch.num_targets == {"prefix_lm": int((batch.labels != IGNORE_INDEX).sum())}
 
 
-def test_every_length_of_a_prefix_is_as_likely() -> None:
-    """Prefixes of 1 to 4 of 5 tokens: each within 4 standard deviations of a quarter of 2,000."""
-    batch: Any = collated(PREFIX, [row_of(3)] * 2000)
-    counts = np.bincount(batch.visible.sum(dim=1), minlength=6)
-    assert counts[0] == counts[5] == 0
-    assert (abs(counts[1:5] - 500) < 4 * (2000 * 0.25 * 0.75) ** 0.5).all()
-
-
 def test_no_token_of_a_prefix_model_sees_its_label() -> None:
     """Another token in a label's place does not change the state that predicts the label."""
     batch: Batch = collated(PREFIX, [row_of(12, 0, 9, seed=1)])

@@ -14,7 +14,7 @@ from stages.core.seeding import torch_stream
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.objectives.span_mlm import SpanMLM
 from stages.text.batch import IGNORE_INDEX
-from stages.text.tokenizer import EOS_ID, MASK_ID, NUM_SPECIAL
+from stages.text.tokenizer import EOS_ID, NUM_SPECIAL
 from tests.objectives.rows import collated, packed_rows, row_of
 from tests.small import small_model, small_tokenizer
 
@@ -25,7 +25,7 @@ WORDS = np.flatnonzero(TOKENIZER.starts_word[: -len(TOKENIZER.sentinel_ids)])  #
 def spans_of(batch: Any, row: int) -> dict[tuple[int, int], list[int]]:
     """(left boundary, right boundary) -> the positions predicted between them."""
     real = batch.labels[row] != IGNORE_INDEX
-    boundaries = batch.boundary_positions[row][real].tolist()
+    boundaries = batch.extra[row][real].tolist()
     spans: dict[tuple[int, int], list[int]] = {}
     for position, ends in zip(batch.target_positions[row][real].tolist(), boundaries, strict=True):
         spans.setdefault(tuple(ends), []).append(position)
@@ -63,23 +63,6 @@ def test_lengths_in_words_are_geometric_cut_off_at_10_and_places_uniform() -> No
         assert pvalue < 1e-6 if is_refused else pvalue > 0.001
     in_first_half = (batch.target_positions < 2_000).float().mean().item()
     assert in_first_half == pytest.approx(0.5, abs=0.04)
-
-
-def test_a_span_has_one_fate() -> None:
-    """A whole span is masked (80 %), kept (10 %) or random, within 4 standard deviations."""
-    rows = [row_of(400, seed=i, tokens=WORDS) for i in range(60)]
-    batch = collated(SpanMLM(TOKENIZER, 402), rows)
-    fates = []
-    for i, row in enumerate(rows):
-        for positions in spans_of(batch, i).values():
-            inputs, original = batch.input_ids[i, positions].numpy(), row.tokens[positions]
-            masked, same = inputs == MASK_ID, inputs == original
-            if len(positions) >= 3:  # a random token may be the original
-                assert masked.all() or same.all() or not masked.any() and same.sum() <= 1
-            fates.append("masked" if masked[0] else "kept" if same.all() else "random")
-    for fate, expected in (("masked", 0.8), ("kept", 0.1), ("random", 0.1)):
-        observed = fates.count(fate) / len(fates)
-        assert abs(observed - expected) < 4 * (expected * (1 - expected) / len(fates)) ** 0.5
 
 
 def test_a_boundary_prediction_sees_the_boundaries_and_the_place_alone() -> None:

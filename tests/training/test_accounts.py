@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from stages.core.params import Run
+from stages.core.params import Model
 from stages.training import accounts
-from stages.training.accounts import account_of, timing, write_history
-from stages.training.device import Device
+from stages.training.accounts import account_of, write_histories
 from stages.training.loop import Step
-from stages.training.meter import Usage
 from stages.training.tries import Try
 from tests.small import small_model, small_schedule
 
@@ -20,11 +18,11 @@ PARENT = {"lineage_tokens": 7, "lineage_flops": 70, "lineage_bytes": 21}
 STEP_TOKENS = 4 * 8
 
 
-def run_of(num_steps: int, *, model: str = "modernbert") -> Run:
+def run_of(num_steps: int, *, model: str = "modernbert") -> Model:
     training = small_schedule(rows=4, max_tokens=8, num_steps=num_steps, lr=1e-3)
     names = {"corpus": "prose", "tokenizer": "unigram", "parent": "none"}
     component: dict[str, Any] = {"architecture": {"name": model}, "objective": {"name": "mlm"}}
-    return Run(training=training, seeds=[1], **names, **component)
+    return Model(training=training, seeds=[1], **names, **component)
 
 
 def history_of(num_steps: int, *, validated: tuple[int, ...]) -> list[Step]:
@@ -83,20 +81,18 @@ def test_account_of_a_public_checkpoint_is_unknown() -> None:
     assert [continued[key] for key in amounts] == [*seen, None, None, None]
 
 
-def test_write_history_keeps_some_rows_and_each_validation_loss(tmp_path, monkeypatch) -> None:
+def test_write_histories_keeps_some_rows_and_each_validation_loss(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(accounts, "HISTORY_ROWS", 3)
-    write_history(tmp_path / "a.csv", [Try(0.1, history_of(9, validated=(4, 9)))], run_of(9))
-    with Path(tmp_path / "a.csv").open() as file:
+    tries = [Try(0.2, history_of(9, validated=(9,))), Try(0.1, history_of(9, validated=(4, 9)))]
+    tries[0].history[-1].validation_loss = 11.0
+    write_histories(tmp_path, tries, run_of(9))
+    with Path(tmp_path / "history.csv").open() as file:
         rows = list(csv.DictReader(file))
     steps = [1, 3, 4, 6, 9]
     assert [int(row["step"]) for row in rows] == steps
     assert [int(row["flops"]) for row in rows] == [10 * step for step in steps]
     assert [int(row["tokens"]) for row in rows] == [step * STEP_TOKENS for step in steps]
     assert [row["validation_loss"] for row in rows] == ["", "", "5.0", "", "10.0"]
-
-
-def test_timing_scales_usage_to_interrupted_processes() -> None:
-    device, usage = Device("cpu", "float32", compile=False, threads=1), Usage(2.0, 1.5, 5)
-    times = timing(6.0, usage, {"pretrain_tokens": 30, "tokens_of_all_rates": 90}, device)
-    assert (times["wall_time_s"], times["processor_time_s"]) == (6.0, 4.5)
-    assert (times["tokens_per_s"], times["peak_memory_bytes"]) == (15.0, 5)
+    with Path(tmp_path / "rates.csv").open() as file:
+        rates = [(row["rate"], row["kept"]) for row in csv.DictReader(file)]
+    assert rates == [("0.2", "0")] * 4 + [("0.1", "1")] * 5

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stages.optimizers.adamw import AdamW
-from stages.training.checkpoint import Resumable, fingerprint, load_weights, save_weights
+from stages.training.checkpoint import Resumable, load_weights, save_weights
 from stages.training.loop import Step, mean_loss, train
 from tests.small import headless, small_model
 from tests.training.test_loop import CPU, SCHEDULE, data_of, objective_of
@@ -68,36 +68,6 @@ def test_resumable_saves_no_frozen_weights_and_goes_with_the_fingerprint(tmp_pat
     record = Resumable("run", "a", scratch=tmp_path).load(model, optimizer)
     assert record is not None and record["step"] == 5
     assert torch.equal(trained, before) and frozen[0].eq(7.0).all()
-
-
-def test_resumable_counts_the_time_of_interrupted_processes_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 100.0
-    monkeypatch.setattr("stages.training.checkpoint.time.monotonic", lambda: now)
-    model = headless(small_model("encoder"))
-    first = Resumable("run", "a", scratch=tmp_path, began=now)
-    now = 130.0
-    first.save({}, model, None)
-    second = Resumable("run", "a", scratch=tmp_path, began=now)
-    second.load(model, None)
-    now = 137.0
-    second.save({}, model, None)
-    second.load(model, None)  # of a state that this process has saved
-    assert second.seconds() == 30 + 7
-
-
-def test_fingerprint_sees_settings_names_and_contents(tmp_path) -> None:
-    folder = tmp_path / "input"
-    folder.mkdir()
-    (folder / "a").write_text("one")
-    first = fingerprint({"lr": 0.1}, [folder])
-    assert fingerprint({"lr": 0.1}, [folder]) == first
-    assert fingerprint({"lr": 0.2}, [folder]) != first
-    (folder / "a").write_text("two")
-    second = fingerprint({"lr": 0.1}, [folder])
-    (folder / "a").rename(folder / "b")
-    assert len({first, second, fingerprint({"lr": 0.1}, [folder])}) == 3
 
 
 def test_load_weights_restores_what_save_weights_wrote_and_refuses_another_model(tmp_path) -> None:

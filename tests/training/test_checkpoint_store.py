@@ -14,8 +14,8 @@ import pytest
 
 from stages import pretrain
 from stages.core import paths
-from stages.core.keys import RunKey
-from stages.core.params import Params, Run
+from stages.core.keys import CheckpointKey
+from stages.core.params import Params
 from stages.core.plans import PretrainPlan
 from stages.core.study_file import load
 from stages.planning.stage_plans import write_plans
@@ -57,27 +57,31 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
         Path("data", nothing).parent.mkdir(exist_ok=True)
         Path("data", nothing).write_text("nothing\n")
     params = load(path)
-    run = params.runs[RUN]
-    runs = {RUN: run, CHILD: run.model_copy(update={"parent": RUN}), SCRATCH: params.runs[SCRATCH]}
-    params = params.model_copy(update={"runs": runs})
+    run = params.models[RUN]
+    runs = {
+        RUN: run,
+        CHILD: run.model_copy(update={"parent": RUN}),
+        SCRATCH: params.models[SCRATCH],
+    }
+    params = params.model_copy(update={"models": runs})
     write_inputs(params)
     return params
 
 
 def address(plan: PretrainPlan, run: str = RUN, seed: int = 1) -> str:
-    return store.address_of(plan, RunKey(run, seed), resolve(plan.compute, threads=1))
+    return store.address_of(plan, CheckpointKey(run, seed), resolve(plan.compute, threads=1))
 
 
 def missing(plan: PretrainPlan, run: str = RUN) -> list[int]:
     return store.missing_seeds(plan, run, resolve(plan.compute, threads=1))
 
 
-def edited(plan: PretrainPlan, part: str = "run", **changes: Any) -> PretrainPlan:
+def edited(plan: PretrainPlan, part: str = "entry", **changes: Any) -> PretrainPlan:
     return plan.model_copy(update={part: getattr(plan, part).model_copy(update=changes)})
 
 
 def with_rate(plan: PretrainPlan) -> PretrainPlan:
-    return edited(plan, training=plan.run.training.model_copy(update={"lr": 0.5}))
+    return edited(plan, training=plan.entry.training.model_copy(update={"lr": 0.5}))
 
 
 def with_other_inputs(plan: PretrainPlan) -> PretrainPlan:
@@ -110,16 +114,6 @@ def test_address_covers_all_that_weights_depend_on(
     assert (address(edit(plan)) != before) == is_other
 
 
-def test_find_treats_a_damaged_entry_as_missing(params: Params) -> None:
-    with store.new_entry("whole") as folder:
-        (folder / "pretrained").mkdir()
-        (folder / "pretrained/model.safetensors").write_text("weights")
-    entry = store.find("whole")
-    assert entry is not None and store.find("other") is None
-    (entry / "pretrained/model.safetensors").write_text("weight")
-    assert store.find("whole") is None
-
-
 def outputs(run: str = RUN) -> dict[Path, bytes]:
     """Returns the contents of all files that the stage of a run writes, its times included."""
     folders = [paths.PRETRAINED / run, paths.TIMINGS / "pretrain" / run]
@@ -148,7 +142,7 @@ def test_pretrain_trains_only_the_seeds_that_the_store_lacks(params: Params) -> 
     after = outputs()
     assert of_seed(after, 2) == of_seed(before, 2)
     assert of_seed(after, 3) and not of_seed(after, 1)
-    weights = (after[paths.pretrained(RunKey(RUN, s)) / "model.safetensors"] for s in (2, 3))
+    weights = (after[paths.pretrained(CheckpointKey(RUN, s)) / "model.safetensors"] for s in (2, 3))
     assert len({*weights}) == 2
 
     entry = store.find(address(more, seed=2))
@@ -156,7 +150,7 @@ def test_pretrain_trains_only_the_seeds_that_the_store_lacks(params: Params) -> 
     (entry / "pretrained/model.safetensors").write_bytes(b"damaged")
     pretrain.main(more, RUN)
     trained = {path for path in after if outputs()[path] != after[path]}
-    assert trained == {paths.pretraining_time(RunKey(RUN, 2))}, "equal but for the time"
+    assert trained == {paths.pretraining_time(CheckpointKey(RUN, 2))}, "equal but for the time"
 
 
 @pytest.mark.slow
@@ -172,47 +166,14 @@ def test_pretrain_trains_a_parent_whose_stage_has_not_run(params: Params) -> Non
     assert not [*store.ROOT.glob("*")], "random weights are quickly drawn again"
     for run in (RUN, CHILD):
         pretrain.main(pretrain_plan(params, run), run)
-    times = {paths.pretraining_time(RunKey(CHILD, seed)) for seed in (1, 2)}
+    times = {paths.pretraining_time(CheckpointKey(CHILD, seed)) for seed in (1, 2)}
     assert {path for path, content in outputs(CHILD).items() if content != first[path]} <= times
-
-
-class Killed(Exception):
-    pass
-
-
-@pytest.mark.slow
-def test_pretrain_resumes_the_seed_that_was_interrupted(
-    params: Params, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The seed before it is stored by then, and the results equal those of an uninterrupted run."""
-    monkeypatch.setattr("stages.training.loop.CHECKPOINT_SECONDS", 0.0)
-    plan, steps = pretrain_plan(params, RUN), list[int]()
-    pretrain.main(plan, RUN)
-    times = {paths.pretraining_time(RunKey(RUN, seed)) for seed in (1, 2)}
-    whole = {path: content for path, content in outputs().items() if path not in times}
-    for folder in (store.ROOT, paths.PRETRAINED):
-        shutil.rmtree(folder)
-    validates, killed_at = pretrain._validates, [1, 2, 3, 1, 2]
-
-    def kill(step: int, run: Run) -> bool:
-        steps.append(step)
-        if steps == killed_at:
-            raise Killed
-        return validates(step, run)
-
-    monkeypatch.setattr(pretrain, "_validates", kill)
-    with pytest.raises(Killed):
-        pretrain.main(plan, RUN)
-    assert not paths.PRETRAINED.exists() and missing(plan) == [2]
-    pretrain.main(plan, RUN)
-    assert steps == [*killed_at, 2, 3], "it goes on from the last state"
-    assert {path: content for path, content in outputs().items() if path not in times} == whole
 
 
 @pytest.mark.slow
 def test_pretrain_by_two_processes_has_the_losses_of_one(params: Params) -> None:
     plan = pretrain_plan(params, RUN)
-    training = plan.run.training.model_copy(update={"micro_batch_rows": 2})
+    training = plan.entry.training.model_copy(update={"micro_batch_rows": 2})
     plan = edited(plan, training=training, seeds=[1])
     pretrain.main(plan, RUN)
     history = paths.PROGRESS / "history" / RUN / "1.csv"

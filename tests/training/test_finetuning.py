@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stages.tasks._task import Example
 from stages.tasks.classification import Classification
 from stages.text.batch import Batch, pad
-from stages.training.finetuning import FinetuningData, in_order_of_length
+from stages.training.finetuning import FinetuningData
 from tests.small import small_tokenizer
 
 
@@ -43,16 +43,6 @@ def test_epoch_has_each_example_once(lengths, batch_examples, seed) -> None:
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(len(lengths)))
 
 
-def test_epochs_differ_in_order() -> None:
-    data, other = (
-        FinetuningData(examples_of([5] * 40), Ids(), batch_examples=4, seed=1) for _ in range(2)
-    )
-    first = [data.micro_batches(step)[0].input_ids.tolist() for step in range(10)]
-    second = [data.micro_batches(step)[0].input_ids.tolist() for step in range(10, 20)]
-    assert first != second
-    assert other.micro_batches(13)[0].input_ids.tolist() == second[3]
-
-
 def test_batches_have_about_one_length() -> None:
     """Padded batches are at least a fifth smaller than in random order."""
     lengths = np.random.default_rng(0).integers(5, 50, 256).tolist()
@@ -64,8 +54,3 @@ def test_batches_have_about_one_length() -> None:
     bucketed = [data.micro_batches(s)[0].input_ids.flatten().tolist() for s in range(32)]
     order = np.random.default_rng(1).permutation(256).reshape(32, 8).tolist()
     assert padded(bucketed) < 0.8 * padded(order)
-
-
-def test_prediction_batches_are_shortest_first() -> None:
-    batches = list(in_order_of_length(examples_of([3, 1, 2, 5, 4]), batch_examples=2))
-    assert [[e.id for e in batch] for batch in batches] == [["1", "2"], ["0", "4"], ["3"]]

@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from stages.tasks.classification import Classification
 from stages.training import flops
 from stages.training.flops import StepFlops, counting
-from stages.training.loop import accumulate
+from stages.training.loop import add_gradients
 from tests.small import headless, small_model, small_tokenizer, with_head
 from tests.training.test_loop import CPU, data_of, objective_of
 
@@ -20,7 +20,7 @@ ROWS, LENGTH, WIDTH = 3, 20, 16
 def counted(compute: Any) -> int:
     with counting() as counter:
         compute()
-    return counter.get_total_flops()
+    return counter.flops
 
 
 def test_counting_has_the_products_of_attention_and_of_an_lstm() -> None:
@@ -45,7 +45,7 @@ def test_a_step_takes_about_six_operations_for_each_token_and_weight(
     weights of the embedding."""
     model = headless(small_model(architecture))
     batches = data_of(objective).micro_batches(0)
-    operations = counted(lambda: accumulate(model, objective_of(objective), batches, CPU))
+    operations = counted(lambda: add_gradients(model, objective_of(objective), batches, CPU))
     weights = sum(weight.numel() for weight in model.parameters() if weight.dim() > 1)
     assert operations / (6 * batches[0].input_ids.numel() * weights) == pytest.approx(1.0, rel=0.35)
 
@@ -55,10 +55,10 @@ def test_step_flops_differ_with_the_weights_that_train(monkeypatch: pytest.Monke
     task = Classification(["0", "1"], small_tokenizer(), 32)
     model = with_head(task, small_model("encoder"))
     batch = task.collate(task.encode([{"id": "1", "text": "a class", "label": "0"}]), rngs=[])
-    step_flops, calls = StepFlops(model, task, shared=True), list[float]()
+    step_flops, calls = StepFlops(model, task, CPU, resumes=False), list[object]()
 
     def step() -> None:
-        calls.append(accumulate(model, task, [batch], CPU))
+        calls.append(add_gradients(model, task, [batch], CPU))
 
     _, whole = step_flops.of(step, [batch])
     assert step_flops.of(step, [batch])[1] == whole == [*step_flops.counts.values()][0]

@@ -1,9 +1,7 @@
 """The training loop: accumulation changes nothing, and learning happens."""
 
-import threading
 from collections.abc import Generator
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from stages.objectives._objective import OBJECTIVES, Objective
 from stages.text.packing import Packing
 from stages.text.tokenizer import Vocabulary
 from stages.training.device import Device
-from stages.training.loop import Diverged, Step, accumulate, lr_factor, mean_loss, train
+from stages.training.loop import Diverged, Step, add_gradients, lr_factor, mean_loss, train
 from stages.training.pretraining import PretrainingData, validation_batches
 from tests.small import VOCAB_SIZE, headless, small_corpus, small_model, small_schedule
 
@@ -42,26 +40,20 @@ def data_of(name: str, *, micro_batch_rows: int = 8) -> PretrainingData:
 
 
 @pytest.mark.parametrize(("architecture", "objective"), [*PAIRS, ("bilstm", "bidirectional_lm")])
-def test_accumulate_has_equal_gradients_for_any_micro_batches(architecture, objective) -> None:
+def test_add_gradients_has_equal_gradients_for_any_micro_batches(architecture, objective) -> None:
     """Losses and gradients of 1 x 8, 4 x 2 and 8 x 1 rows are equal up to rounding."""
     gradients, losses = [], []
     for rows in (8, 2, 1):
         model = headless(small_model(architecture))
         batches = data_of(objective, micro_batch_rows=rows).micro_batches(3)
         assert len(batches) == 8 // rows
-        losses.append(accumulate(model, objective_of(objective), batches, CPU))
+        losses.append(float(sum(add_gradients(model, objective_of(objective), batches, CPU))))
         gradients.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
     for other in gradients[1:]:
         assert other.keys() == gradients[0].keys()
         for name, gradient in gradients[0].items():
             torch.testing.assert_close(other[name], gradient, atol=1e-5, rtol=1e-3)
-
-
-def test_micro_batches_hold_the_rows_of_the_step() -> None:
-    whole, parts = (data_of("mlm", micro_batch_rows=r).micro_batches(5) for r in (8, 2))
-    assert torch.equal(whole[0].input_ids, torch.cat([part.input_ids for part in parts]))
-    assert whole[0].num_targets["mlm"] == sum(part.num_targets["mlm"] for part in parts)
 
 
 @pytest.mark.parametrize(("architecture", "objective"), PAIRS)
@@ -142,24 +134,11 @@ def test_train_ends_at_a_loss_that_is_not_finite() -> None:
             step.validation_loss = float("nan") if step.step == 2 else 1.0
 
 
-def prefetching() -> int:
-    """The number of threads that make batches ahead, without the thread of a progress bar."""
-    return sum(thread.name.startswith("ThreadPoolExecutor") for thread in threading.enumerate())
-
-
-def test_train_leaves_no_thread_when_it_is_closed() -> None:
-    steps = training_of("mlm", num_steps=50)
-    assert [step.step for step in islice(steps, 2)] == [1, 2]
-    assert prefetching() == 1
-    steps.close()
-    assert prefetching() == 0
-
-
 def test_loss_refuses_a_term_that_the_batches_do_not_count() -> None:
     model, criterion = headless(small_model("decoder")), objective_of("causal")
     batch = criterion.collate([Packing(small_corpus(), 32, seed=1).row(0)], rngs=[])
-    with pytest.raises(ValueError, match=r"^stages/objectives/causal\.py: .*'causal'.*words"):
-        accumulate(model, criterion, [replace(batch, num_targets={"words": 9})], CPU)
+    with pytest.raises(TypeError, match=r"^stages/objectives/causal\.py: .*'causal'.*words"):
+        add_gradients(model, criterion, [replace(batch, num_targets={"words": 9})], CPU)
 
 
 @pytest.mark.parametrize("decay", ["linear", "cosine", "constant"])

@@ -1,6 +1,5 @@
 """A training at each of several rates: the best is kept, and interrupted equals uninterrupted."""
 
-import math
 from typing import Any
 
 import pytest
@@ -8,8 +7,8 @@ import torch
 
 from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import Resumable
-from stages.training.loop import Diverged, Step, mean_loss, train
-from stages.training.tries import Try, best, try_each
+from stages.training.loop import Step, mean_loss, train
+from stages.training.tries import Try, try_each
 from tests.small import headless, small_model
 from tests.training.test_loop import CPU, SCHEDULE, data_of, objective_of
 
@@ -60,18 +59,6 @@ def same(one: ModelWithHead, other: ModelWithHead) -> bool:
     return all(torch.equal(mine, theirs) for mine, theirs in pairs)
 
 
-def test_try_each_begins_anew_and_leaves_the_best_model(tmp_path) -> None:
-    """The results equal those of each rate trained alone."""
-    model, tries, _ = trained(tmp_path / "several", RATES)
-    alone = {rate: trained(tmp_path / str(rate), [rate]) for rate in RATES}
-    assert [each.rate for each in tries] == RATES
-    assert all(each.history == alone[each.rate][1][0].history for each in tries)
-    chosen = best(tries)
-    assert chosen.rate == 5e-3 != RATES[-1]
-    assert loss_of(model) == chosen.final_loss == min(each.final_loss for each in tries)
-    assert same(model, alone[chosen.rate][0]) and not same(model, alone[RATES[-1]][0])
-
-
 @pytest.mark.parametrize("kill", [(5e-3, 3), (5e-3, 1), (1e-3, 6)])
 def test_try_each_resumes_in_a_later_rate(tmp_path, monkeypatch, kill) -> None:
     monkeypatch.setattr("stages.training.loop.CHECKPOINT_SECONDS", 0.0)
@@ -81,14 +68,3 @@ def test_try_each_resumes_in_a_later_rate(tmp_path, monkeypatch, kill) -> None:
     resumed, again, done = trained(tmp_path / "killed", RATES)
     assert done[0] == kill, "what was done before is not done again"
     assert again == tries and same(resumed, whole)
-
-
-def test_try_each_refuses_only_if_all_rates_diverge(tmp_path, capsys) -> None:
-    model, (diverged, other), _ = trained(tmp_path / "one", [1e30, 5e-3])
-    assert "1e+30" in capsys.readouterr().err
-    assert math.isinf(diverged.final_loss) and 0 < len(diverged.history) < NUM_STEPS
-    assert not other.diverged and same(model, trained(tmp_path / "alone", [5e-3])[0])
-    with pytest.raises(ValueError, match=r"^lr: .*1e\+30, 1e\+29"):
-        trained(tmp_path / "all", [1e30, 1e29])
-    with pytest.raises(Diverged):
-        trained(tmp_path / "single", [1e30])

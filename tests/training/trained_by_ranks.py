@@ -40,7 +40,7 @@ TRAINED = [
 # The settings of dropout of each family.
 DROPOUT = {
     "encoder": ("mlp_dropout", "attention_dropout"),
-    "decoder": ("hidden_dropout", "attention_dropout"),
+    "decoder": ("resid_pdrop", "attention_dropout"),
     "encoder_decoder": ("dropout_rate",),
 }
 LENGTH, ROWS, MICRO_ROWS, NUM_STEPS = 48, 8, 2, 3  # four micro-batches: two for each rank
