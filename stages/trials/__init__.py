@@ -1,1 +1,1 @@
-"""A trial: its set-up, its run, what is kept of it, and prediction with it."""
+"""A trial: its set-up, its model, what is kept of it, and prediction with it."""

@@ -1,4 +1,4 @@
-"""The check of whether a method, a run and a task are compatible."""
+"""The check of whether a method, a model and a task are compatible."""
 
 from stages.methods._method import Method, PromptMethod, UntrainedMethod
 from stages.models._backbone import Backbone, unsupported
@@ -13,8 +13,8 @@ def incompatibility(
     *,
     text_to_text: bool = False,
 ) -> str | None:
-    """Returns why a method is incompatible with a task and a run, or None if it is not. The reason
-    continues a message that begins with the method's name and a colon.
+    """Returns why a method is incompatible with a task and a model, or None if it is not. The
+    reason continues a message that begins with the method's name and a colon.
 
     No weights are read. ``kind`` is the name of the task's component. With ``text_to_text``,
     answers are generated as text.

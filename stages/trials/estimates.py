@@ -3,25 +3,22 @@ checkpoint reads, and estimates of how well it would do, from the frozen states 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from stages.core.artifacts import read_json, write_json
-from stages.core.keys import RunKey, TrialKey
+from stages.core.keys import CheckpointKey, TrialKey
 from stages.core.params import Compute, Finetune
 from stages.core.seeding import stream
 from stages.evaluation.records import InputRecord
 from stages.evaluation.transferability import ESTIMATES, EstimateRecord, h_score, logme, one_hot
 from stages.methods._method import PromptMethod
-from stages.tasks._cells import Row
-from stages.tasks._labelled_rows import labelled_rows, most_rows
+from stages.tasks._labelled_rows import most_rows
 from stages.tasks._task import SPLITS, Example
 from stages.text.batch import IGNORE_INDEX
-from stages.training.device import Device, resolve
+from stages.training.device import resolve
 from stages.training.flops import counting
-from stages.trials import store
 from stages.trials.prediction import FrozenStates
 from stages.trials.runner import method_of
 from stages.trials.setup import TrialSetup
@@ -29,11 +26,10 @@ from stages.trials.setup import TrialSetup
 TASKS = ("classification", "tagging", "regression")  # whose labels are each of one state
 MAX_ROWS = 1000  # more rows would take more than seconds and hardly change the estimates
 MAX_STATES = 5000  # for tasks whose rows have many states (one for each word)
-RECORDS = "estimates.json"  # in an entry of the store
 
 
 def input_records(
-    finetune: Finetune, checkpoint: RunKey, task: str, methods: Iterable[str]
+    finetune: Finetune, checkpoint: CheckpointKey, task: str, methods: Iterable[str]
 ) -> list[InputRecord]:
     """Returns a record for each split and each form (text-to-text or not) in which ``methods`` read
     texts, and a record of the test split for each prompt method: of the prompts of the first
@@ -44,9 +40,8 @@ def input_records(
         method, text_to_text = method_of(finetune, name), finetune.methods[name].text_to_text
         if text_to_text in forms and not isinstance(method, PromptMethod):
             continue
-        setup = TrialSetup(
-            checkpoint, task, max_tokens=finetune.max_tokens, text_to_text=text_to_text
-        )
+        tokens = finetune.max_tokens
+        setup = TrialSetup(checkpoint, task, max_tokens=tokens, text_to_text=text_to_text)
         rows = {split: setup.rows(split, seed=seed) for split in SPLITS}
         most = most_rows(finetune.label_budgets, len(rows["train"]), task=task)
         if isinstance(method, PromptMethod):
@@ -57,7 +52,7 @@ def input_records(
             forms.add(text_to_text)
             rows["train"] = rows["train"][:most]
             read_at = setup.task.read_at
-            encoded = {split: setup.task.encode(rows[split]) for split in SPLITS}
+            encoded = {split: setup.task.encode(of_split) for split, of_split in rows.items()}
         for split, examples in encoded.items():
             tokens_cut = sum(example.num_cut for example in examples)
             records.append(
@@ -75,58 +70,41 @@ def input_records(
 
 
 def estimated(
-    finetune: Finetune, compute: Compute, checkpoint: RunKey, task: str
+    finetune: Finetune, compute: Compute, checkpoint: CheckpointKey, task: str
 ) -> list[EstimateRecord]:
-    """Returns the estimates from the store of trials, where they have an address of their own, or
-    computes and stores them.
+    """Returns the estimates of a checkpoint on a task.
 
     All checkpoints have the same labelled rows: as many as the largest label budget, but at most
     ``MAX_ROWS``. They are drawn as for a trial whose pretraining and fine-tuning seeds are both
     the first of ``finetune.seeds``.
     """
-    setup = TrialSetup(checkpoint, task, max_tokens=finetune.max_tokens)
+    setup, seed = TrialSetup(checkpoint, task, max_tokens=finetune.max_tokens), finetune.seeds[0]
     device = replace(resolve(compute, threads=compute.trial_threads), precision="float32")
-    seed = finetune.seeds[0]
-    train = setup.rows("train", seed=seed)
-    most = min(most_rows(finetune.label_budgets, len(train), task=task), MAX_ROWS)
-    seeds = {"pretrain_seed": seed, "finetune_seed": seed}
-    rows = labelled_rows(train, most, setup.task.kind, **seeds, task=task)
-    settings = {"rows": [row["id"] for row in rows], "seed": seed}
-    address = store.address_of(store.inputs_of(setup, device), settings, "trials/estimates")
-    if entry := store.find(address):
-        return [EstimateRecord(**record) for record in read_json(entry / RECORDS)["records"]]
-    with store.new_entry(address) as folder:
-        with threadpool_limits(1):  # numpy's sums depend on the number of threads
-            records = _records(setup, rows, seed, device)
-        write_json(folder / RECORDS, {"records": [asdict(record) for record in records]})
-    return records
-
-
-def _records(
-    setup: TrialSetup, rows: Sequence[Row], seed: int, device: Device
-) -> list[EstimateRecord]:
-    values = dict[str, float]()
-    num_rows = num_states = flops = 0
+    values, num_rows, num_states, flops = dict[str, float](), 0, 0, 0
     reason = "a label is no class or number of one state"
     if setup.task.kind.name in TASKS and not setup.task.scores_text:
-        examples = _few(setup.task.encode(rows), seed)
-        frozen = FrozenStates(setup.task, device)
-        model = setup.headed(seed=seed).to(device.torch)
-        with counting() as counter:
-            frozen.compute(model, examples)
-        states, labels, _ = frozen.labelled(examples)
+        train = setup.rows("train", seed=seed)
+        most = min(most_rows(finetune.label_budgets, len(train), task=task), MAX_ROWS)
+        key = TrialKey(checkpoint.model, seed, task, "", str(most), seed)
+        with threadpool_limits(1):  # numpy's sums depend on the number of threads
+            examples = _few(setup.task.encode(setup.labelled(key, train)), seed)
+            frozen, model = FrozenStates(setup.task, device), setup.headed(seed=seed)
+            with counting() as counter:
+                frozen.compute(model.to(device.torch), examples)
+            states, labels, _ = frozen.labelled(examples)
+            if labels.dtype.kind == "f":
+                values = {"logme": logme(states, labels[:, None])}
+                reason = "defined for classes, not for numbers"
+            elif len(np.unique(labels)) < 2:
+                reason = "the labelled rows have fewer than two classes"
+            else:
+                values["h_score"] = h_score(states, labels)
+                values["logme"] = logme(states, one_hot(labels))
         num_rows, num_states = len({each.id for each in examples}), len(labels)
-        flops = counter.get_total_flops()
-        if labels.dtype.kind == "f":
-            values = {"logme": logme(states, labels[:, None])}
-            reason = "defined for classes, not for numbers"
-        elif len(np.unique(labels)) < 2:
-            reason = "the labelled rows have fewer than two classes"
-        else:
-            values = {"h_score": h_score(states, labels), "logme": logme(states, one_hot(labels))}
+        flops = counter.flops
     return [
         EstimateRecord(
-            **setup.checkpoint._asdict(),
+            **checkpoint._asdict(),
             estimate=estimate,
             value=values.get(estimate),
             num_rows=num_rows,

@@ -5,6 +5,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
@@ -13,7 +14,7 @@ from stages.core.artifacts import sha256
 from stages.core.components import Settings
 from stages.core.keys import TrialKey
 from stages.evaluation.records import TrialRow
-from stages.methods._method import METHODS, Method, Predictor, PromptMethod
+from stages.methods._method import METHODS, Method
 from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
 from stages.trials.setup import TrialSetup
@@ -39,7 +40,7 @@ class KeptTrial(TrialRow):
 
 def path_of(key: TrialKey) -> Path:
     """Returns the path of the file that keeps the weights of a trial, if they are kept."""
-    return paths.FINETUNED / key.task / key.run / "weights" / file_name(key)
+    return paths.FINETUNED / key.task / key.model / "weights" / file_name(key)
 
 
 def file_name(key: TrialKey) -> str:
@@ -47,24 +48,21 @@ def file_name(key: TrialKey) -> str:
     return f"{'-'.join(map(str, parts))}.safetensors"
 
 
-def fingerprint(setup: TrialSetup, *, seed: int) -> str:
-    """Returns a hash of all that the weights of a trial with this fine-tuning seed belong to: the
-    checkpoint, the task with its rows of train, and the states that labels are read from. From
-    scratch, it covers the weights that the seed draws, since another version of torch may draw
-    other weights."""
+def fingerprint(setup: TrialSetup) -> str:
+    """Returns a hash of all that the weights of a trial belong to: the checkpoint, the task with
+    its rows of train, the states that labels are read from and, from scratch, the version of torch,
+    which draws the weights that are not kept."""
     task = sha256(*(setup.examples / name for name in ("task.json", "train.jsonl")))
     of_run, weights = setup.run_record["fingerprint"], sha256(setup.pretrained / WEIGHTS)
-    digest = hashlib.sha256(json.dumps([of_run, weights, task, setup.task.read_at]).encode())
-    if setup.from_scratch:
-        for name, weight in setup.backbone(seed=seed).named_parameters():
-            digest.update(name.encode() + weight.detach().numpy().tobytes())
-    return digest.hexdigest()
+    drawn_by = torch.__version__ if setup.from_scratch else None
+    parts = [of_run, weights, task, setup.task.read_at, drawn_by]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def save(model: nn.Module, trial: KeptTrial, folder: Path) -> None:
     """Writes the weights that require a gradient, with the record of the trial as metadata."""
     metadata = {KEY: json.dumps(asdict(trial), sort_keys=True)}
-    save_weights(model, folder / file_name(trial.key), trained_only=True, metadata=metadata)
+    save_weights(model, folder / file_name(trial.key), metadata)
 
 
 def read(path: Path) -> KeptTrial:
@@ -75,22 +73,18 @@ def read(path: Path) -> KeptTrial:
     except SafetensorError as error:
         raise ValueError(f"{path}: cannot be read: {error}") from None
     if record.keys() != {field.name for field in fields(KeptTrial)}:
-        raise ValueError(f"{path}: was written by another version of this code; run `dvc repro`")
+        raise ValueError(f"{path}: is of another version of this code; run `dvc repro`")
     return KeptTrial(**record)
 
 
 def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
     """Returns the set-up of the weights in ``path``: their checkpoint and their task.
 
-    Raises ValueError if one of them has changed since, or if the seed now draws other weights.
+    Raises ValueError if one of them, or the version of torch, has changed since.
     """
-    setup = TrialSetup(
-        trial.checkpoint,
-        trial.task,
-        max_tokens=trial.max_tokens,
-        text_to_text=trial.text_to_text,
-    )
-    if trial.belongs_to != fingerprint(setup, seed=trial.finetune_seed):
+    tokens, as_text = trial.max_tokens, trial.text_to_text
+    setup = TrialSetup(trial.checkpoint, trial.task, max_tokens=tokens, text_to_text=as_text)
+    if trial.belongs_to != fingerprint(setup):
         raise ValueError(
             f"{path}: {setup.pretrained}, {setup.examples} or the version of torch has changed "
             f"since; run `dvc repro`, after an update of torch `dvc repro -f finetune@{trial.task}`"
@@ -104,7 +98,7 @@ def rebuilt(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
     Raises ValueError unless the weights in ``path`` are exactly those that its method trains.
     """
     model = setup.adapted(trial.method_component, seed=trial.finetune_seed)
-    load_weights(model, path, trained_only=True)
+    load_weights(model, path)
     return model
 
 
@@ -115,18 +109,10 @@ def merged(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
     Raises ValueError if that is impossible, or if the method trains nothing.
     """
     model = rebuilt(trial, setup, path)
-    if not any(weight.requires_grad for weight in model.parameters()):
-        raise ValueError(f"finetune.methods.{trial.method}: trains nothing; leave out --task")
     try:
+        if not any(weight.requires_grad for weight in model.parameters()):
+            raise ValueError("trains nothing; leave out --task")
         trial.method_component.merge(model)
     except ValueError as error:
         raise ValueError(f"finetune.methods.{trial.method}: {error}") from None
     return model
-
-
-def predictor(trial: KeptTrial, setup: TrialSetup) -> Predictor:
-    """Returns the predictor of a trial: its task, or prompts with the shots of the trial."""
-    method = trial.method_component
-    if not isinstance(method, PromptMethod):
-        return setup.task
-    return setup.prompts(method, trial.key, setup.rows("train", seed=trial.finetune_seed))

@@ -74,10 +74,11 @@ class FrozenStates:
         for example in examples:
             states = self._known[example.key].cpu().numpy()
             states = states.reshape(-1, states.shape[-1])
-            is_row = self.task.kind.name == "multi_label"  # the labels of one state
-            labels = example.labels[None] if is_row else example.labels
-            is_number = labels.dtype.kind == "f"
-            known = ~np.isnan(labels) if is_number else labels != IGNORE_INDEX
+            # In multi-label classification, all labels are of one state.
+            labels = example.labels.reshape(len(states), -1)
+            if self.task.kind.name != "multi_label":
+                labels = labels[:, 0]
+            known = ~np.isnan(labels) if labels.dtype.kind == "f" else labels != IGNORE_INDEX
             known = known.reshape(len(states), -1).all(axis=1)
             weights = np.ones(len(states)) if example.weights is None else example.weights
             parts.append((states[known], labels[known], weights[known]))
@@ -107,8 +108,7 @@ def _computed_once(backbone: nn.Module, known: Tensor | None) -> Iterator[None]:
             return known
         if not first:
             first.append((batch, compute(batch)))
-        read, states = first[0]
-        return states if read is batch else compute(batch)
+        return first[0][1] if batch is first[0][0] else compute(batch)
 
     backbone.forward = forward
     try:

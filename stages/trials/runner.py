@@ -4,7 +4,7 @@ test inputs."""
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -17,6 +17,7 @@ from stages.core.artifacts import Json, read_json
 from stages.core.keys import TrialKey
 from stages.core.params import Finetune
 from stages.core.plans import FinetunePlan
+from stages.core.seeding import stream
 from stages.evaluation import metrics
 from stages.evaluation.calibration import at_temperature, fitted_temperature
 from stages.evaluation.records import (
@@ -64,6 +65,8 @@ OF_PRETRAINING = (
     *("pretrain_tokens", "pretrain_flops"),
     *("lineage_tokens", "lineage_flops", "lineage_bytes"),
 )
+# A model that a method has adapted, its validation, and how: fields of ``TrialRecord``.
+Fitted = tuple[ModelWithHead, Validated, Json]
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Trial:
     """A trial: its rows in the tables of the study."""
 
     record: TrialRecord
-    epochs: list[EpochRecord]
+    epochs: list[EpochRecord]  # at all learning rates
     predictions: list[PredictionRecord]
     validation: list[ValidationRecord]  # empty without probabilities
     cost: CostRecord
@@ -79,16 +82,6 @@ class Trial:
     @property
     def key(self) -> TrialKey:
         return self.record.key
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A model that a method has adapted, and how."""
-
-    model: ModelWithHead
-    validated: Validated | None = None  # of the weights that are kept; None if nothing is fitted
-    record: Json = field(default_factory=dict)  # fields of ``TrialRecord`` that are not the default
-    epochs: list[EpochRecord] = field(default_factory=list)  # of all learning rates
 
 
 def method_of(finetune: Finetune, name: str) -> Method:
@@ -125,7 +118,8 @@ class TrialRunner:
         )
         self.task, self.metric = self.setup.task, self.setup.task_record["metric"]
         self.device, self.frozen = device, None
-        if isinstance(self.method, SolvedMethod):
+        trains_head = isinstance(self.method, TrainedMethod) and self.method.probe is None
+        if isinstance(self.method, SolvedMethod | TrainedMethod) and not trains_head:
             # States of new texts then equal those that the head was fitted to.
             self.device = replace(device, precision="float32")
             self.frozen = FrozenStates(self.task, self.device)
@@ -134,42 +128,38 @@ class TrialRunner:
         used = self.rows | {"train": [row for row in self.rows["train"] if row["id"] in needed]}
         self.encoded = {split: self.task.encode(rows) for split, rows in used.items()}
         self.gold = [self.task.kind.answer(row) for row in self.rows["validation"]]
-        self._unchanged: tuple[Fitted, list[Predicted]] | None = None
+        self._unchanged: list[Predicted] | None = None  # what the pretrained model predicts
 
     def run(self, key: TrialKey, folder: Path) -> Trial:
         """Runs one trial; its trained weights go to the ``folder`` if they are kept.
 
         Raises ValueError if training diverges at every learning rate.
         """
-        meter = Meter(self.device)
+        meter, rows, epochs = Meter(self.device), self.rows["test"], list[EpochRecord]()
         predictor, examples, predicted = self.task, self.encoded["test"], None
-        match self.method:
-            case TrainedMethod():
-                fitted = self._trained(key, self.method)
-            case SolvedMethod():
-                fitted = self._solved(key, self.method)
-            case PromptMethod():
-                fitted = Fitted(self._start(key))
+        fit, validation, threshold, temperature = Json(), list[Predicted](), 0.0, None
+        if isinstance(self.method, TrainedMethod | SolvedMethod):
+            if isinstance(self.method, TrainedMethod):
+                model, validated, fit = self._trained(key, self.method, epochs)
+            else:
+                model = self._start(key)
+                validated, fit = self._solved(model, self._examples_in_budget(key), self.method)
+            fit["validation_score"] = validated.value
+            threshold, validation = validated.threshold, validated.predicted
+            temperature = fit["temperature"] = _temperature(validation, self.gold)
+        else:
+            model = self._start(key)
+            if isinstance(self.method, PromptMethod):
                 predictor = self.setup.prompts(self.method, key, self.rows["train"])
-                examples = predictor.encode(self.rows["test"])
-            case _:  # the pretrained model predicts the same in all trials
-                if self._unchanged is None:
-                    fitted = Fitted(self._start(key))
-                    self._unchanged = fitted, self._predict(fitted.model, "test")
-                fitted, predicted = self._unchanged
-        model, fit = fitted.model, {**fitted.record}
-        threshold, validation, temperature = 0.0, list[Predicted](), None
-        if fitted.validated:
-            fit["validation_score"], _, threshold, validation, _ = fitted.validated
-            temperature = _temperature(validation, self.gold)
+                examples = predictor.encode(rows)
+            else:  # it predicts the same in all trials
+                predicted = self._unchanged = self._unchanged or self._predict(model, "test")
         if predicted is None:
-            rows, frozen = self.rows["test"], self.frozen
-            predicted = predict(predictor, model, rows, examples, self.device, frozen=frozen)
+            predicted = predict(predictor, model, rows, examples, self.device, frozen=self.frozen)
         predicted = decided(predicted, threshold)
-        record = self._record(key, model, fit | {"temperature": temperature})
+        record = self._record(key, model, fit)
         # Without trained weights, the file only records the trial.
         if keeps_weights(self.finetune, key) or not record.num_trained_params:
-            seed = key.finetune_seed
             trial = kept.KeptTrial(
                 **key._asdict(),
                 component=self.entry.method,
@@ -177,7 +167,7 @@ class TrialRunner:
                 max_tokens=self.setup.max_tokens,
                 precision=self.device.precision,
                 threshold=threshold,
-                belongs_to=kept.fingerprint(self.setup, seed=seed),
+                belongs_to=kept.fingerprint(self.setup),
             )
             kept.save(model, trial, folder)
         usage = meter.read()
@@ -186,10 +176,10 @@ class TrialRunner:
             if isinstance(self.method, PromptMethod):  # one that remembers no scores
                 method: Any = method_of(self.finetune, key.method)
                 predictor = self.setup.prompts(method, key, self.rows["train"])
-            speed = measured_speed(predictor, model, self.rows["test"], examples, self.device)
+            speed = measured_speed(predictor, model, rows, examples, self.device)
         return Trial(
             record=record,
-            epochs=fitted.epochs,
+            epochs=epochs,
             predictions=[
                 PredictionRecord(
                     **key._asdict(),
@@ -198,7 +188,7 @@ class TrialRunner:
                     probability=_rounded(each.probability),
                     calibrated=_calibrated(each, temperature),
                 )
-                for row, each in zip(self.rows["test"], predicted, strict=True)
+                for row, each in zip(rows, predicted, strict=True)
             ],
             validation=[
                 ValidationRecord(
@@ -221,35 +211,31 @@ class TrialRunner:
             ),
         )
 
-    def _trained(self, key: TrialKey, method: TrainedMethod) -> Fitted:
+    def _trained(self, key: TrialKey, method: TrainedMethod, epochs: list[EpochRecord]) -> Fitted:
         """Trains a model at each learning rate, and keeps the epoch that is best on validation;
         without ``patience``, only the last epoch of each rate can be kept. The loss decides only
         between equal metrics: with few labels it rises, because the model becomes overconfident,
-        long before the metric is at its best. Of equal epochs, the first is kept.
+        long before the metric is at its best. Of equal epochs, the first is kept. The ``epochs`` of
+        all rates are appended.
 
         Raises ValueError with the setting's path if training diverges at every rate.
         """
-        settings, examples = self.entry.of(key.run).training, self._examples_in_budget(key)
+        settings, examples = self.entry.of(key.model).training, self._examples_in_budget(key)
         assert settings is not None, "the root stage refuses a method that trains without it"
         seed = self.setup.seed_of(key.finetune_seed)  # for the order of examples and for dropout
-        data = FinetuningData(
-            examples,
-            self.task,
-            batch_examples=settings.batch_examples,
-            seed=seed,
-            few_widths=self.device.device == "cuda",
-        )
-        per_epoch, num_epochs = data.steps_per_epoch, max_epochs(settings, len(examples))
-        warmup = warmup_epochs(settings, len(examples))
-        epochs, flops, model = list[EpochRecord](), 0, None
-        kept_epoch, best, weights = None, None, dict[str, Tensor]()
+        lesson, learnt = method.lesson(self.task, examples, rng=stream(seed, "lesson"))
+        data = FinetuningData(learnt, lesson, batch_examples=settings.batch_examples, seed=seed)
+        per_epoch, num_epochs = data.steps_per_epoch, max_epochs(settings, len(learnt))
+        warmup, flops = warmup_epochs(settings, len(learnt)), 0
+        model, kept_epoch, best, of_head = None, None, None, Json()
+        weights = dict[str, Tensor]()
         reason = "lr: the validation loss is not finite"
         for lr in settings.rates:
             model, curve, history = self._start(key), list[EpochRecord](), list[Step]()
             frozen = [*method.frozen(model, 0)]
             steps = train(
                 model,
-                self.task,
+                lesson,
                 data,
                 settings.at(lr),
                 num_steps=num_epochs * per_epoch,
@@ -262,7 +248,12 @@ class TrialRunner:
                 for step in steps:
                     if step.step % per_epoch:
                         continue
-                    validated = self._validate(model)
+                    if method.probe:
+                        self.frozen = FrozenStates(self.task, self.device)
+                        validated, solved = self._solved(model, examples, method.probe)
+                        flops += solved["finetune_flops"]
+                    else:
+                        validated, solved = self._validate(model), Json()
                     step.validation_loss = validated.loss
                     if not math.isfinite(validated.loss):
                         continue  # ``train`` raises Diverged next
@@ -277,7 +268,7 @@ class TrialRunner:
                     curve.append(epoch)
                     is_candidate = settings.patience != "none" or epoch.epoch == num_epochs
                     if is_candidate and (best is None or validated.merit > best.merit):
-                        kept_epoch, best = epoch, validated
+                        kept_epoch, best, of_head = epoch, validated, solved
                         weights = {
                             name: weight.detach().clone()
                             for name, weight in model.named_parameters()
@@ -292,14 +283,15 @@ class TrialRunner:
                 steps.close()
             epochs += curve
             flops += sum(step.flops for step in history)
-        if model is None or kept_epoch is None:
+        if model is None or kept_epoch is None or best is None:
             raise ValueError(f"finetune.methods.{key.method}.training.{reason}")
+        self.frozen = None  # its states are of the last epoch
         model.load_state_dict(weights, strict=False)  # models of the rates differ in these alone
         curve = [epoch for epoch in epochs if epoch.lr == kept_epoch.lr]
         # Some weights are still frozen in the last epoch if there are fewer epochs than layers.
         trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
         trained -= sum(weight.numel() for weight in method.frozen(model, len(curve) - 1))
-        record = {
+        fit = of_head | {
             "num_trained_params": trained,
             "finetune_flops": flops,
             "lr": kept_epoch.lr,
@@ -310,15 +302,16 @@ class TrialRunner:
             "best_is_last": int(best_epoch(curve, self.metric) == curve[-1].epoch),
             "chosen_in_warmup": int(kept_epoch.epoch <= warmup),
             "still_improving": int(still_improving(curve, self.metric)),
-            "num_tries": len(settings.rates),
+            "num_tries": len(settings.rates) * of_head.get("num_tries", 1),
             "at_edge": at_edge(kept_epoch.lr, settings.rates),
         }
-        return Fitted(model, best, record, epochs)
+        return model, best, fit
 
-    def _solved(self, key: TrialKey, method: SolvedMethod) -> Fitted:
-        """Solves the probe at each C and keeps the C that is best on validation."""
+    def _solved(
+        self, model: ModelWithHead, examples: Sequence[Example], method: SolvedMethod
+    ) -> tuple[Validated, Json]:
+        """Solves the head at each C and keeps the C that is best on validation."""
         assert self.frozen is not None
-        examples, model = self._examples_in_budget(key), self._start(key)
         with counting() as counter:
             self.frozen.compute(model, examples, anew=True)
         candidates = list[tuple[Solution, Validated]]()
@@ -329,23 +322,23 @@ class TrialRunner:
             candidates.append((solution, self._validate(model)))
         best, validated = max(candidates, key=lambda each: each[1].merit)
         _put(best, model)
-        record = {
+        fit = {
             "num_trained_params": sum(weight.numel() for weight in model.head.parameters()),
-            "finetune_flops": counter.get_total_flops(),
+            "finetune_flops": counter.flops,
             "num_steps": sum(solution.num_iterations for solution, _ in candidates),
             "converged": int(all(solution.converged for solution, _ in candidates)),
             "C": best.C,
             "num_tries": len(candidates),
             "at_edge": at_edge(best.C, method.C),
         }
-        return Fitted(model, validated, record)
+        return validated, fit
 
     def _record(self, key: TrialKey, model: ModelWithHead, fit: Json) -> TrialRecord:
         """Returns the row of ``trials.csv`` of a trial. ``fit`` are the fields about fitting."""
         account = read_json(self.setup.pretrained / "metrics.json")
         weights = [*model.parameters()]
         # The files that are needed for predictions: the trained weights and, unless these are all,
-        # the checkpoint, as which the initial weights of a run from scratch count.
+        # the checkpoint, as which the initial weights of a model from scratch count.
         num_bytes = sum(w.numel() * w.element_size() for w in weights if w.requires_grad)
         if not all(weight.requires_grad for weight in weights):
             num_bytes += (self.setup.pretrained / WEIGHTS).stat().st_size

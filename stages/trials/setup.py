@@ -7,7 +7,7 @@ from torch import nn
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl
 from stages.core.components import below
-from stages.core.keys import RunKey, TrialKey
+from stages.core.keys import CheckpointKey, TrialKey
 from stages.core.params import NONE
 from stages.core.seeding import derive, stream, torch_stream
 from stages.evaluation.records import present
@@ -30,16 +30,16 @@ class TrialSetup:
     """
 
     def __init__(
-        self, checkpoint: RunKey, task: str, *, max_tokens: int, text_to_text: bool = False
+        self, checkpoint: CheckpointKey, task: str, *, max_tokens: int, text_to_text: bool = False
     ) -> None:
         self.checkpoint, self.task_name, self.max_tokens = checkpoint, task, max_tokens
         self.pretrained, self.examples = paths.pretrained(checkpoint), paths.examples(task)
         self.run_record = read_json(present(self.pretrained / "run.json"))
         self.task_record = read_json(present(self.examples / "task.json"))
         parent = self.run_record["settings"]["parent"]
-        self._where = f"models.{checkpoint.run}.architecture"
+        self._where = f"models.{checkpoint.model}.architecture"
         self._where_task = f"tasks.{task}.task"
-        # Whether each trial draws its own random weights (``Run.from_scratch``).
+        # Whether each trial draws its own random weights (``Model.from_scratch``).
         self.from_scratch = self.run_record["objective"] == parent == NONE
         self.tokenizer = Tokenizer(self.pretrained)
         entry, labels = self.task_record["task"], self.task_record["labels"]
@@ -47,35 +47,23 @@ class TrialSetup:
             entry, labels, self.tokenizer, max_tokens, where=self._where_task
         )
         self.task.take_facts(self.task_record)
+        backbone = self.outline()
         if text_to_text:
             with below(self._where_task):
-                self.task = TextToText(task, self.task_record, self.task)
-            self._shorten(self.task)
-        self.task.read_by(self.outline(), has_prefix=self.run_record["has_prefix"])
-
-    def _shorten(self, task: TextToText) -> None:
-        """Limits the length of generated answers, which has no setting, to the model's positions.
-
-        Raises ValueError if this leaves too few tokens for a label.
-        """
-        backbone = self.outline()
-        most, written = backbone.max_positions, task.max_target_tokens
-        if most is None:
-            return
-        task.max_target_tokens -= max(positions_taken(backbone, self.max_tokens, written) - most, 0)
-        if task.max_target_tokens < task.shortest_answer:
-            raise ValueError(
-                f"finetune.max_tokens: {self.max_tokens} leaves {max(task.max_target_tokens, 0)} "
-                f"of the {most} positions of {self._where} for an answer of {self.task_name} as "
-                f"text, which takes {task.shortest_answer}"
-            )
+                self.task = as_text = TextToText(task, self.task_record, self.task)
+            if (most := backbone.max_positions) is not None:  # no setting limits the answers
+                needed = positions_taken(backbone, max_tokens, as_text.max_target_tokens)
+                as_text.max_target_tokens -= max(needed - most, 0)
+                if as_text.max_target_tokens < as_text.shortest_answer:
+                    raise ValueError(
+                        f"finetune.max_tokens: {max_tokens} leaves too few of the {most} positions "
+                        f"of {self._where} for an answer of {task} as text"
+                    )
+        self.task.read_by(backbone, has_prefix=self.run_record["has_prefix"])
 
     def seed_of(self, finetune_seed: int) -> int:
-        """Returns the seed of a trial's head, order of examples, dropout and shots.
-
-        It depends on the pretraining seed too. Otherwise all checkpoints would share these random
-        choices, and the variance between checkpoints would not include the choices' variance.
-        """
+        """Returns the seed of a trial's head, order of examples, dropout and shots. It depends on
+        the pretraining seed too, so that the variance between checkpoints includes theirs."""
         return derive(self.checkpoint.pretrain_seed, "trial", finetune_seed)
 
     def rows(self, split: Split, *, seed: int) -> list[Row]:
@@ -141,9 +129,8 @@ class TrialSetup:
         with below(self._where_task):
             words = label_words(self.task_record["labels"], given)
             encoded = self.tokenizer.encode([*words.values()])
-            for word, ids in zip(words.values(), encoded, strict=True):
-                if not ids:
-                    raise ValueError(f"verbalisers: {word!r} has no tokens in this vocabulary")
+            if lacking := [w for w, ids in zip(words.values(), encoded, strict=True) if not ids]:
+                raise ValueError(f"verbalisers: {lacking[0]!r} has no tokens in this vocabulary")
         labelled, rng = self.labelled(key, rows), stream(self.seed_of(key.finetune_seed), "shots")
         with below(f"finetune.methods.{key.method}.method"):
             predictor = method.predictor(

@@ -4,6 +4,7 @@ answer (SQuAD 2.0; Rajpurkar et al. 2018), and a text gets the other of two labe
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -50,26 +51,29 @@ def best_threshold(metric: str, gold: Sequence[str], predicted: Sequence[Predict
     distinct = np.unique(margins)
     below, above = distinct[:-1], distinct[1:]
     between = np.where(np.isinf(below), above - 1, (below + above) / 2)  # a margin of -inf: no span
-    if any(each.otherwise for each in predicted):
+    two_labels = any(each.otherwise for each in predicted)
+    if two_labels:
         # About equally many distinct margins lie between neighbouring thresholds.
         number = min(len(between), MOST_COMPARED)
         between = between[np.linspace(0, len(between) - 1, number).round().astype(int)]
-        thresholds = np.array([0.0, *between, -np.inf, np.inf])
-        answers = ([each.at(threshold) for each in predicted] for threshold in thresholds)
-        merits = np.array([metrics.score(metric, gold, some) for some in answers])
-        best = thresholds[merits >= merits.max() - ROUNDING]
-        return float(best[np.abs(best).argmin()])
-    gains = np.array(
-        [
-            metrics.score(metric, [right], [each.prediction]) - metrics.score(metric, [right], [""])
-            for right, each in zip(gold, predicted, strict=True)
-        ]
-    )
-    order = np.argsort(margins, kind="stable")
     thresholds = np.array([0.0, *between, -np.inf, np.inf])
-    first = np.searchsorted(margins[order], thresholds)  # the first row with an answer
-    totals = np.append(np.cumsum(gains[order][::-1])[::-1], 0.0)[first]
-    best = thresholds[totals >= totals.max() - ROUNDING * len(gains)]
+    if two_labels:
+        answers = ([each.at(threshold) for each in predicted] for threshold in thresholds)
+        totals = np.array([metrics.score(metric, gold, some) for some in answers])
+        equal = ROUNDING
+    else:
+        score = partial(metrics.score, metric)
+        gains = np.array(
+            [
+                score([right], [each.prediction]) - score([right], [""])
+                for right, each in zip(gold, predicted, strict=True)
+            ]
+        )
+        order = np.argsort(margins, kind="stable")
+        first = np.searchsorted(margins[order], thresholds)  # the first row with an answer
+        totals = np.append(np.cumsum(gains[order][::-1])[::-1], 0.0)[first]
+        equal = ROUNDING * len(gains)
+    best = thresholds[totals >= totals.max() - equal]
     return float(best[np.abs(best).argmin()])
 
 
@@ -105,12 +109,10 @@ def is_over(
 
 
 def still_improving(curve: Sequence[EpochRecord], metric: str) -> bool:
-    """Returns whether training ended too early.
-
-    It did if the validation loss, in the last quarter of the epochs, fell clearly (``LOWER``) below
-    its earlier minimum. It also did if the epoch with the best ``metric`` on validation is in the
-    last quarter and more than ``UNFITTED`` of the training loss's whole fall is in that quarter. A
-    best last epoch alone is no sign: on a plateau, any epoch may be the best.
+    """Returns whether training ended too early: in the last quarter of the epochs, the validation
+    loss fell clearly (``LOWER``) below its earlier minimum, or the ``metric`` had its best epoch
+    and the training loss more than ``UNFITTED`` of its whole fall. A best last epoch alone is no
+    sign: on a plateau, any epoch may be the best.
     """
     late = math.ceil(LATE * len(curve))
     before, after = curve[:-late], curve[-late:]

@@ -5,14 +5,14 @@ from typing import Any
 
 from stages.core import paths
 from stages.core.artifacts import write_json, write_jsonl
-from stages.core.keys import RunKey
+from stages.core.keys import CheckpointKey
 from stages.core.params import Compute, Finetune
 from stages.core.plans import FinetunePlan
 from stages.trials.groups import run_trials, trial_groups
 from stages.trials.runner import Trial
 from tests.small import small_entry, small_model, small_tokenizer
 
-CHECKPOINT = RunKey("model", 1)
+CHECKPOINT = CheckpointKey("model", 1)
 WORDS = ("class", "function", "method", "string", "list", "value", "name", "object")
 TRAINING = {
     "num_epochs": 1,
@@ -101,7 +101,7 @@ def plan_of(methods: dict[str, Any], **settings: Any) -> FinetunePlan:
     }
     return FinetunePlan(
         code={},
-        runs={},
+        models={},
         finetune=Finetune(**(section | settings)),
         compute=Compute(device="cpu", precision="float32"),
     )
@@ -111,6 +111,6 @@ def trials(plan: FinetunePlan, task: str) -> list[Trial]:
     """Runs all trials, or takes them from the store; weights go to their place in the study."""
     finetune = plan.finetune
     groups = trial_groups(finetune, CHECKPOINT, task, finetune.methods, from_scratch=False)
-    folder = Path(paths.FINETUNED, task, CHECKPOINT.run, "weights")
+    folder = Path(paths.FINETUNED, task, CHECKPOINT.model, "weights")
     folder.mkdir(parents=True, exist_ok=True)
-    return run_trials(plan, task, groups, {CHECKPOINT.run: folder})
+    return run_trials(plan, task, groups, {CHECKPOINT.model: folder})

@@ -7,7 +7,7 @@ import pytest
 
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, write_json
-from stages.core.keys import RunKey
+from stages.core.keys import CheckpointKey
 from stages.core.params import Params
 from stages.evaluation.records import InputRecord
 from stages.text.batch import IGNORE_INDEX
@@ -18,7 +18,7 @@ from tests.small import small_tokenizer
 from tests.small_study import SCRATCH, tuned, write_pair
 
 MAX_TOKENS = 14
-DECODER = RunKey("decoder", 1)
+DECODER = CheckpointKey("decoder", 1)
 
 
 @pytest.fixture(autouse=True)
@@ -47,22 +47,6 @@ def test_input_records_count_what_is_cut_of_every_split(params: Params) -> None:
         assert 0 < record.rows_cut < record.rows
 
 
-def test_input_records_count_each_form_in_which_texts_are_read(params: Params) -> None:
-    """Methods that read the same form share its records; a method that prompts has its own."""
-    full = params.finetune.methods["full"]
-    prompted = {"method": {"name": "in_context", "num_shots": 3}, "training": None}
-    methods = {
-        **params.finetune.methods,
-        "as_text": full.model_copy(update={"text_to_text": True}),
-        "prompted": full.model_copy(update=prompted),
-    }
-    finetune = tuned(params, methods=methods, max_tokens=40).finetune
-    records = input_records(finetune, DECODER, "section", methods)
-    states = [record.read_at for record in records]
-    assert states == ["mean of tokens"] * 3 + ["written as text"] * 3 + ["prompt of prompted"]
-    assert records[3].tokens > records[0].tokens  # the names of the task and of its columns
-
-
 def test_setup_reads_labels_where_its_model_does() -> None:
     """A causal model reads a word at its last subword, unless it was pretrained with a prefix. Kept
     weights belong to one of these."""
@@ -70,10 +54,10 @@ def test_setup_reads_labels_where_its_model_does() -> None:
     row = {"id": "1", "words": ["antidisestablishmentarian", "class"], "tags": ["O", "B-CODE"]}
 
     def read(run: str) -> tuple[list[int], str]:
-        setup = TrialSetup(RunKey(run, 1), "tag", max_tokens=64)
+        setup = TrialSetup(CheckpointKey(run, 1), "tag", max_tokens=64)
         (example,) = setup.task.encode([row])
         places = np.flatnonzero(example.labels != IGNORE_INDEX).tolist()
-        return places, fingerprint(setup, seed=1)
+        return places, fingerprint(setup)
 
     first, length = len(words[0]), len(words[0]) + len(words[1])
     assert first > 1

@@ -1,6 +1,7 @@
 """A trial adapts a model and predicts, its kept weights predict the same, and its speed is measured
 on texts that the model has not seen."""
 
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from stages.trials import kept, prediction
 from stages.trials.prediction import IN_BATCHES, TIMED, WARM_UP, FrozenStates, predict
 from stages.trials.runner import Trial
 from stages.trials.setup import TrialSetup
+from stages.trials.store import ROOT
 from tests.small import with_stub
 from tests.trials.small_trials import (
     CHECKPOINT,
@@ -42,6 +44,7 @@ TRAINED: dict[str, Any] = {
         "prefix": {"num_prefix_tokens": 3},
         "bitfit": {},
         "gradual_unfreezing": {},
+        "setfit": {"num_pairs": 2, "C": [0.1, 1.0]},
     }.items()
 }
 
@@ -73,13 +76,13 @@ def test_kept_weights_predict_what_the_trial_predicted(family: str) -> None:
     write_task("classification")
     methods = TRAINED | PROBE
     if family == "t5":
-        methods = {name: methods[name] for name in ("full", "lora", "linear_probe")}
+        methods = {name: methods[name] for name in ("full", "lora", "linear_probe", "setfit")}
     done = trials(plan_of(methods), "classification")
     assert [trial.key.method for trial in done] == [*methods]
     for trial in done:
         assert predicted_again(trial) == predictions(trial), trial.key.method
         trained = trial.record.num_trained_params
-        assert (trained == trial.record.num_params) == (trial.key.method == "full")
+        assert (trained == trial.record.num_params) == (trial.key.method in ("full", "setfit"))
 
 
 @pytest.mark.slow
@@ -89,29 +92,28 @@ def test_probe_of_every_kind_learns_and_is_kept(task: str) -> None:
     write_task(task)
     (trial,) = trials(plan_of(PROBE), task)
     record = trial.record
-    assert record.C in (0.01, 1.0) and (record.num_tries, record.converged) == (2, 1)
+    assert (record.num_tries, record.converged) == (2, 1) and record.finetune_flops > 0
     assert record.validation_score is not None and record.validation_score > 0.5
-    assert record.finetune_flops > 0
     assert predicted_again(trial) == predictions(trial)
-    probabilities = [row.probability for row in trial.predictions]
-    assert (None in probabilities) == (task != "classification")
 
 
 @pytest.mark.slow
-def test_probes_of_one_process_and_of_several_are_equal() -> None:
+def test_trials_of_one_process_and_of_several_are_equal() -> None:
     """Budgets and seeds share states of validation and test rows, and nothing else. What is taken
     from the store equals what was computed."""
     write_checkpoint("bert")
     write_task("classification")
-    several = plan_of(PROBE, label_budgets=[16, 32], seeds=[1, 2])
+    methods = PROBE | {"setfit": TRAINED["setfit"]}
+    several = plan_of(methods, label_budgets=[16, 32], seeds=[1, 2])
     done = trials(several, "classification")
     assert trials(several, "classification") == done
     together = {trial.key: trial for trial in done}
     for budget, seed in ((16, 2), (32, 1)):
-        plan = plan_of(PROBE, label_budgets=[budget], seeds=[seed])
-        (alone,) = trials(plan, "classification")
-        assert alone.record == together[alone.key].record
-        assert alone.predictions == together[alone.key].predictions
+        plan = plan_of(methods, label_budgets=[budget], seeds=[seed])
+        shutil.rmtree(ROOT)  # the store
+        for alone in trials(plan, "classification"):
+            assert alone.record == together[alone.key].record
+            assert alone.predictions == together[alone.key].predictions
     test = read_jsonl(Path("data/tasks/classification/examples/test.jsonl"))
     assert not any("label" in row for row in test)
 
@@ -157,12 +159,12 @@ class Sleeper:
 
     has_prefix = False
 
-    def __init__(self, seconds: float, *, windows: int = 1) -> None:
-        self.seconds, self.windows = seconds, windows
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
         self.batches: list[list[str]] = []
 
     def encode(self, rows: Any) -> list[Given]:
-        return [Given(row["id"], np.ones(7), i) for row in rows for i in range(self.windows)]
+        return [Given(row["id"], np.ones(7)) for row in rows]
 
     def collate(self, examples: list[Any], *, rngs: list[Any]) -> Batch:
         ids = torch.zeros(len(examples), 7, dtype=torch.long)
@@ -174,7 +176,6 @@ class Sleeper:
         return [0 for _ in examples]
 
     def combine(self, row: Any, predictions: list[Any]) -> str:
-        assert len(predictions) == self.windows
         return "a"
 
 
@@ -185,7 +186,7 @@ def speed(sleeper: Sleeper, num_rows: int) -> dict[str, float]:
 
 
 def test_measured_speed_is_of_texts_alone_and_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prediction takes 5 ms, or longer on a busy machine."""
+    """A prediction takes 5 ms, or longer on a busy machine. No text is predicted twice."""
     monkeypatch.setattr(prediction, "LONGEST_S", 1000.0)
     sleeper = Sleeper(0.005)
     measured = speed(sleeper, 600)
@@ -193,19 +194,5 @@ def test_measured_speed_is_of_texts_alone_and_in_batches(monkeypatch: pytest.Mon
     assert [len(ids) for ids in sleeper.batches] == [1] * (WARM_UP + TIMED) + [64, 64]
     assert measured["texts_per_s"] <= IN_BATCHES / (2 * 0.005)
     assert measured["tokens_per_s"] == pytest.approx(7 * measured["texts_per_s"], rel=1e-2)
-
-
-@pytest.mark.parametrize("num_rows", [1, 2, 50])
-def test_measured_speed_predicts_no_text_twice(num_rows: int) -> None:
-    """Only a single text is predicted again."""
-    sleeper = Sleeper(0.0, windows=2)
-    assert all(value > 0 for value in speed(sleeper, num_rows).values())
     predicted = [id for ids in sleeper.batches for id in ids]
-    assert set(map(predicted.count, predicted)) == {2 * 2 if num_rows == 1 else 2}
-
-
-@pytest.mark.slow
-def test_measured_speed_of_a_slow_model_is_of_fewer_texts() -> None:
-    sleeper = Sleeper(0.4)
-    assert speed(sleeper, 60)["latency_s"] >= 0.4
-    assert WARM_UP < sum(len(ids) == 1 for ids in sleeper.batches) < TIMED
+    assert len({*predicted}) == len(predicted)

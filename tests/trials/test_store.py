@@ -3,23 +3,22 @@
 import csv
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file, save_file
 
 from stages.core import paths
 from stages.core.artifacts import CONTENTS, read_json, read_jsonl, write_json, write_jsonl
 from stages.core.code import hashes
-from stages.core.keys import RunKey, TrialKey
+from stages.core.keys import CheckpointKey, TrialKey
 from stages.core.params import Method, Params
 from stages.core.study_file import load
 from stages.trials import store
-from stages.trials.groups import RECORDS, addresses_of, trial_groups
+from stages.trials.groups import trial_groups
 from stages.trials.runner import Trial, TrialRunner
 from stages.trials.setup import TrialSetup
+from stages.trials.store import RECORDS, addresses_of
 from tests.small_study import (
     SCRATCH,
     files_of,
@@ -34,7 +33,7 @@ from tests.trials.small_trials import TRAINING, plan_of
 
 TASK, FULL, PROBE = "section", "full", "linear_probe"
 STORE, RESULT = Path(".scratch/trials"), Path("data/finetuned") / TASK / SCRATCH
-CHECKPOINT = RunKey(SCRATCH, 1)
+CHECKPOINT = CheckpointKey(SCRATCH, 1)
 KEY = TrialKey(*CHECKPOINT, TASK, FULL, "16", 1)
 Computed = Callable[[Params], list[TrialKey]]
 
@@ -73,20 +72,6 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Computed:
     return stage
 
 
-def fail_on(
-    patch: pytest.MonkeyPatch, fails: Callable[[TrialKey], bool], error: BaseException
-) -> None:
-    """Makes some trials raise an error."""
-    run = TrialRunner.run
-
-    def failing(self: TrialRunner, key: TrialKey, *others: Any) -> Trial:
-        if fails(key):
-            raise error
-        return run(self, key, *others)
-
-    patch.setattr(TrialRunner, "run", failing)
-
-
 def trials_stored() -> list[Path]:
     return [file.parent for file in STORE.glob(f"*/{RECORDS}")]
 
@@ -110,16 +95,10 @@ def test_run_trials_computes_what_is_new_and_nothing_else(
     assert computed(budgets) == keys((FULL, 32, 1), (PROBE, 32, 1))
     assert computed(tuned(params, methods={FULL: methods[FULL]})) == []  # fewer methods
     assert {row["method"] for row in csv.DictReader((RESULT / "trials.csv").open())} == {FULL}
-    training = methods[FULL].training
-    assert training
-    faster = methods[FULL].model_copy(update={"training": training.model_copy(update={"lr": 0.02})})
-    assert computed(tuned(params, methods=methods | {FULL: faster})) == keys(
-        (FULL, 16, 1), (FULL, 16, 2)
-    )
     added = tuned(params, methods=methods | {"again": methods[PROBE]})
     assert computed(added) == keys(("again", 16, 1), ("again", 16, 2))
-    run = params.runs[SCRATCH].model_copy(update={"seeds": [1, 2]})
-    seeds = tuned(params, seeds=[1]).model_copy(update={"runs": {SCRATCH: run}})
+    run = params.models[SCRATCH].model_copy(update={"seeds": [1, 2]})
+    seeds = tuned(params, seeds=[1]).model_copy(update={"models": {SCRATCH: run}})
     write_inputs(seeds)
     pretrain_run(seeds, SCRATCH)
     expected = [key._replace(pretrain_seed=2) for key in keys((FULL, 16, 1), (PROBE, 16, 1))]
@@ -142,33 +121,37 @@ def test_a_study_from_the_store_has_the_bytes_of_one_that_was_computed_at_once(
     assert files_of(RESULT) == at_once
 
 
-@pytest.mark.slow
 def test_addresses_cover_all_that_a_trial_depends_on(
-    probe: Params, computed: Computed, monkeypatch: pytest.MonkeyPatch
+    params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    computed(probe)
     run, examples = paths.pretrained(CHECKPOINT), paths.examples(TASK)
+    test = examples / "test.jsonl"
     edits: dict[str, Callable[[], None]] = {
         "train": lambda: _swap_labels(examples / "train.jsonl"),
         "validation": lambda: _swap_labels(examples / "validation.jsonl"),
-        "test inputs": lambda: _swap_rows(examples / "test.jsonl"),
+        "test inputs": lambda: write_jsonl(test, reversed(read_jsonl(test))),
         "task": lambda: _change(examples / "task.json", "code", "another"),
         "checkpoint": lambda: _change(run / "run.json", "fingerprint", "another"),
         "tokenizer": lambda: _change(run / "run.json", "tokenizer", "another"),
         "account": lambda: _change(run / "metrics.json", "lineage_tokens", 7),
-        "weights": lambda: _add_metadata(run / "model.safetensors"),
         "library": lambda: monkeypatch.setattr(store, "version", lambda name: "another"),
         "code": lambda: monkeypatch.setattr(store, "code_hash", lambda *names: "another"),
     }
-    for name, edit in edits.items():
+    double = params.compute.model_copy(update={"threads": 2, "trial_threads": 2})
+    studies = [tuned(params, max_tokens=20), params.model_copy(update={"compute": double})]
+
+    def address(study: Params) -> str:
+        setup = TrialSetup(CHECKPOINT, TASK, max_tokens=study.finetune.max_tokens)
+        return addresses_of(study.finetune, study.compute, setup, [[KEY]])[KEY]
+
+    seen = {address(study) for study in [params, *studies]}
+    for edit in edits.values():
         edit()
-        assert len(computed(probe)) == 1, name
-    assert len(computed(tuned(probe, max_tokens=20))) == 1
-    double = probe.compute.model_copy(update={"threads": 2, "trial_threads": 2})
-    assert len(computed(probe.model_copy(update={"compute": double}))) == 1
+        seen.add(last := address(params))
+    assert len(seen) == 3 + len(edits)
     # The labels of the test set are no input of a trial.
     write_jsonl(paths.test_labels(TASK), [{"id": "row 80", "label": "x"}])
-    assert computed(probe) == []
+    assert address(params) == last
 
 
 def _swap_labels(path: Path) -> None:
@@ -177,18 +160,8 @@ def _swap_labels(path: Path) -> None:
     write_jsonl(path, rows)
 
 
-def _swap_rows(path: Path) -> None:
-    first, second, *rest = read_jsonl(path)
-    write_jsonl(path, [second, first, *rest])
-
-
 def _change(path: Path, key: str, value: str | int) -> None:
     write_json(path, read_json(path) | {key: value})
-
-
-def _add_metadata(path: Path) -> None:
-    """Changes bytes of the file, but no weight."""
-    save_file(load_file(path), path, {"some": "metadata"})
 
 
 def test_addresses_cover_what_computes_this_trial_alone(
@@ -203,8 +176,10 @@ def test_addresses_cover_what_computes_this_trial_alone(
         setup = TrialSetup(CHECKPOINT, TASK, max_tokens=64)
         return addresses_of(study.finetune, params.compute, setup, [[KEY]])[KEY]
 
-    own, of_another = ({run: {"lr": 0.5}} for run in (KEY.run, "another"))
-    assert address() == address(only=[KEY.run]) == address(models=of_another) != address(models=own)
+    own, of_another = ({run: {"lr": 0.5}} for run in (KEY.model, "another"))
+    assert (
+        address() == address(only=[KEY.model]) == address(models=of_another) != address(models=own)
+    )
     modules: list[tuple[str, ...]] = []
     monkeypatch.setattr(store, "code_hash", lambda *names: modules.append(names) or "hash")
     address()
@@ -223,9 +198,7 @@ def test_run_trials_computes_damaged_entries_again(probe: Params, computed: Comp
     computed(probe)
     before = files_of(RESULT)
     for damage in (
-        lambda entry: _cut(entry / RECORDS),
         lambda entry: _cut(entry / CONTENTS),
-        lambda entry: (entry / RECORDS).unlink(),
         lambda entry: _cut(next(entry.glob("*.safetensors"))),
     ):
         (entry,) = trials_stored()
@@ -242,94 +215,44 @@ def test_run_trials_computes_weights_that_are_now_kept(probe: Params, computed: 
 
 
 @pytest.mark.slow
-def test_a_killed_trial_leaves_no_entry_and_the_others_are_kept(
-    params: Params, computed: Computed, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_trial_that_ends_early_leaves_no_entry_and_the_others_are_kept(
+    params: Params, computed: Computed, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    params = tuned(params, methods={PROBE: params.finetune.methods[PROBE]})
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        fail_on(patch, lambda key: key.finetune_seed == 2, KeyboardInterrupt())
-        fine_tune(params)
-    assert len(trials_stored()) == len([*STORE.iterdir()]) == 1
-    assert [key.finetune_seed for key in computed(params)] == [2]
+    study, run = tuned(params, methods={FULL: params.finetune.methods[FULL]}), TrialRunner.run
 
+    def failing(self: TrialRunner, key: TrialKey, folder: Path) -> Trial:
+        if key.finetune_seed == 2:
+            raise error("fault")
+        return run(self, key, folder)
 
-@pytest.mark.slow
-def test_a_run_that_fails_costs_its_own_trials_and_is_named(
-    probe: Params, computed: Computed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder = probe.runs[SCRATCH]
-    architecture = encoder.architecture | {"name": "gpt_neox"}
-    decoder = encoder.model_copy(update={"architecture": architecture})
-    study = probe.model_copy(update={"runs": {"decoder": decoder, SCRATCH: encoder}})
-    write_inputs(study)
-    pretrain_run(study, "decoder")
-    fault = "finetune.methods.full.training.lr: training diverged"
-    with monkeypatch.context() as patch:
-        fail_on(patch, lambda key: key.run == "decoder", ValueError(fault))
-        with pytest.raises(ValueError, match=f"decoder, seed 1 on {TASK}, linear_probe: {fault}"):
-            fine_tune(study)
-    assert not RESULT.exists() and len(trials_stored()) == 1
-    assert [key.run for key in computed(study)] == ["decoder"] and RESULT.exists()
-
-
-@pytest.mark.slow
-def test_store_may_be_shared(
-    probe: Params, computed: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "shared"))
-    assert len(computed(probe)) == 1 and not STORE.exists()
-    assert computed(probe) == []
-
-
-def test_new_entry_by_many_writers_leaves_one_whole_entry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "other"))
-
-    def write(number: int) -> None:
-        with store.new_entry("address") as folder:
-            (folder / "weights").write_bytes(bytes([number]) * 100_000)
-
-    with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(write, number) for number in range(40)]:
-            done.result()
-    entry = store.find("address")
-    assert entry and len({*(entry / "weights").read_bytes()}) == 1
-    assert [path.name for path in store.root().iterdir()] == ["address"]
+    with monkeypatch.context() as patch, pytest.raises(error, match="fault"):
+        patch.setattr(TrialRunner, "run", failing)
+        fine_tune(study)
+    assert not RESULT.exists() and len([*STORE.iterdir()]) == 1
+    assert [key.finetune_seed for key in computed(study)] == [2]
 
 
 # Which trials run in one process -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("from_scratch", [False, True])
-def test_trial_groups_share_a_process_where_trials_share_a_frozen_backbone(
-    from_scratch: bool,
-) -> None:
+def test_trial_groups_share_a_process_where_trials_share_a_frozen_backbone() -> None:
     methods: dict[str, Any] = {"full": {"training": TRAINING}, "linear_probe": {}}
-    finetune = plan_of(methods, label_budgets=[200, "all"], seeds=[1, 2, 3]).finetune
-    checkpoint = RunKey("encoder_mlm", 7)
-    groups = trial_groups(finetune, checkpoint, "tag", methods, from_scratch=from_scratch)
-    assert {key.checkpoint for group in groups for key in group} == {checkpoint}
-    cells = [[(k.method, k.label_budget, k.finetune_seed) for k in group] for group in groups]
-    keys = [(budget, seed) for budget in ("200", "all") for seed in (1, 2, 3)]
-    assert cells[:6] == [[("full", *key)] for key in keys]
-    by_seed = [[("200", seed), ("all", seed)] for seed in (1, 2, 3)]
-    assert cells[6:] == [
-        [("linear_probe", *key) for key in group] for group in (by_seed if from_scratch else [keys])
-    ]
+    finetune = plan_of(methods, label_budgets=[200, "all"], seeds=[1, 2]).finetune
+    keys = [(budget, seed) for budget in ("200", "all") for seed in (1, 2)]
+    by_seed = [[(budget, seed) for budget in ("200", "all")] for seed in (1, 2)]
+    for from_scratch in (False, True):
+        groups = trial_groups(finetune, CHECKPOINT, "tag", methods, from_scratch=from_scratch)
+        cells = [[(k.label_budget, k.finetune_seed) for k in group] for group in groups]
+        assert cells == [[key] for key in keys] + (by_seed if from_scratch else [keys])
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, True),
-        ({"parent": "other"}, False),  # it has the weights of its parent
-        ({"objective": {"name": "mlm"}}, False),
-        ({"architecture": {"name": "hub", "path": "p", "revision": "r"}}, False),
-    ],
-)
-def test_from_scratch_is_without_objective_parent_and_published_weights(
-    changes: dict[str, Any], expected: bool
-) -> None:
-    run = load(SMOKE).runs["encoder_scratch"].model_copy(update=changes)
-    assert run.from_scratch == expected
+def test_from_scratch_is_without_objective_parent_and_published_weights() -> None:
+    scratch = load(SMOKE).models["encoder_scratch"]
+    assert scratch.from_scratch
+    for changes in (
+        {"parent": "other"},
+        {"objective": {"name": "mlm"}},
+        {"architecture": {"name": "hub", "path": "p", "revision": "r"}},
+    ):
+        assert not scratch.model_copy(update=changes).from_scratch
