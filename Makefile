@@ -18,8 +18,7 @@ override TEXT := $(value TEXT)
 override STUDY := $(value STUDY)
 override MODEL := $(value MODEL)
 override TASK := $(value TASK)
-override FILE := $(value FILE)
-export DATA TEXT STUDY MODEL TASK FILE
+export DATA TEXT STUDY MODEL TASK
 
 .DEFAULT_GOAL := help
 .PHONY: help new plan repro check test coverage docs ui lock clean setup
@@ -38,8 +37,9 @@ repro: setup ## run what changed of the study in params.yaml (STUDY=FILE: put it
 	    $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 	@python -m stages.commands.summary
 
-predict: setup ## predict with a model of the study: MODEL=minilm TASK=tag FILE=new.csv [FLAGS=...]
-	@python -m stages.commands.predict $(FLAGS) -- "$$MODEL" "$$TASK" "$$FILE"
+predict: setup ## predict new rows with the recommended model: DATA=new.csv [MODEL=minilm] [TASK=tag] [FLAGS=...]
+	@python -m stages.commands.predict $${MODEL:+"--model=$$MODEL"} $${TASK:+"--task=$$TASK"} \
+	    $(FLAGS) $${DATA:+-- "$$DATA"}
 
 plan: setup ## what make repro would run and what that costs (FLAGS=--resolved: the value of every setting), before anything runs
 	@if [ -n "$$STUDY" ]; then \

@@ -1,16 +1,23 @@
 """What commands share: the parser of their options, the console, and the choice of a kept trial."""
 
 import argparse
-from typing import Any
+from typing import Any, NoReturn
 
 from rich.console import Console
 
 from stages.core.keys import TrialKey
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as those of all commands."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}; --help lists the flags (of make FLAGS=--help)\n")
+
+
 def parser_of(command: str, docstring: str | None, **settings: Any) -> argparse.ArgumentParser:
     """Returns a parser whose help begins with the docstring of the command's module."""
-    return argparse.ArgumentParser(
+    return Parser(
         prog=f"python -m stages.commands.{command}",
         description=docstring,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -19,8 +26,8 @@ def parser_of(command: str, docstring: str | None, **settings: Any) -> argparse.
 
 
 def console(*, piped_width: int) -> Console:
-    """Returns a console as wide as the terminal, or of ``piped_width`` characters if the output
-    goes to a file or a pipe, so that nothing is cut off there."""
+    """Returns a console as wide as the terminal, or of ``piped_width`` characters for a file or a
+    pipe."""
     terminal = Console()
     return terminal if terminal.is_terminal else Console(width=piped_width)
 
@@ -28,15 +35,10 @@ def console(*, piped_width: int) -> Console:
 def add_trial_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options that identify one of the kept trials of a run and task."""
     add = parser.add_argument
-    add(
-        "--pretrain-seed",
-        type=int,
-        metavar="N",
-        help="the seed of the model (default: the first that is kept)",
-    )
+    add("--pretrain-seed", type=int, metavar="N", help="by default the first that is kept")
     add("--method", help="the method of the trial, if several are kept")
-    add("--label-budget", help="the label budget of the trial: a number, or all")
-    add("--finetune-seed", type=int, metavar="N", help="the fine-tuning seed of the trial")
+    add("--label-budget", help="a number, or all; by default the largest")
+    add("--finetune-seed", type=int, metavar="N", help="by default the first that is kept")
 
 
 def chosen_trial(options: argparse.Namespace) -> TrialKey:
@@ -46,11 +48,5 @@ def chosen_trial(options: argparse.Namespace) -> TrialKey:
     """
     from stages.trials.lookup import find_trial
 
-    return find_trial(
-        options.run,
-        options.task,
-        options.method,
-        options.label_budget,
-        options.finetune_seed,
-        options.pretrain_seed,
-    )
+    names = ("run", "task", "method", "label_budget", "finetune_seed", "pretrain_seed")
+    return find_trial(*(getattr(options, name) for name in names))

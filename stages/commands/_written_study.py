@@ -29,28 +29,28 @@ def refuse_faults(text: str, source: str) -> None:
         raise ValueError("\n".join(faults))
 
 
-def refuse_loss(path: Path, otherwise: str) -> None:
-    """Raises ValueError if the file holds a study that is kept nowhere else: its text differs from
-    the last one that a command wrote, from the last commit and from each file in ``studies/``.
-    ``otherwise`` is the advice that ends the message."""
-    if not path.exists():
+def refuse_loss(otherwise: str) -> None:
+    """Raises ValueError if params.yaml is kept nowhere else: its text differs from the last one
+    that a command wrote, from the last commit and from each file in ``studies/``. ``otherwise`` is
+    the advice that ends the message."""
+    if not PATH.exists():
         return
-    text = path.read_text(encoding="utf-8")
-    command = ["git", "show", f"HEAD:./{path}"]
+    text = PATH.read_text(encoding="utf-8")
+    command = ["git", "show", f"HEAD:./{PATH}"]
     committed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     kept = (study.read_text(encoding="utf-8") for study in STUDIES.glob("*.yaml"))
     is_written = WRITTEN.exists() and WRITTEN.read_text() == _digest(text)
     if not (is_written or text == committed or text in kept):
         raise ValueError(
-            f"{path} is neither as it was committed nor one of {STUDIES}/: keep it (`cp {path} "
+            f"{PATH} is neither as it was committed nor one of {STUDIES}/: keep it (`cp {PATH} "
             f"{STUDIES}/NAME.yaml`), {otherwise}"
         )
 
 
-def write(path: Path, text: str) -> None:
-    """Writes a study, and its hash to WRITTEN, so that commands may overwrite the study until it is
-    edited."""
-    for file, content in ((path, text), (WRITTEN, _digest(text))):
+def write(text: str) -> None:
+    """Writes params.yaml, and its hash to WRITTEN, so that commands may overwrite the study until
+    it is edited."""
+    for file, content in ((PATH, text), (WRITTEN, _digest(text))):
         with replacing(file) as new:
             new.write_text(content, encoding="utf-8")
 

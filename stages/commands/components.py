@@ -1,16 +1,16 @@
-"""Show every component with its settings and their defaults, as Markdown tables.
+"""Write tables of all components, with their settings and defaults, into Markdown files.
 
 A component is a file of stages/objectives, models, tasks, methods, sources, baselines or
 optimizers. Its settings are the keyword parameters of its constructor: the keys that its entry in
-params.yaml may have. `--write FILE ...` replaces the tables in Markdown files, each between
-`<!-- generated: NAME -->` and `<!-- end -->`, where NAME is a folder or `params` (all settings of
-params.yaml).
+params.yaml may have. Each table is between `<!-- generated: NAME -->` and `<!-- end -->`, where
+NAME is a folder or `params` (all settings of params.yaml).
 """
 
 import inspect
 import re
 import types
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -33,7 +33,6 @@ FOLDERS: dict[str, Components[Any]] = {
     components.folder: components
     for components in (OBJECTIVES, MODELS, TASKS, METHODS, SOURCES, BASELINES, OPTIMIZERS)
 }
-TABLES = (*FOLDERS, "params")
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 # Settings that models change in part, and the section that has a table of them.
 SHARED: dict[Any, str] = {
@@ -41,42 +40,46 @@ SHARED: dict[Any, str] = {
     Adaptation: "finetune.methods.NAME.training",
 }
 COMPONENT = dict[str, Any]
+MANY = 5  # equal settings at the end, above which the table refers to an earlier component
 
 
 def main() -> None:
     parser = parser_of("components", __doc__)
-    parser.add_argument("table", nargs="*", help=f"any of {', '.join(TABLES)}; without, all")
-    parser.add_argument("--write", metavar="FILE", type=Path, nargs="+", help="fill these files")
+    parser.add_argument("--write", metavar="FILE", type=Path, nargs="+", required=True)
     options = parser.parse_args()
-    exit_on_mistake(lambda: run(options.table, options.write or []))
+    exit_on_mistake(lambda: fill(options.write))
 
 
-def run(tables: list[str], files: list[Path]) -> None:
-    """Fills the tables of files, or prints tables if there are none."""
+def fill(files: list[Path]) -> None:
     for file in files:
         file.write_text(filled(file.read_text(encoding="utf-8")), encoding="utf-8")
-    if not files:
-        print("\n".join(map(table, tables or FOLDERS)), end="")
 
 
 def filled(text: str) -> str:
-    """Returns the text with every table between marks generated anew; raises ValueError for a mark
-    that names no table."""
+    """Returns the text with every table between marks generated anew."""
     return BLOCK.sub(lambda block: f"{block[1]}\n{table(block[2])}\n{block[3]}", text)
 
 
 def table(name: str) -> str:
     """Returns the table ``name``: the components of a folder, or the settings of params.yaml
-    (``params``). Raises ValueError for another name."""
-    if name not in TABLES:
-        raise ValueError(f"no table is named {name!r}; valid: {', '.join(TABLES)}")
+    (``params``). Raises KeyError for another name."""
     if name == "params":
         return "\n".join(_sections("", Params)).lstrip("\n") + "\n"
     lines, components = ["| name | what it is | settings |", "|---|---|---|"], FOLDERS[name]
+    seen = dict[str, list[str]]()
     for component in components.names():
-        settings = _settings(components.find(component, where=name))
-        shown = "<br>".join(f"`{setting}`" for setting in settings) or "none"
-        what = summary(name, component).replace("|", "\\|")
+        cls = components.find(component, where=name)
+        settings = seen[component] = [*_settings(cls)]
+        parts = [f"`{setting}`" for setting in settings]
+        for other, theirs in list(seen.items())[:-1]:
+            pairs = zip(reversed(settings), reversed(theirs), strict=False)
+            if (same := len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])) > MANY:
+                first = theirs[-same].partition(":")[0]
+                since = "" if same == len(theirs) else f" from `{first}` on"
+                parts = [*parts[:-same], f"those of `{other}`{since}"]
+                break
+        shown = "<br>".join(parts) or "none"
+        what = summary(cls).replace("|", "\\|")
         lines.append(f"| `{component}` | {what} | {shown} |")
     return "\n".join(lines) + "\n"
 

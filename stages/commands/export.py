@@ -29,7 +29,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     parser.add_argument("--task", help="export a trial on this task, not the checkpoint")
     add_trial_options(parser)
-    parser.add_argument("--force", action="store_true", help="replace an earlier export")
     options = parser.parse_args()
     exit_on_mistake(lambda: print(export(options)))
 
@@ -39,13 +38,13 @@ def export(options: argparse.Namespace) -> Path | str:
     if options.task is not None:
         trial = chosen_trial(options)
         write = export_baseline if trial.method == CLASSICAL else export_trial
-        return write(trial, options.out, force=options.force)
+        return write(trial, options.out)
     if any((options.method, options.label_budget, options.finetune_seed is not None)):
         raise ValueError(
             "--method, --label-budget and --finetune-seed belong to a trial; add --task"
         )
     checkpoint = find_checkpoint(options.run, options.pretrain_seed)
-    return export_checkpoint(checkpoint, options.out, force=options.force)
+    return export_checkpoint(checkpoint, options.out)
 
 
 if __name__ == "__main__":

@@ -34,10 +34,12 @@ def heal() -> None:
     """Raises ValueError if the damage of dvc.lock cannot come from a kill while it was written."""
     if running_dvc() is not None:
         return
-    # The file only lists what a running DVC reads and writes.
-    if RWLOCK.exists() and not _is_json(RWLOCK):
-        RWLOCK.unlink()
-        print(f"Removed {RWLOCK}, which a killed DVC left unfinished")
+    with suppress(FileNotFoundError):
+        try:
+            json.loads(RWLOCK.read_text(encoding="utf-8"))
+        except ValueError:  # the file only lists what a running DVC reads and writes
+            RWLOCK.unlink()
+            print(f"Removed {RWLOCK}, which a killed DVC left unfinished")
     if LOCK.exists():
         _heal_lock()
     settings = ConfigParser()
@@ -57,14 +59,6 @@ def running_dvc() -> int | None:
             if is_dvc and process.pid != os.getpid() and Path(process.cwd()) == Path.cwd():
                 return process.pid
     return None
-
-
-def _is_json(file: Path) -> bool:
-    try:
-        json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        return False
-    return True
 
 
 def _heal_lock() -> None:

@@ -20,36 +20,30 @@ from stages.commands._shared import parser_of
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, replacing
 from stages.core.process import exit_on_mistake
-from stages.sources._formats import format_of
 from stages.tasks._task import TASKS
 
-FORMATS = ("csv", "jsonl")
 MAX_LABELS = 20  # in the note on stderr
 
 
 def main() -> None:
     parser = parser_of("inputs", __doc__)
     parser.add_argument("task", help="the task, by its name in params.yaml")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="instead of the standard output")
     parser.add_argument(
-        "--format", choices=FORMATS, help="by default that of the name of FILE, else csv"
+        "--out", type=Path, metavar="FILE", help="a .csv or .jsonl file; without it csv on stdout"
     )
     options = parser.parse_args()
-    exit_on_mistake(lambda: run(options.task, options.out, options.format), reader_may_end=True)
+    exit_on_mistake(lambda: run(options.task, options.out), reader_may_end=True)
 
 
-def run(task: str, out: Path | None, format: str | None) -> None:
+def run(task: str, out: Path | None) -> None:
     """Writes the inputs to ``out``, or to the standard output. Values that are not text, such as
     lists, become JSON in csv. Raises ValueError if the task is not prepared or has no predictions
-    to compare, if the format is unknown, and if ``out`` exists."""
+    to compare, and if ``out`` exists or has another format."""
     folder = paths.examples(task)
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder; `dvc repro prepare_task@{task}` writes it")
-    format = format or ("csv" if out is None else format_of(out))
-    if format not in FORMATS:
-        raise ValueError(f"--out: {out} must end in {' or '.join(f'.{name}' for name in FORMATS)}")
-    if out is not None and out.exists():
-        raise ValueError(f"--out: {out} exists, and may have predictions; remove it first")
+    if out is not None and (out.exists() or out.suffix not in (".csv", ".jsonl")):
+        raise ValueError(f"--out: {out} must be a new file that ends in .csv or .jsonl")
     about = read_json(folder / "task.json")
     kind = TASKS[about["kind"]]
     if kind.is_own_answer:
@@ -57,14 +51,13 @@ def run(task: str, out: Path | None, format: str | None) -> None:
     inputs = [kind.inputs_of(row) for row in read_jsonl(folder / "test.jsonl")]
     rows = {_json(row): row for row in inputs}
     text = io.StringIO(newline="")
-    if format == "jsonl":
+    if out is not None and out.suffix == ".jsonl":
         text.writelines(f"{line}\n" for line in rows)
     else:
         writer = csv.DictWriter(text, [*inputs[0]], lineterminator="\n")
         writer.writeheader()
         for row in rows.values():
-            cells = {k: v if isinstance(v, str) else _json(v) for k, v in row.items()}
-            writer.writerow(cells)
+            writer.writerow({k: v if isinstance(v, str) else _json(v) for k, v in row.items()})
     if out is None:
         sys.stdout.write(text.getvalue())
     else:

@@ -12,6 +12,7 @@ Without a network, or with `--no-published`, the study compares only models that
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
@@ -26,7 +27,8 @@ from stages.core.components import describe, unknown
 from stages.core.parallel import training_environment
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import PATH
-from stages.planning.last_report import reported_study
+from stages.core.text_files import existing
+from stages.planning.speed import SPEEDS
 from stages.proposal.design import SPLITS_DRAWN, Budget, measured
 from stages.proposal.flags import KINDS_OF_STUDIES, ROLES, SETTINGS, Flags, settings_help
 from stages.proposal.propose import Proposal, minutes, propose
@@ -35,11 +37,18 @@ from stages.sources._formats import FORMATS
 from stages.tasks._task import SPLITS
 
 WIDTH = 100
+USAGE = """Looks at your labelled files and writes a study of them to params.yaml: name the file.
+  make new DATA=reviews.csv
+All flags: make new FLAGS=--help, and docs/your_data.md"""
+MAX_LINES = 12  # of notes
 WITHOUT_LABELS = {"seq2seq": "pairs", "span_qa": "questions"}  # what a row is called, by kind
 
 
 def main() -> None:
     options = parser().parse_args()
+    if options.data is None:
+        print(USAGE, file=sys.stderr)
+        raise SystemExit(2)
     exit_on_mistake(lambda: _main(options))
 
 
@@ -47,10 +56,10 @@ def parser() -> argparse.ArgumentParser:
     keys = "\n".join(f"  {line}" for line in settings_help())
     arguments = parser_of("new", __doc__, allow_abbrev=False, epilog=f"keys of --set:\n{keys}")
     add = arguments.add_argument
-    add("data", metavar="DATA", type=Path, help="the labelled file or folder")
+    add("data", metavar="DATA", nargs="?", type=Path, help="the labelled file or folder")
     add("--corpus", metavar="FOLDER", type=Path, help="unlabelled text to pretrain on")
     add("--minutes", type=float, default=10.0, help="that the study may take (default: 10)")
-    add("--out", type=Path, default=PATH, help=f"what is written (default: {PATH})")
+    add("--verbose", action="store_true", help="print all notes, not only the most important")
     add("--force", action="store_true", help="even over a study that is kept nowhere else")
     add(
         "--published",
@@ -59,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = arguments.add_argument_group("what cannot be seen in the data").add_argument
     add("--task", choices=KINDS_OF_STUDIES, help="the kind of task")
-    add("--text", metavar="NAME", help="the column that is read as text")
+    add("--text", metavar="NAME", help="the column of the text; several are joined: a,b")
     add("--label", metavar="NAME", help="the column that is read as label, one of few classes")
     add("--columns", metavar="NAME,...", help="the columns of a file that has no header")
     add("--format", choices=FORMATS, help="of the file")
@@ -71,21 +80,19 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _main(options: argparse.Namespace) -> None:
-    if options.minutes <= 0:
-        raise ValueError(f"--minutes: must be more than 0, not {options.minutes:g}")
     flags = flags_of(options)
+    existing(options.data)
+    existing(options.corpus or options.data, "--corpus: ")
     if not options.force:
-        advice = "write another file (--out FILE), or lose it (--force; of make FORCE=yes)"
-        refuse_loss(options.out, advice)
+        refuse_loss("or lose it (--force; of make FORCE=yes)")
     os.environ.update(training_environment())
-    seconds = 60 * options.minutes
+    seconds, corpus = 60 * options.minutes, options.corpus
     with file_errors("DATA or --corpus"):
-        proposal = propose(
-            options.data, flags, corpus=options.corpus, seconds=seconds, measure=measured
-        )
-    refuse_faults(proposal.text, str(options.out))
-    write(options.out, proposal.text)
-    print(shown(proposal, options.data, options.minutes, options.out))
+        proposal = propose(options.data, flags, corpus=corpus, seconds=seconds, measure=measured)
+    refuse_faults(proposal.text, str(PATH))
+    write(proposal.text)
+    most = None if options.verbose else MAX_LINES
+    print(shown(proposal, options.data, options.minutes, most))
 
 
 def flags_of(options: argparse.Namespace) -> Flags:
@@ -112,40 +119,46 @@ def flags_of(options: argparse.Namespace) -> Flags:
         raise ValueError(describe(error, "--set", known=lambda _: SETTINGS)) from None
 
 
-def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
+def shown(proposal: Proposal, data: Path, wanted: float, most: int | None = None) -> str:
     """Returns the text that is printed about a proposal. ``wanted`` is the time that the study may
-    take, in minutes."""
-    study = proposal.study
-    design = study.design
-    pretrained = "pretrained and from scratch" if design.pretrains else "from scratch"
-    seeds = f"{max(design.pretraining_seeds, len(design.finetuning_seeds))} seeds"
-    if design.split_per_seed:
-        number = design.pretraining_seeds
-        pretraining = f"{number} pretraining seed{'s' if number > 1 else ''}"
-        seeds = f"{pretraining} and {SPLITS_DRAWN} draws of the splits"
-    what = (
-        f"{' and '.join(design.architectures)}, {pretrained}, with {seeds}, on "
-        f"{_labels(design.budgets, proposal.num_train, study.kind)}, and classical baselines"
-    )
+    take, in minutes; ``most`` limits the lines of notes."""
+    design, kind = proposal.study.design, proposal.study.kind
+    models = list[str]()
     if design.published:
-        what += f"; also {PUBLISHED['hub_name']} as published"
-    if design.pretrains:
-        what += f"; pretraining takes {design.pretraining_steps:,} steps"
-    takes = f"About {minutes(proposal.seconds)} on this machine, as it trains just now."
+        ways = ["as frozen features"] * (design.probed != "none")
+        ways += [f"fine-tuned in {design.epochs} epochs"] * (design.epochs > 0)
+        models.append(f"{PUBLISHED['hub_name']} {' and '.join(ways)}")
+        models += ["its twin from random weights"] * design.twin
+    if design.architectures:
+        starts = "from scratch"
+        if design.pretrains:
+            starts = f"pretrained in {design.pretraining_steps:,} steps and from scratch"
+        models.append(f"{' and '.join(design.architectures)} {starts}")
+    number = max(design.pretraining_seeds, len(design.finetuning_seeds))
+    seeds = f"{number} seed{'s' * (number > 1)}"
+    if design.split_per_seed:
+        seeds = f"{SPLITS_DRAWN} draws of the splits for each pretraining seed"
+    labels = _labels(design.budgets, proposal.num_train, kind)
+    what = f"Classical baselines; {'; '.join(models)}. With {seeds}, on {labels}"
+    takes = (
+        f"About {minutes(proposal.seconds)} at the speed that was measured here "
+        f"(rm {SPEEDS} measures it anew)."
+    )
     if proposal.seconds > 60 * wanted:
         takes = (
             f"The smallest useful comparison needs about {minutes(proposal.seconds)} on this "
             f"machine, more than your {wanted:g}."
         )
-    lines = [f"Detected task in {data}: {study.kind}.", "", *map(_item, proposal.notes)]
+    notes = "\n".join(map(_item, proposal.notes)).splitlines()
+    if most and len(notes) > most:
+        end = max(i for i, line in enumerate(notes[:most]) if line.startswith("- "))
+        notes[end:] = [f"- {len(notes) - end} more lines of notes: FLAGS=--verbose"]
+    lines = [f"Detected task in {data}: {kind}.", "", *notes]
     lines += ["", "The first rows as they are read:", *map(_item, proposal.rows)]
-    lines += ["", f"The study in {out}:", _item(f"{what}."), _item(takes)]
-    if out != PATH:
-        return "\n".join([*lines, "", f"Next: `cp {out} {PATH}`, then `make plan`, `make repro`."])
-    if (reported := reported_study()) not in (None, study.name):
-        lines.append(_item(f"reports/ shows the study {reported} until this one has run."))
-    lines += ["", "Next: `make plan` says what it takes, `make repro` gives the answer."]
-    return "\n".join(lines)
+    lines += ["", f"The study in {PATH}:", _item(f"{what}."), _item(takes), ""]
+    return "\n".join(
+        [*lines, "Next: `make plan` says what it takes, `make repro` gives the answer."]
+    )
 
 
 def _labels(budgets: Sequence[Budget], num_train: int, kind: str) -> str:
@@ -159,7 +172,9 @@ def _labels(budgets: Sequence[Budget], num_train: int, kind: str) -> str:
 
 def _item(line: str) -> str:
     width = min(WIDTH, console(piped_width=WIDTH).width)
-    return fill(line, width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+    text, *command = line.split("\n")  # a command stays on its line, to be copied
+    filled = fill(text, width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join([filled, *command])
 
 
 if __name__ == "__main__":

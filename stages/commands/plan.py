@@ -8,7 +8,6 @@ With --resolved it shows the study instead: every setting of every run and task,
 and after the budget has been matched.
 """
 
-import json
 import os
 import sys
 
@@ -20,7 +19,7 @@ from stages.commands._shared import console, parser_of
 from stages.core.parallel import training_environment
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import load
-from stages.planning.estimate import as_record, made, show
+from stages.planning.estimate import made, show
 from stages.planning.pending import pending
 
 PIPED_WIDTH = 100
@@ -28,18 +27,16 @@ PIPED_WIDTH = 100
 
 def main() -> None:
     parser = parser_of("plan", __doc__)
-    shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--json", action="store_true", help="print all numbers as JSON")
-    shown.add_argument(
+    parser.add_argument(
         "--resolved", action="store_true", help="print the study with the value of every setting"
     )
-    options = parser.parse_args()
+    resolved = parser.parse_args().resolved
     # A calibration's processes inherit the environment.
     os.environ.update(training_environment())
-    exit_on_mistake(lambda: _main(as_json=options.json, resolved=options.resolved))
+    exit_on_mistake(lambda: _main(resolved=resolved))
 
 
-def _main(*, as_json: bool, resolved: bool) -> None:
+def _main(*, resolved: bool) -> None:
     params = load()
     if faults := list(find_faults(params)):
         raise ValueError("\n".join(faults))
@@ -47,12 +44,8 @@ def _main(*, as_json: bool, resolved: bool) -> None:
         yaml = YAML()
         yaml.width = PIPED_WIDTH
         yaml.dump(matched(params).model_dump(mode="json", exclude_none=True), sys.stdout)
-        return
-    estimate = made(params, [*pending(params)])
-    if as_json:
-        print(json.dumps(as_record(estimate), indent=2, ensure_ascii=False))
-        return
-    show(estimate, console(piped_width=PIPED_WIDTH))
+    else:
+        show(made(params, [*pending(params)]), console(piped_width=PIPED_WIDTH))
 
 
 if __name__ == "__main__":

@@ -1,73 +1,70 @@
-"""Predict new text with a trial (a run or baseline on a task); print a JSON object for each row.
+"""Predict new rows with the model or baseline that the report recommends, or with another one.
+
+DATA is a file of the study's form: its columns are called as in the data of the study, and the
+column of the answers is not needed. A csv or tsv file is printed with two more columns, prediction
+and probability. For each row of another form (txt, jsonl, json, conll, conllu, parquet) a JSON
+object is printed: its "id" or, without one, its "line"; the prediction; and the probability of each
+label ("scores") or, of a baseline, the "probability" of its prediction.
+
+The standard input is read as txt, a text on each line, unless --format says otherwise. An input
+whose column the file lacks is read from the column of its own name (text, words, ...).
 
 If the method trains, the weights of the trial must have been kept (finetune.keep_weights). A
 baseline is fitted again to its training rows, in seconds.
 
-Rows are read from FILE or from the standard input:
-
-  txt           a text per line (for tagging: its words, separated by blanks); blank lines are
-                skipped
-  csv, tsv      the first line names the columns
-  jsonl, json   objects with the columns
-  conll, conllu a word per line, in the first column (FORM); blank lines between sentences
-  parquet       a table, from a file alone
-
-Each input of the task (text, text_pair, words, ...) is read from the column of that name or, if
-FILE has none, from the column that it has in the data of the study. The output has, for each row,
-its "id" or, without one, its "line"; the prediction; and the probability of each label ("scores"),
-if there are any. A baseline has the "probability" of its prediction.
+  python -m stages.commands.predict new.csv >predicted.csv
+  echo "A list." | python -m stages.commands.predict --model bert --task section
 """
 
 import argparse
+import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 from tqdm import tqdm
 
 from stages.baselines import _kept
 from stages.checking.outlines import file_errors
 from stages.commands._shared import add_trial_options, chosen_trial, parser_of
-from stages.core import paths, plans
-from stages.core.artifacts import Json, read_json, replacing
+from stages.commands.summary import studies
+from stages.core import paths
+from stages.core.artifacts import Json, replacing
+from stages.core.components import unknown
+from stages.core.keys import TrialKey
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import PATH, read_yaml
-from stages.evaluation.records import CLASSICAL
-from stages.sources._formats import FORMATS, format_of, read, records
-from stages.tasks._inputs import Columns, input_of
-from stages.tasks._task import TASKS
+from stages.core.text_files import existing
+from stages.evaluation.records import CLASSICAL, budget_order, read_texts
+from stages.sources._formats import FORMATS
 from stages.trials.kept import path_of, rebuilt
 from stages.trials.lookup import opened
+from stages.trials.new_files import NewFile, Reading, TaskInputs, fitting
 from stages.trials.new_rows import (
     Abstention,
-    NewRow,
-    baseline_predictions,
+    NewPrediction,
+    Predict,
+    by_baseline,
+    by_trial,
     device_for,
     predictions,
 )
 
-# The column of the only input in formats whose columns have no names.
-ONE_COLUMN = {"txt": "text", "conll": "1", "conllu": "FORM"}
-EXAMPLES = """\
-examples:
-  echo "A list." | python -m stages.commands.predict bert section --method full
-  python -m stages.commands.predict bert reviews reviews.csv.gz --method full \\
-      --pretrain-seed 2 --column text=review --output predictions.jsonl
-
-Options are needed only where several trials are kept.
-"""
+ANSWERS = paths.REPORTS / "answer.csv"
+ADDED = ("prediction", "probability")  # columns
 
 
 def main() -> None:
-    parser = parser_of("predict", __doc__, epilog=EXAMPLES)
+    parser = parser_of("predict", __doc__)
     add = parser.add_argument
-    add("run", metavar="model", help="the model or baseline, by its name in params.yaml")
-    add("task", help="the task, by its name in params.yaml")
-    add("file", nargs="?", type=Path, help="also .gz; without it: stdin")
+    add("file", metavar="DATA", nargs="?", type=Path, help="also .gz; without it: stdin")
+    add("--model", dest="run", metavar="NAME", help="a model or baseline of params.yaml")
+    add("--task", metavar="NAME", help="a task of params.yaml, if the file fits several")
     add_trial_options(parser)
-    add("--format", choices=FORMATS, help="if the file name does not say it; stdin is txt")
+    add("--format", choices=FORMATS, help="of the file, if its name does not say it")
     add(
         "--column",
         action="append",
@@ -83,8 +80,7 @@ def main() -> None:
         help="predictions of a lower probability are left empty",
     )
     add("--output", type=Path, help="a file to write, whole or not at all")
-    add("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    options = parser.parse_intermixed_args()  # FILE may follow the options
+    options = parser.parse_args()
     try:
         exit_on_mistake(lambda: run(options), reader_may_end=True)
     except KeyboardInterrupt:
@@ -92,109 +88,141 @@ def main() -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the predictions, and to stderr the share of rows that ``--min-confidence`` leaves
-    without a prediction. Raises ValueError for a trial that was not kept and for unreadable
+    """Writes the predictions, and to stderr how many rows have none, and which model was used if
+    the report chose it. Raises ValueError for a trial that was not kept and for unreadable
     input."""
-    if not 0 <= options.min_confidence <= 1:
-        raise ValueError(f"--min-confidence: must be from 0 to 1, not {options.min_confidence:g}")
-    abstention = Abstention(options.min_confidence)
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in predicted(options, abstention))
+    abstention, is_named = Abstention(options.min_confidence), options.run is not None
+    inputs, file, reading = chosen_task(options)
+    trial = chosen_model(options, inputs.task)
+    predicted = predictions(loaded(trial), inputs.kind, inputs.rows(file, reading), abstention)
+    lines: Iterator[str] = map(json_line, predicted)
+    if reading.delimiter is not None:
+        lines = table(predicted, reading, quoted=inputs.format_of(file) == "csv")
     settings = {"desc": "predict", "unit": "row", "delay": 3.0}  # short inputs need no bar
     if options.output is None:
         sys.stdout.writelines(tqdm(lines, **settings, disable=sys.stdout.isatty() or None))
-    elif options.output.is_dir():
+    elif options.output.is_dir():  # which the file would replace
         raise ValueError(f"--output: {options.output} is a folder")
     else:
         out = replacing(options.output)
-        with file_errors("--output"), out as path, path.open("w", encoding="utf-8") as file:
-            file.writelines(tqdm(lines, **settings, disable=None))
-    if abstention.min_confidence and abstention.num_rows:
-        number, total = abstention.num_unanswered, abstention.num_rows
+        with file_errors("--output"), out as path, path.open("w", encoding="utf-8") as whole:
+            whole.writelines(tqdm(lines, **settings, disable=None))
+    number, total = abstention.num_unanswered, abstention.num_rows
+    if abstention.min_confidence and total:
         print(
             f"{number:,} of {total:,} rows ({number / total:.1%}) have no prediction: their "
             f"probability is below {abstention.min_confidence:g}",
             file=sys.stderr,
         )
+    if abstention.num_empty:
+        print(f"{abstention.num_empty:,} rows lack an input: no prediction", file=sys.stderr)
+    if not is_named:
+        columns = ", ".join(reading.names)
+        print(f"{trial.task}: predicted from {columns} by {trial.model}", file=sys.stderr)
 
 
-def predicted(options: argparse.Namespace, abstention: Abstention) -> Iterator[Json]:
-    """Returns the rows with their predictions. Raises ValueError if the trial is not kept, or if
-    files that it was trained with are missing, which is so after `dvc repro` of another study."""
-    trial = chosen_trial(options)
-    examples, is_baseline = paths.examples(trial.task), trial.method == CLASSICAL
-    needed = [examples / "task.json"]
-    needed += [] if is_baseline else [paths.pretrained(trial.checkpoint) / "run.json"]
-    if missing := [file for file in needed if not file.is_file()]:
-        raise ValueError(
-            f"{missing[0]}: no such file, and {PATH} has the study {read_yaml(PATH).get('study')}; "
-            f"put the study of {trial.task} into {PATH} if it is another, and run `make repro`"
-        )
-    plan = plans.path_of("prepare_task", trial.task)
-    source = read_json(plan)["task"]["source"] if plan.is_file() else {}
-    columns = Columns.of(examples)
-    renamed = dict(pair.split("=", 1) for pair in options.column if "=" in pair)
-    known = (*columns.inputs, *columns.optional)
-    if len(renamed) < len(options.column) or not renamed.keys() <= {*known}:
-        given = " ".join(options.column)
-        raise ValueError(
-            f"--column: must be INPUT=COLUMN, INPUT one of {', '.join(known)}, not {given}"
-        )
-    rows = new_rows(options.file, options.format, columns, renamed, source)
-    if (first := next(rows, None)) is None:  # before the model is loaded
-        raise ValueError(f"{options.file or 'stdin'}: no rows")
-    rows = chain([first], rows)
-    if is_baseline:
-        baseline, kind = _kept.refit(_kept.path_of(trial), examples)
-        return baseline_predictions(baseline, kind, rows, abstention)
+def chosen_task(options: argparse.Namespace) -> tuple[TaskInputs, NewFile, Reading]:
+    """Returns the task that the options name, or else the only one of the study whose columns the
+    file has, and how the file is read. Raises ValueError if no task fits, or several do."""
+    file = NewFile(options.file, format=options.format)
+    if file.path is None and sys.stdin.isatty():
+        raise ValueError("DATA: name the file of the new rows: make predict DATA=new.csv")
+    if file.path is None:
+        file = replace(file, lines=sys.stdin.buffer.readlines())
+    elif existing(file.path).is_dir():
+        raise ValueError(f"{file}: this is a folder; name a file in it")
+    if odd := [pair for pair in options.column if "=" not in pair]:
+        raise ValueError(f"--column: must be INPUT=COLUMN, such as text=review, not {odd[0]!r}")
+    renamed = dict(pair.split("=", 1) for pair in options.column)
+    tasks = [options.task] if options.task else [*read_yaml(PATH).get("tasks", {})]
+    ready = [name for name in tasks if (paths.examples(name) / "task.json").is_file()]
+    if not ready:
+        if options.task and options.task not in (known := read_yaml(PATH).get("tasks", {})):
+            raise ValueError(f"tasks: {unknown(options.task, known)}")
+        raise missing(paths.examples(tasks[0]) / "task.json", tasks[0])
+    inputs, faults = list[TaskInputs](), list[str]()
+    for name in ready:
+        try:
+            inputs.append(TaskInputs.of(name, renamed))
+        except ValueError as error:
+            faults.append(str(error))
+    if not inputs:
+        raise ValueError(faults[0])
+    if len(inputs) == 1:
+        return inputs[0], file, inputs[0].reading(file)
+    chosen, reading = fitting(file, inputs)
+    return chosen, file, reading
+
+
+def chosen_model(options: argparse.Namespace, task: str) -> TrialKey:
+    """Returns the kept trial of the model that the options name, or else of the recommended one.
+    Raises ValueError if it is not kept, or if the report is of another study."""
+    answers = [row for row in read_texts(ANSWERS) if row["task"] == task]
+    answers.sort(key=lambda row: budget_order(row["label_budget"]))
+    if options.label_budget:
+        answers = [row for row in answers if row["label_budget"] == options.label_budget]
+    if options.run is None:
+        reported, declared = studies()
+        if reported != declared or not answers:
+            raise ValueError(
+                f"{ANSWERS} recommends no model for {task} of the study {declared}: run "
+                "`make repro` first, or name a model: MODEL=NAME (--model NAME)"
+            )
+        options.run = answers[-1]["model"]
+    of_model = [row for row in answers if row["model"] == options.run]
+    if options.method is None and of_model:
+        options.method = of_model[-1]["method"]
+    options.task = task
+    return chosen_trial(options)
+
+
+def loaded(trial: TrialKey) -> Predict:
+    """Returns what predicts as a kept trial does. Raises ValueError if files that it was trained
+    with have changed or are missing, which is so after `dvc repro` of another study."""
+    if trial.method == CLASSICAL:
+        return by_baseline(_kept.refit(_kept.path_of(trial), paths.examples(trial.task))[0])
+    record = paths.pretrained(trial.checkpoint) / "run.json"
+    if not record.is_file():
+        raise missing(record, trial.task)
     kept, setup = opened(trial)
-    device = device_for(kept, options.device)
-    model = rebuilt(kept, setup, path_of(trial)).to(device.torch)
-    return predictions(kept, setup, model, rows, device, abstention)
+    device = device_for(kept, "auto")
+    return by_trial(kept, setup, rebuilt(kept, setup, path_of(trial)).to(device.torch), device)
 
 
-def new_rows(
-    file: Path | None,
-    format: str | None,
-    columns: Columns,
-    renamed: Mapping[str, str],
-    source: Mapping[str, object],
-) -> Iterator[NewRow]:
-    """Yields the rows of a file as the task reads them. An input that is not ``renamed`` is read
-    from the column of its own name or, without one, from its column in the data of the study, which
-    the settings of its ``source`` name."""
-    place, kind = str(file or "stdin"), TASKS[columns.kind]
-    format = format or ("txt" if file is None else format_of(file))
-    if format not in FORMATS or (file is None and format == "parquet"):
-        raise ValueError(
-            f"--format: {place} has none of the formats {', '.join(FORMATS)}, with or without .gz "
-            "(parquet from a file alone)"
-        )
-    column_of = {key: renamed.get(key, key) for key in (*columns.inputs, *columns.optional)}
-    if format in ONE_COLUMN:
-        first = columns.inputs[0]
-        column_of[first] = renamed.get(first, ONE_COLUMN[format])
-    with file_errors("FILE"):
-        texts = (
-            records(sys.stdin.buffer, format, name=place) if file is None else read(file, format)
-        )
-        for number, record in enumerate(texts):
-            cells, row = record.cells, {"id": str(number)}
-            if format == "txt":
-                cells["text"] = cells["text"].rstrip("\r\n")
-            for key, own in column_of.items():
-                in_study = source.get(key)
-                use_study = own not in cells and key not in renamed and in_study in cells
-                column, at = str(in_study) if use_study else own, f"{place} {record.place}"
-                if column in cells:
-                    row[key] = input_of(cells[column], f"{at}: {column}", kind, key)
-                elif key in columns.inputs or key in renamed:
-                    raise ValueError(
-                        f"{at}: no column {column!r}; there are: {', '.join(cells)}; "
-                        f"name the right one: --column {key}=COLUMN"
-                    )
-            unit, _, count = record.place.partition(" ")  # such as "line 3"
-            own_id = cells.get("id", record.key if unit == "question" else None)
-            yield NewRow({unit: int(count)} if own_id is None else {"id": own_id}, row)
+def missing(file: Path, task: str) -> ValueError:
+    return ValueError(
+        f"{file}: no such file, and {PATH} has the study {read_yaml(PATH).get('study')}; "
+        f"put the study of {task} into {PATH} if it is another, and run `make repro`"
+    )
+
+
+# Lines of the output ------------------------------------------------------------------------------
+
+
+def json_line(predicted: NewPrediction) -> str:
+    columns: Json = {**predicted.row.shown, **predicted.columns}
+    if predicted.scores is not None:
+        columns["scores"] = predicted.scores
+    elif predicted.probability is not None:
+        columns["probability"] = predicted.probability
+    return json.dumps(columns, ensure_ascii=False) + "\n"
+
+
+def table(predicted: Iterable[NewPrediction], reading: Reading, *, quoted: bool) -> Iterator[str]:
+    """Yields the file's own rows, in its own form, with the columns ``ADDED``. A column that the
+    file has already gets the name ``prediction_2``."""
+    sign, columns = reading.delimiter or ",", [*reading.columns]
+    write = csv.writer(SimpleNamespace(write=str), delimiter=sign, lineterminator="\n").writerow
+
+    def line(cells: Iterable[object]) -> str:
+        texts = [*map(str, cells)]
+        return str(write(texts)) if quoted else sign.join(" ".join(t.split()) for t in texts) + "\n"
+
+    header = [*columns, *(f"{name}_2" if name in columns else name for name in ADDED)]
+    for number, (row, text, _, probability, _) in enumerate(predicted):
+        if not number:  # not before, since the first row may be refused
+            yield line(header)
+        yield line([*row.cells.values(), text, "" if probability is None else probability])
 
 
 if __name__ == "__main__":

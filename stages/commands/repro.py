@@ -14,22 +14,18 @@ import fcntl
 import os
 import subprocess
 import sys
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from stages.commands._shared import parser_of
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.commands.heal import heal, running_dvc
 from stages.core.ending import die_with_parent, end_by_signals
-from stages.core.parallel import cores, most_jobs, visible_gpus
+from stages.core.parallel import cores, most_jobs
 from stages.core.process import LOCKS, exit_on_mistake, refusal, write_holder
 from stages.core.study_file import PATH, load, text_of
 from stages.planning.pending import ROOT, pending
-
-if TYPE_CHECKING:
-    from stages.scheduling.pool import Client
 
 LOCK = LOCKS / "repro.lock"
 REPRO = [sys.executable, "-m", "dvc", "repro"]
@@ -38,26 +34,18 @@ AUTO = 0  # jobs
 
 def main() -> None:
     parser = parser_of("repro", __doc__)
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--jobs",
         type=auto_or_number,
         default=1,
         metavar="N",
-        help="workers side by side, or auto, as many as compute.threads and the machine allow "
-        "(default 1)",
+        help="workers side by side, or auto (default 1)",
     )
-    parser.add_argument(
-        "--study", type=Path, metavar="FILE", help=f"put this study in the place of {PATH} first"
-    )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--cluster",
-        choices=["slurm"],
-        help="run the workers as jobs of Slurm, with the settings that Dask has for it",
-    )
-    where.add_argument(
-        "--scheduler", metavar="ADDRESS", help="use the workers of a Dask scheduler that runs"
-    )
+    add("--study", type=Path, metavar="FILE", help=f"put this study in the place of {PATH} first")
+    add = parser.add_mutually_exclusive_group().add_argument
+    add("--cluster", choices=["slurm"], help="run the workers as jobs of Slurm")
+    add("--scheduler", metavar="ADDRESS", help="use the workers of a Dask scheduler that runs")
     options = parser.parse_args()
     if "MAKELEVEL" in os.environ:
         die_with_parent()  # a shell may end before this process (`nohup`), make may not
@@ -70,15 +58,14 @@ def main() -> None:
 
 
 def auto_or_number(text: str) -> int:
-    """Returns a number of jobs, or AUTO; raises ValueError for anything else."""
-    jobs = AUTO if text == "auto" else int(text)
-    if text != "auto" and jobs < 1:
-        raise ValueError
-    return jobs
+    return AUTO if text == "auto" else int(text)
 
 
 def _main(options: argparse.Namespace) -> NoReturn:
-    if options.cluster and options.jobs == AUTO:
+    jobs, is_local = options.jobs, not (options.cluster or options.scheduler)
+    if jobs < 0 or (is_local and jobs > cores()):
+        raise ValueError(f"--jobs: must be auto or up to the number of cores here, {cores()}")
+    if options.cluster and jobs == AUTO:
         raise ValueError("--jobs: auto counts this machine's cores; give a number for a cluster")
     _lock()
     if options.study:
@@ -86,19 +73,19 @@ def _main(options: argparse.Namespace) -> NoReturn:
     compute = (params := load()).compute
     heal()
     # A stage of DVC runs trials side by side where a job has threads for several.
-    shows_scores = options.jobs == AUTO and compute.threads <= compute.trial_threads
-    if options.jobs == AUTO:
-        options.jobs = most_jobs(compute, params.distributed)
-    if options.jobs > 1 or options.cluster or options.scheduler or shows_scores:
+    shows_scores = jobs == AUTO and compute.threads <= compute.trial_threads
+    jobs = jobs or most_jobs(compute, params.distributed)
+    if jobs > 1 or not is_local or shows_scores:
         _resolve()
         params = load()
         if stages := pending(params):
+            from stages.scheduling.pool import workers
             from stages.scheduling.schedule import complete, ordered_lock
             from stages.scheduling.units import units
 
-            with ordered_lock([*stages]), _workers(options, compute.threads) as client:
-                todo = units(params, stages)
-                complete(client, todo, lambda: units(params, pending(params)), mend=heal)
+            where = options.cluster, options.scheduler
+            with ordered_lock([*stages]), workers(jobs, *where) as client:
+                complete(client, units(params, stages))
     # DVC runs what is left, or says that all is up to date. It replaces this process, so that
     # signals reach DVC alone.
     sys.stdout.flush()
@@ -131,8 +118,8 @@ def _take(study: Path) -> None:
         raise ValueError(f"--study: {error}") from None
     refuse_faults(text, str(study))
     if not PATH.exists() or PATH.read_text(encoding="utf-8") != text:
-        refuse_loss(PATH, "or remove it")
-        write(PATH, text)
+        refuse_loss("or remove it")
+        write(text)
 
 
 def _resolve() -> None:
@@ -147,32 +134,10 @@ def _resolve() -> None:
         preexec_fn=partial(die_with_parent, os.getpid()),
     )
     if done.returncode and (pid := running_dvc()):
-        raise ValueError(
-            f"process {pid} runs DVC in this folder; wait until it ends, or end it "
-            f"(`kill {pid}`), and run this again"
-        )
+        raise ValueError(f"process {pid} runs DVC in this folder; wait for it, or `kill {pid}`")
     sys.stderr.write(done.stdout * bool(done.returncode) + done.stderr)
     if done.returncode:
         raise SystemExit(done.returncode)
-
-
-def _workers(options: argparse.Namespace, threads: int) -> "AbstractContextManager[Client]":
-    from stages.scheduling import pool
-
-    if options.scheduler:
-        return pool.running(options.scheduler)
-    if options.cluster:
-        return pool.slurm(options.jobs)
-    available = cores()
-    if options.jobs > available:
-        raise ValueError(f"--jobs: {options.jobs} is above the number of cores here, {available}")
-    if options.jobs * threads > available and not visible_gpus():
-        print(
-            f"note: {options.jobs} jobs of {threads} threads (compute.threads) share {available} "
-            f"cores; compute.threads: {max(available // options.jobs, 1)} would give each its own",
-            file=sys.stderr,
-        )
-    return pool.local(options.jobs)
 
 
 if __name__ == "__main__":

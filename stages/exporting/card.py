@@ -1,12 +1,13 @@
 """The README.md of an export: a model card, with the metadata that the Hugging Face Hub reads."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
-from stages.core.keys import RunKey, TrialKey
+from stages.core.keys import CheckpointKey, TrialKey
 from stages.core.params import NONE
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL, read_texts
@@ -19,15 +20,20 @@ LIMITS = """\
 - No licence is stated here: those of the training texts and of a public checkpoint apply."""
 
 
-def model_card(
-    key: RunKey | TrialKey, *, use: str, note: str = "", library: str = "transformers"
-) -> str:
-    """Returns the card of a checkpoint or of a trial, with the data, training and scores that the
+def write_card(
+    folder: Path,
+    key: CheckpointKey | TrialKey,
+    *,
+    use: str,
+    note: str = "",
+    library: str = "transformers",
+) -> None:
+    """Writes the card of a checkpoint or of a trial, with the data, training and scores that the
     tables of the last report have. ``use`` is the code that loads and uses the model, and
     ``library`` the package that it needs."""
     is_trial = isinstance(key, TrialKey)
-    title = f"{key.run} on {key.task}" if is_trial else f"{key.run}, seed {key.pretrain_seed}"
-    scores = [row for row in read_texts(paths.REPORTS / "scores.csv") if row["model"] == key.run]
+    title = f"{key.model} on {key.task}" if is_trial else f"{key.model}, seed {key.pretrain_seed}"
+    scores = [row for row in read_texts(paths.REPORTS / "scores.csv") if row["model"] == key.model]
     if is_trial:
         cell = {"task": key.task, "method": key.method, "label_budget": key.label_budget}
         scores = [row for row in scores if cell.items() <= row.items()]
@@ -51,13 +57,13 @@ def model_card(
         "Limits": LIMITS,
     }
     text = "\n\n".join(f"## {name}\n\n{section}" for name, section in sections.items())
-    return str(ModelCard(f"---\n{metadata}\n---\n\n# {title}\n\n{text}\n"))
+    ModelCard(f"---\n{metadata}\n---\n\n# {title}\n\n{text}\n").save(folder / "README.md")
 
 
-def _origin(key: RunKey | TrialKey) -> list[str]:
+def _origin(key: CheckpointKey | TrialKey) -> list[str]:
     """Returns lines on what the model was pretrained and fine-tuned on, and how."""
     lines = list[str]()
-    file = paths.pretrained(RunKey(key.run, key.pretrain_seed)) / "run.json"
+    file = paths.pretrained(CheckpointKey(key.model, key.pretrain_seed)) / "run.json"
     if file.is_file():
         record = read_json(file)
         lines.append(f"- Pretraining: objective `{record['objective']}`.")

@@ -12,9 +12,9 @@ from torch import Tensor
 from stages.baselines import _kept
 from stages.core import paths
 from stages.core.artifacts import Json, replacing, write_json
-from stages.core.components import STAGES, unknown
-from stages.core.keys import RunKey, TrialKey
-from stages.exporting.card import model_card
+from stages.core.components import STAGES
+from stages.core.keys import CheckpointKey, TrialKey
+from stages.exporting.card import write_card
 from stages.models._heads import LinearHead, ModelWithHead, PooledHead
 from stages.text.batch import PADDING, Batch
 from stages.training.checkpoint import WEIGHTS
@@ -22,7 +22,6 @@ from stages.trials.kept import merged, path_of
 from stages.trials.lookup import opened
 from stages.trials.setup import TrialSetup
 
-RECORD = "export.json"  # marks a folder as an export, and describes it
 HEAD = "head.safetensors"  # the weight [C D] and the bias [C] of a head that no class has
 OF_WEIGHTS = ("config.json", "generation_config.json", WEIGHTS, "metrics.json", "run.json")
 TOLERANCE = 1e-4  # of outputs, relative to the largest; a wrong weight differs by far more
@@ -59,39 +58,37 @@ BASELINE_NOTE = """\
 `stages/` has the code."""
 
 
-def export_checkpoint(checkpoint: RunKey, out: Path, *, force: bool = False) -> str:
+def export_checkpoint(checkpoint: CheckpointKey, out: Path) -> str:
     """Copies a pretrained checkpoint, which is what ``save_pretrained`` writes, to the folder
     ``out`` and adds a model card. Returns a text on where it is.
 
-    Raises ValueError if ``transformers`` has no class for it, or if ``out`` must not be written
-    (``check_place``).
+    Raises ValueError if ``transformers`` has no class for it, or if ``out`` exists.
     """
-    check_place(out, force=force)
+    _refuse_used(out)
     source = paths.pretrained(checkpoint)
     if not (source / "config.json").is_file():
         raise ValueError(f"{source}: transformers has no class for this architecture")
     with replacing(out) as folder:
         shutil.copytree(source, folder)
-        use = LOAD.format(module="transformers", name="AutoModel")
-        _finish(folder, checkpoint, use)
+        write_card(folder, checkpoint, use=LOAD.format(module="transformers", name="AutoModel"))
     return f"{checkpoint} is in {out}; its README.md says how to use it"
 
 
-def export_trial(trial: TrialKey, out: Path, *, force: bool = False) -> str:
+def export_trial(trial: TrialKey, out: Path) -> str:
     """Writes the model of a fine-tuned trial to the folder ``out``: the weights of its method
     merged, its tokenizer and a model card. Returns a text on where it is.
 
     The head is part of the model if a class of ``transformers`` computes the same logits, and else
     stands in ``head.safetensors``. The written files are loaded and compared with the trial.
 
-    Raises ValueError for a trial whose method adds what cannot be merged, and if ``out`` must not
-    be written (``check_place``).
+    Raises ValueError for a trial whose method adds what cannot be merged, and if ``out``
+    exists.
     """
-    check_place(out, force=force)
+    _refuse_used(out)
     kept, setup = opened(trial)
     model = merged(kept, setup, path_of(trial)).eval()
     if not hasattr(model.backbone, "model"):
-        raise ValueError(f"{trial.run}: transformers has no class for this architecture")
+        raise ValueError(f"{trial.model}: transformers has no class for this architecture")
     examples = setup.task.encode(setup.rows("test", seed=trial.finetune_seed)[:SAMPLE_ROWS])
     batch = setup.task.collate(examples, rngs=[])
     with replacing(out) as folder:
@@ -100,7 +97,7 @@ def export_trial(trial: TrialKey, out: Path, *, force: bool = False) -> str:
         for file in setup.pretrained.iterdir():
             if file.is_file() and file.name not in OF_WEIGHTS:
                 shutil.copyfile(file, folder / file.name)
-        _finish(folder, trial, use, _note(kept.threshold, setup))
+        write_card(folder, trial, use=use, note=_note(kept.threshold, setup))
     return f"{trial.checkpoint}, fine-tuned on {trial.task}, is in {out} as {written}"
 
 
@@ -211,14 +208,14 @@ def _note(threshold: float, setup: TrialSetup) -> str:
     return " ".join(notes)
 
 
-def export_baseline(trial: TrialKey, out: Path, *, force: bool = False) -> str:
+def export_baseline(trial: TrialKey, out: Path) -> str:
     """Writes a baseline's trial to ``out``: its record, its rows and the code that fits it. Returns
     a text on where it is.
 
     Raises ValueError if the task has changed, if the baseline predicts differently when it is
-    fitted again, or if ``out`` must not be written (``check_place``).
+    fitted again, or if ``out`` exists.
     """
-    check_place(out, force=force)
+    _refuse_used(out)
     record, examples = _kept.path_of(trial), paths.examples(trial.task)
     _kept.refit(record, examples)
     with replacing(out) as folder:
@@ -228,40 +225,23 @@ def export_baseline(trial: TrialKey, out: Path, *, force: bool = False) -> str:
             shutil.copyfile(examples / name, folder / "examples" / name)
         shutil.copytree(STAGES, folder / "stages", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copyfile(STAGES.parent / "requirements.lock", folder / "requirements.lock")
-        _finish(folder, trial, USE_BASELINE, BASELINE_NOTE, library="scikit-learn")
-    return f"{trial.run}, fitted to {trial.task}, is in {out}; its README.md says how to use it"
+        write_card(folder, trial, use=USE_BASELINE, note=BASELINE_NOTE, library="scikit-learn")
+    return f"{trial.model}, fitted to {trial.task}, is in {out}; its README.md says how to use it"
 
 
-def _finish(
-    folder: Path, key: RunKey | TrialKey, use: str, note: str = "", *, library: str = "transformers"
-) -> None:
-    """Writes the model card and the record of an export."""
-    card = model_card(key, use=use, note=note, library=library)
-    (folder / "README.md").write_text(card, encoding="utf-8")
-    write_json(folder / RECORD, key._asdict())
+def _refuse_used(out: Path) -> None:
+    if out.exists():
+        raise ValueError(f"{out}: exists; remove it, or name another folder")
 
 
-def check_place(out: Path, *, force: bool) -> None:
-    """Raises ValueError unless the folder is new or empty or, with ``force``, has an earlier
-    export."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    if not (out / RECORD).is_file():
-        raise ValueError(f"{out}: holds something other than an export; choose another folder")
-    if not force:
-        raise ValueError(f"{out}: is there already; --force replaces it")
+def find_checkpoint(model: str, seed: int | None) -> CheckpointKey:
+    """Returns the checkpoint of a model with this seed, by default that with the lowest.
 
-
-def find_checkpoint(run: str, seed: int | None) -> RunKey:
-    """Returns the checkpoint of a run with this seed, by default that with the lowest.
-
-    Raises ValueError with the valid runs or seeds if there is none.
+    Raises ValueError with the valid seeds if there is none.
     """
-    seeds = sorted(int(file.parent.name) for file in (paths.PRETRAINED / run).glob("*/run.json"))
-    if not seeds:
-        runs = sorted({record.parents[1].name for record in paths.PRETRAINED.glob("*/*/run.json")})
-        raise ValueError(f"{paths.PRETRAINED}: {unknown(run, runs)}; a baseline needs --task")
-    if seed is not None and seed not in seeds:
-        valid = ", ".join(map(str, seeds))
-        raise ValueError(f"{run}: no checkpoint of seed {seed}; valid: {valid}")
-    return RunKey(run, seeds[0] if seed is None else seed)
+    seeds = sorted(int(file.parent.name) for file in (paths.PRETRAINED / model).glob("*/run.json"))
+    if not seeds or seed not in (None, *seeds):
+        raise ValueError(
+            f"{paths.PRETRAINED / model}: no such checkpoint; seeds: {seeds}; baselines need --task"
+        )
+    return CheckpointKey(model, seeds[0] if seed is None else seed)

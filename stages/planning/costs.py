@@ -15,9 +15,9 @@ from typing import NamedTuple
 from stages.budgets.budget import public_outline, trains, vocabulary_for
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl
-from stages.core.keys import RunKey, TrialKey
-from stages.core.params import AnyTokenizer, Method, Params, Run, Task
-from stages.methods._method import SolvedMethod
+from stages.core.keys import CheckpointKey, TrialKey
+from stages.core.params import AnyTokenizer, Method, Model, Params, TaskEntry
+from stages.methods._method import METHODS, SolvedMethod, TrainedMethod
 from stages.models._backbone import Backbone, outline
 from stages.sources._source import SOURCES
 from stages.tasks._cells import SPACELESS
@@ -26,10 +26,9 @@ from stages.training.finetuning import max_epochs, steps_per_epoch
 from stages.training.pretraining import VALIDATION_ROWS
 from stages.trials.compatibility import incompatibility
 from stages.trials.groups import trial_groups
-from stages.trials.runner import keeps_weights, method_of
+from stages.trials.runner import method_of
 
 PRETRAINING = "pretraining"
-FLOAT32 = 4  # bytes
 PASSES = 3  # of a training step: forward, and backward to states and to weights
 SAMPLED_ROWS, MAX_COUNTED = 300, 50_000  # rows whose words are counted, and that are counted
 ASSUMED_ROWS = 1000  # of a task that takes all rows of a source that is not read yet
@@ -39,7 +38,7 @@ TOKENS_PER_WORD = 2.2
 WORD = re.compile(rf"[{chr(SPACELESS)}-\U0010ffff]|[^\s{chr(SPACELESS)}-\U0010ffff]+")
 
 
-class Kind(NamedTuple):
+class Task(NamedTuple):
     """Trainings of one kind do about equally much work per second."""
 
     work: str  # PRETRAINING, or a method of finetune.methods
@@ -51,33 +50,29 @@ class Kind(NamedTuple):
 class Cost:
     """The pending trainings of one model, or of one model on one task with one method."""
 
-    run: str
+    model: str
     task: str = ""  # empty for pretraining
     method: str = ""
-    kind: Kind | None = None  # None: a public checkpoint that is not downloaded
+    kind: Task | None = None  # None: a public checkpoint that is not downloaded
     weights: int | None = None
     multiplied: int = 0  # weights without the table of lookups
-    works: dict[RunKey | TrialKey, float] = field(default_factory=dict)  # of what would run
-    stored: int = 0  # trainings that a store has
-    steps: int = 0
-    disk_bytes: int = 0
-    memory_bytes: int | None = None  # the largest peak of earlier trainings
+    works: dict[CheckpointKey | TrialKey, float] = field(default_factory=dict)  # of what would run
+    steps: int = 0  # of pretraining
     seconds: float | None = None  # of all trainings, one after the other; None if unknown
-    speed_from: str = ""
 
     @property
     def work(self) -> float:
         return sum(self.works.values())
 
 
-def backbone_of(run: Run, tokenizers: Mapping[str, AnyTokenizer]) -> Backbone | None:
-    """Returns the run's model without storage for weights, or None for a public checkpoint that is
+def backbone_of(entry: Model, tokenizers: Mapping[str, AnyTokenizer]) -> Backbone | None:
+    """Returns the model without storage for weights, or None for a public checkpoint that is
     not downloaded."""
-    if run.is_hub:
-        return public_outline(run, where="architecture")
-    vocabulary = vocabulary_for(run, tokenizers[run.tokenizer])
+    if entry.is_hub:
+        return public_outline(entry, where="architecture")
+    vocabulary = vocabulary_for(entry, tokenizers[entry.tokenizer])
     assert vocabulary is not None
-    return outline(run.architecture, vocabulary.vocab_size, where="architecture")
+    return outline(entry.architecture, vocabulary.vocab_size, where="architecture")
 
 
 def num_weights(backbone: Backbone) -> int:
@@ -91,33 +86,31 @@ def num_multiplied(backbone: Backbone) -> int:
 
 
 def pretrainings(study: Params, missing: Mapping[str, Sequence[int]]) -> list[Cost]:
-    """Returns the cost of each run of a study under the matched budget, of the seeds that are
+    """Returns the cost of each model of a study under the matched budget, of the seeds that are
     ``missing``."""
     costs = []
-    for key, run in study.runs.items():
-        seeds, training = missing[key], run.training
-        cost = Cost(key, stored=len(run.seeds) - len(seeds))
-        if (backbone := backbone_of(run, study.tokenizers)) is not None:
+    for key, entry in study.models.items():
+        seeds, training, cost = missing[key], entry.training, Cost(key)
+        if (backbone := backbone_of(entry, study.tokenizers)) is not None:
             cost.weights = num_weights(backbone)
-            cost.kind = Kind(PRETRAINING, backbone.architecture, backbone.d_model)
-            cost.disk_bytes = len(seeds) * FLOAT32 * cost.weights
-        if trains(run):
+            cost.kind = Task(PRETRAINING, backbone.architecture, backbone.d_model)
+        if trains(entry):
             rows = training.num_steps * training.batch_rows * PASSES
             rows += training.num_validations * VALIDATION_ROWS
             work = float((cost.weights or 0) * rows * training.max_tokens * len(training.rates))
-            cost.works = {RunKey(key, seed): work for seed in seeds}
+            cost.works = {CheckpointKey(key, seed): work for seed in seeds}
             cost.steps = len(seeds) * training.num_steps * len(training.rates)
         costs.append(cost)
     return costs
 
 
 def finetunings(study: Params, stored: Collection[TrialKey] = ()) -> list[Cost]:
-    """Returns the cost of each compatible combination of run, task and method in a study under the
-    matched budget, without the trials in ``stored``."""
+    """Returns the cost of each compatible combination of model, task and method in a study under
+    the matched budget, without the trials in ``stored``."""
     tune, costs = study.finetune, []
-    backbones = {key: backbone_of(run, study.tokenizers) for key, run in study.runs.items()}
+    backbones = {key: backbone_of(run, study.tokenizers) for key, run in study.models.items()}
     texts = {task: Texts.of(task, entry, tune.max_tokens) for task, entry in study.tasks.items()}
-    for (key, run), (task, settings) in product(study.runs.items(), study.tasks.items()):
+    for (key, run), (task, settings) in product(study.models.items(), study.tasks.items()):
         backbone, of_task = backbones[key], settings.task["name"]
         for name in tune.methods_of(key):
             method, entry, cost = method_of(tune, name), tune.methods[name].of(key), Cost(key)
@@ -127,13 +120,12 @@ def finetunings(study: Params, stored: Collection[TrialKey] = ()) -> list[Cost]:
                 if incompatibility(method, cls, of_task, backbone, text_to_text=as_text):
                     continue
                 cost.weights, cost.multiplied = num_weights(backbone), num_multiplied(backbone)
-                cost.kind = Kind(name, backbone.architecture, backbone.d_model)
+                cost.kind = Task(name, backbone.architecture, backbone.d_model)
             for seed in run.seeds:
                 for group in trial_groups(
-                    tune, RunKey(key, seed), task, [name], from_scratch=run.from_scratch
+                    tune, CheckpointKey(key, seed), task, [name], from_scratch=run.from_scratch
                 ):
                     missing = [trial for trial in group if trial not in stored]
-                    cost.stored += len(group) - len(missing)
                     for trial in missing:
                         amount = Amount.of(entry, trial, texts[task])
                         # A frozen model predicts once for all trials of a group.
@@ -141,9 +133,6 @@ def finetunings(study: Params, stored: Collection[TrialKey] = ()) -> list[Cost]:
                         rows += amount.labels * isinstance(method, SolvedMethod)
                         rows += PASSES * amount.trained
                         cost.works[trial] = cost.multiplied * texts[task].tokens * rows
-                        cost.steps += amount.steps
-                        if entry.training is not None and keeps_weights(tune, trial):
-                            cost.disk_bytes += FLOAT32 * (cost.weights or 0)
             costs.append(cost)
     return costs
 
@@ -162,9 +151,13 @@ class Amount(NamedTuple):
         if (training := entry.training) is None:
             return Amount(labels, 0, texts.validation + texts.test, 0)
         # With all epochs, as if ``patience`` ended no training; each epoch is validated.
-        epochs = max_epochs(training, labels) * len(training.rates)
-        steps = epochs * steps_per_epoch(training, labels)
-        return Amount(labels, epochs * labels, epochs * texts.validation + texts.test, steps)
+        method = METHODS.build(entry.method, where=f"finetune.methods.{trial.method}.method")
+        assert isinstance(method, TrainedMethod), "the root stage refuses training of others"
+        examples, rows = method.epoch_size(labels)
+        epochs = max_epochs(training, examples) * len(training.rates)
+        steps, read = epochs * steps_per_epoch(training, examples), epochs * texts.validation
+        read += epochs * labels * (method.probe is not None)  # states that the head is fitted to
+        return Amount(labels, epochs * examples * rows, read + texts.test, steps)
 
 
 class Texts(NamedTuple):
@@ -176,7 +169,7 @@ class Texts(NamedTuple):
     tokens: float
 
     @staticmethod
-    def of(name: str, entry: Task, max_tokens: int) -> "Texts":
+    def of(name: str, entry: TaskEntry, max_tokens: int) -> "Texts":
         """Counts rows that are prepared, else those of a source that is quick to read; else a row
         has ``max_tokens``, and ``all`` rows are ASSUMED_ROWS."""
         counts, words = dict[str, int](), list[int]()
@@ -191,7 +184,7 @@ class Texts(NamedTuple):
         return Texts(**numbers, tokens=fmean(tokens) if tokens else max_tokens)
 
 
-def _prepared(name: str, entry: Task) -> tuple[dict[str, int], list[int]] | None:
+def _prepared(name: str, entry: TaskEntry) -> tuple[dict[str, int], list[int]] | None:
     """Returns the number of rows of each split, and the words of some rows; None if the task is not
     prepared."""
     path = paths.examples(name) / "task.json"
@@ -201,7 +194,7 @@ def _prepared(name: str, entry: Task) -> tuple[dict[str, int], list[int]] | None
     return record["num_examples"], [num_words(TASKS[record["kind"]].texts(row)) for row in rows]
 
 
-def _first_rows(entry: Task) -> tuple[dict[str, int], list[int]]:
+def _first_rows(entry: TaskEntry) -> tuple[dict[str, int], list[int]]:
     kind, source = TASKS[entry.task["name"]], SOURCES.build(entry.source, where="source")
     counts, words = dict.fromkeys(("train", "validation", "test"), 0), list[int]()
     if not source.is_local:

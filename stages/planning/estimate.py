@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 
 from stages.budgets.budget import matched
-from stages.core.artifacts import Json
 from stages.core.parallel import most_jobs
 from stages.core.params import Params
 from stages.planning.costs import Cost, finetunings, pretrainings
@@ -17,9 +16,7 @@ from stages.planning.stored import Stores
 from stages.training.device import side_by_side
 
 LONGEST_NAME = 20  # letters of a name that is not folded
-NARROW = 80  # columns of a terminal; in fewer there is no room for the memory
 SPREAD = 1.3  # of the whole time (benchmarks/plan.md)
-UNKNOWN = "–"
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ def made(params: Params, stages: list[str]) -> Estimate:
     """Estimates the cost of running ``stages``."""
     study, jobs = matched(params), most_jobs(params.compute, params.distributed)
     stores = Stores(study, stages)
-    costs = pretrainings(study, {name: stores.missing_seeds(name) for name in study.runs})
+    costs = pretrainings(study, {name: stores.missing_seeds(name) for name in study.models})
     trials = finetunings(study, stores.trials())
     costs += [cost for cost in trials if f"finetune@{cost.task}" in stages]
     costs = [cost for cost in costs if cost.works]
@@ -79,20 +76,17 @@ def show(estimate: Estimate, console: Console) -> None:
     console.print(f"{headline(estimate)}\n", highlight=False)
     console.print("One training at a time", style="bold")
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    longest = max(map(len, estimate.params.runs))
+    longest = max(map(len, estimate.params.models))
     table.add_column("model", overflow="fold", min_width=min(longest, LONGEST_NAME))
-    columns = ["weights", "pretrain", "time", "trials", "time", "memory"]
-    if console.width < NARROW:
-        columns.pop()  # the names need the room
-    for name in columns:
+    for name in ("weights", "pretrain", "time", "trials", "time"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in estimate.params.runs:
-        if costs := [cost for cost in estimate.costs if cost.run == name]:
-            table.add_row(name, *_numbers(costs)[: len(columns)])
-    table.add_row("in all", *_numbers(estimate.costs)[: len(columns)])
+    for name in estimate.params.models:
+        if costs := [cost for cost in estimate.costs if cost.model == name]:
+            weights = costs[0].weights
+            table.add_row(name, f"{weights / 1e6:.2f}M" if weights else "", *_numbers(costs))
+    table.add_row("in all", "", *_numbers(estimate.costs))
     console.print(table)
-    others, disk = _known(estimate.others.values()), sum(cost.disk_bytes for cost in estimate.costs)
-    lines = [f"Other stages take {duration(others)}. Weights that are kept: {size(disk)}."]
+    lines = [f"Other stages take {duration(_known(estimate.others.values()))}."]
     lines += [
         f"{checkpoint.package} {checkpoint.version} is downloaded, unless pip has it."
         for key, checkpoint in estimate.params.packaged_checkpoints.items()
@@ -119,33 +113,14 @@ def headline(estimate: Estimate) -> str:
 
 
 def _numbers(costs: list[Cost]) -> list[str]:
-    """Returns the numbers of one model, or of all."""
-    weights = {cost.run: cost.weights for cost in costs}
-    (first, *others) = weights.values() or [None]
-    cells = [f"{first / 1e6:.2f}M" if first and not others else ""]
+    """Returns the numbers and the times of pretrainings and of trials."""
+    cells = list[str]()
     for is_trial in (False, True):
         part = [cost for cost in costs if bool(cost.task) is is_trial]
         seconds, number = [cost.seconds for cost in part], sum(len(cost.works) for cost in part)
         at_least = "≥ " * (None in seconds)
         cells += [str(number), f"{at_least}{duration(_known(seconds))}" if number else ""]
-    memory = max((cost.memory_bytes or 0 for cost in costs), default=0)
-    return [*cells, size(memory) if memory else UNKNOWN]
-
-
-def as_record(estimate: Estimate) -> Json:
-    """Returns all numbers of an estimate, for JSON; null is unknown."""
-    of_cost = "run task method stored weights steps work seconds speed_from memory_bytes disk_bytes"
-    return {
-        "study": estimate.params.study,
-        **{
-            key: getattr(estimate, key)
-            for key in ("stages", "jobs", "seconds", "unknown", "others")
-        },
-        "trainings": [
-            {"number": len(cost.works)} | {key: getattr(cost, key) for key in of_cost.split()}
-            for cost in estimate.costs
-        ],
-    }
+    return cells
 
 
 def duration(seconds: float) -> str:
@@ -155,12 +130,3 @@ def duration(seconds: float) -> str:
             number = seconds / length
             return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-
-
-def size(number: float) -> str:
-    """Returns a number of bytes as text, in decimal units."""
-    for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= length:
-            value = number / length
-            return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
-    return f"{number:.0f} B"

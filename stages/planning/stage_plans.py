@@ -13,10 +13,10 @@ from stages.core.params import (
     NONE,
     Compute,
     Finetune,
+    Model,
     Params,
     PublishedTokenizer,
-    Run,
-    Task,
+    TaskEntry,
 )
 from stages.core.plans import (
     BaselinePlan,
@@ -51,7 +51,7 @@ def write_plans(planned: Mapping[tuple[str, ...], Plan], folder: Path) -> None:
 def plans(params: Params) -> dict[tuple[str, ...], Plan]:
     """Returns the plan of each stage of dvc.yaml, by its name and keys."""
     study, packages, planned = matched(params), sha256(PACKAGES), dict[tuple[str, ...], Plan]()
-    untitled = study.model_copy(update={"runs": without_texts(study.runs)})
+    untitled = study.model_copy(update={"models": without_texts(study.models)})
     tasks, corpora = without_texts(params.tasks), without_texts(params.corpora)
     for key, corpus in corpora.items():
         planned["prepare_corpus", key] = CorpusPlan(
@@ -80,16 +80,17 @@ def plans(params: Params) -> dict[tuple[str, ...], Plan]:
             planned["encode_corpus", name, key] = EncodingPlan(
                 corpus=corpus, tokenizer=tokenizer, code=code
             )
-    for stage in ("measure_contamination", "measure_likeness"):
-        planned[(stage,)] = TextsPlan(tasks=tasks, code=hashes(stage))
+    planned[("measure_contamination",)] = TextsPlan(
+        tasks=tasks, code=hashes("measure_contamination")
+    )
     budgets, seeds = params.finetune.label_budgets, params.finetune.seeds
     for section, inputs in (("corpora", corpus_inputs(params)), ("models", model_inputs(params))):
         planned["record_inputs", section] = InputsPlan(
             inputs=inputs, tasks=[*tasks], label_budgets=budgets, code=hashes("record_inputs")
         )
-    for key in untitled.runs:
+    for key in untitled.models:
         planned["pretrain", key] = pretrain_plan(untitled, key)
-    finetune = finetune_plan(untitled.runs, study.finetune, study.compute)
+    finetune = finetune_plan(untitled.models, study.finetune, study.compute)
     for key, task in tasks.items():
         planned["fit_baseline", key] = BaselinePlan(
             **_fitted(params.baselines, key, task, tasks),
@@ -98,12 +99,14 @@ def plans(params: Params) -> dict[tuple[str, ...], Plan]:
             finetune_seeds=seeds,
         )
         planned["finetune", key] = finetune
-        planned["evaluate", key] = EvaluationPlan(runs=[*params.runs], code=hashes("evaluate"))
+        planned["evaluate", key] = EvaluationPlan(models=[*params.models], code=hashes("evaluate"))
     planned[("report",)] = ReportPlan(params=study, code=hashes("report"))
     return planned
 
 
-def _fitted(baselines: Mapping[str, Settings], key: str, task: Task, tasks: Iterable[str]) -> Json:
+def _fitted(
+    baselines: Mapping[str, Settings], key: str, task: TaskEntry, tasks: Iterable[str]
+) -> Json:
     """Returns the fields of a BaselinePlan about the baselines that fit a task's kind of rows. A
     baseline that reads files is entered with its file for the task, or left out if it has none."""
     entries, files = dict[str, Json](), dict[str, str]()
@@ -131,13 +134,9 @@ def files_of(name: str, entry: Settings, tasks: Iterable[str]) -> dict[str, Path
 
 def corpus_inputs(params: Params) -> dict[str, list[str]]:
     """Returns the files of tasks that each corpus reads: none, unless it is decontaminated."""
-    texts = [
-        str(path)
-        for task in params.tasks
-        for path in (paths.examples(task), paths.test_originals(task))
-    ]
+    files = [file(task) for task in params.tasks for file in (paths.examples, paths.test_originals)]
     return {
-        key: texts if corpus.decontaminate_against != NONE else []
+        key: [str(file) for file in files if corpus.decontaminate_against != NONE]
         for key, corpus in params.corpora.items()
     }
 
@@ -146,66 +145,65 @@ def model_inputs(params: Params) -> dict[str, list[str]]:
     """Returns the folders that each model reads, and those that its parents read. For a model
     without a tokenizer this includes the placeholder file ``data/tokenizers/none``."""
 
-    def inputs(run: Run) -> list[str]:
-        folders = [paths.TOKENIZERS / run.tokenizer]
-        if run.corpus != NONE:
-            folders.append(paths.ENCODED / run.corpus / run.tokenizer)
-        path = Path(str(run.architecture.get("path")))
+    def inputs(entry: Model) -> list[str]:
+        folders = [paths.TOKENIZERS / entry.tokenizer]
+        if entry.corpus != NONE:
+            folders.append(paths.ENCODED / entry.corpus / entry.tokenizer)
+        path = Path(str(entry.architecture.get("path")))
         if path in [paths.CHECKPOINTS / key for key in params.packaged_checkpoints]:
             folders.append(path)
-        parents = inputs(params.runs[run.parent]) if run.parent != NONE else []
+        parents = inputs(params.models[entry.parent]) if entry.parent != NONE else []
         return list(dict.fromkeys([*map(str, folders), *parents]))
 
-    return {key: inputs(run) for key, run in params.runs.items()}
+    return {key: inputs(entry) for key, entry in params.models.items()}
 
 
 def pretrain_plan(study: Params, key: str) -> PretrainPlan:
     """Returns the plan of pretraining a model of a study under the matched budget."""
-    run, parent = study.runs[key], None
-    if run.parent != NONE:
-        parent = pretrain_plan(study, run.parent)
-        seeds = {"run": parent.run.model_copy(update={"seeds": run.seeds})}
+    entry, parent = study.models[key], None
+    if entry.parent != NONE:
+        parent = pretrain_plan(study, entry.parent)
+        seeds = {"entry": parent.entry.model_copy(update={"seeds": entry.seeds})}
         parent = parent.model_copy(update=seeds)
+    parts = {"models": entry.architecture, "objectives": entry.objective}
+    parts["optimizers"] = entry.training.optimizer
     return PretrainPlan(
         study=study.study,
-        run=run,
+        entry=entry,
         parent=parent,
         compute=study.compute,
         distributed=study.distributed,
-        code=hashes(
-            "pretrain",
-            f"models/{run.architecture['name']}",
-            f"objectives/{run.objective['name']}",
-            f"optimizers/{run.training.optimizer['name']}",
-        ),
+        code=hashes("pretrain", *(f"{folder}/{part['name']}" for folder, part in parts.items())),
     )
 
 
-def finetune_plan(runs: dict[str, Run], finetune: Finetune, compute: Compute) -> FinetunePlan:
+def finetune_plan(runs: dict[str, Model], finetune: Finetune, compute: Compute) -> FinetunePlan:
     """Returns the plan, equal for all tasks, of fine-tuning ``runs`` that have the matched budget.
     The hashes of the code of models and tasks are not here but in checkpoints and examples."""
     methods = without_texts(finetune.methods)
     adapted = {f"methods/{entry.method['name']}" for entry in methods.values()}
-    trainings = (m.of(run).training for m in methods.values() for run in runs)
+    trainings = (m.of(model).training for m in methods.values() for model in runs)
     optimizers = {f"optimizers/{each.optimizer['name']}" for each in trainings if each}
     finetune = finetune.model_copy(update={"methods": methods})
     code = hashes("finetune", *sorted(adapted | optimizers))
-    return FinetunePlan(runs=runs, finetune=finetune, compute=compute, code=code)
+    return FinetunePlan(models=runs, finetune=finetune, compute=compute, code=code)
 
 
 def _revisions(params: Params, folder: Path) -> dict[str, str]:
     """Returns the revisions that params.yaml states for models and tokenizers whose files are in
     ``folder``, by the path of the setting."""
-    stated = {
-        f"{run.where(key)}.architecture": run.architecture
-        for key, run in params.runs.items()
-        if run.is_hub
-    }
-    for key, entry in params.tokenizers.items():
-        if isinstance(entry, PublishedTokenizer):
-            stated[f"tokenizers.{key}"] = dict(entry)
+    stated = [
+        (f"models.{key}.architecture", r.architecture)
+        for key, r in params.models.items()
+        if r.is_hub
+    ]
+    stated += [
+        (f"tokenizers.{key}", dict(entry))
+        for key, entry in params.tokenizers.items()
+        if isinstance(entry, PublishedTokenizer)
+    ]
     return {
         f"{where}.revision": entry["revision"]
-        for where, entry in stated.items()
+        for where, entry in stated
         if Path(entry["path"]) == folder
     }

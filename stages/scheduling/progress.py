@@ -1,16 +1,14 @@
 """The progress of all workers: a line for each unit that ends and, on a terminal, what runs, the
 time left and the scores on validation rows so far. Scores on test rows come with the report."""
 
-import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from statistics import median
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
+from rich import progress
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from stages.core import paths
@@ -18,7 +16,7 @@ from stages.core.artifacts import read_json
 from stages.core.keys import TrialKey
 from stages.evaluation.metrics import merit, scale_of
 from stages.evaluation.records import budget_order, read_texts
-from stages.scheduling.worker import Result, Scores, Status, Unit
+from stages.scheduling.worker import Result, Scores, Unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,12 +25,12 @@ SHARE_KNOWN = 0.05  # of the work: before so much has ended, no time left is sho
 FIT_BASELINE = "fit_baseline@"
 
 
-class Progress:
+class Progress(progress.Progress):
     """A context in which units run; ``started`` and ``ended`` say what happens."""
 
-    def __init__(self, units: Sequence[Unit], console: Console) -> None:
+    def __init__(self, units: Sequence[Unit], console: Console | None = None) -> None:
         self._units = {unit.name: unit for unit in units}
-        self._since = dict[str, float]()  # when each unit that runs has started
+        self._running = dict[str, progress.TaskID]()
         self._ended = dict[str, Result]()
         self._workers = 1  # the most that were at work at once
         self._scores = list[tuple[TrialKey, float]]()
@@ -41,86 +39,78 @@ class Progress:
             self._scores += unit.stored
             if stage == "finetune" and f"{FIT_BASELINE}{task}" not in self._units:
                 self._scores += baseline_scores(task)
-        self._console = console
-        self._live = Live(
-            get_renderable=self._screen,
-            console=console,
-            auto_refresh=console.is_terminal,
-            refresh_per_second=1,
-            transient=True,
-        )
+        columns = progress.TimeElapsedColumn(), progress.TextColumn("{task.description}")
+        super().__init__(*columns, console=console, refresh_per_second=1, transient=True)
 
-    def __enter__(self) -> "Progress":
-        self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._live.stop()
+    def stop(self) -> None:
+        super().stop()
         if self._scores:
-            self._console.print(leaderboard(self._scores))
+            self.console.print(leaderboard(self._scores))
 
     def started(self, unit: str) -> None:
-        self._since[unit] = time.monotonic()
-        self._workers = max(self._workers, len(self._since))
+        if unit not in self._running and unit not in self._ended:  # else it is tried again
+            self._running[unit] = self.add_task(self._units[unit].title, total=None)
+        self._workers = max(self._workers, len(self._running))
 
     def ended(self, unit: Unit, result: Result) -> None:
-        self._since.pop(unit.name, None)
+        if (task := self._running.pop(unit.name, None)) is not None:
+            self.remove_task(task)
         self._ended[unit.name] = result
-        line = f"{self._place()}  {_clock(result.seconds)}  {unit.title}"
+        minutes, seconds = divmod(round(result.seconds), 60)
+        line = f"{self._place()}  {minutes:>3}:{seconds:02}  {unit.title}"
         self._scores += result.scores
-        if result.status != Status.DONE:
-            line += f"  {result.status}"
+        if result.failure:
+            line += f"  {result.failure}"
         elif unit.name.startswith(FIT_BASELINE):
-            self._scores += baseline_scores(unit.name.removeprefix(FIT_BASELINE))
+            scores = baseline_scores(unit.name.removeprefix(FIT_BASELINE))
+            self._scores += scores
+            line += f": {_best(scores)} on validation rows" if scores else ""
         elif result.scores:
-            key, _ = result.scores[0]
-            mean = best_merits(self._scores).at[key.run, key.task]
-            line += f": {_shown(key.task, mean)} on validation rows"
-        if not self._console.is_terminal and (left := self.time_left()):
+            key, score = result.scores[0]
+            own = _shown(key.task, merit(_metric(key.task), score))
+            line += f": {own} on validation rows"
+        if not self.console.is_terminal and (left := self.time_left()):
             line += f"  ({left})"
-        self._console.print(line, highlight=False, soft_wrap=True)
+        self.console.print(line, highlight=False, soft_wrap=True)
 
     def time_left(self) -> str:
         """Returns when all units will have ended, if they go on as fast for their work as the
-        median unit of their kind that has ended; empty if that is unknown."""
+        median unit of their method that has ended; empty if that is unknown."""
         paces = defaultdict[str, list[float]](list)  # seconds per work
         working = [unit for unit in self._units.values() if unit.work]
         for unit in working:
             result = self._ended.get(unit.name)
-            if result is not None and result.status == Status.DONE:
-                paces[_kind(unit)].append(result.seconds / unit.work)
+            if result is not None and not result.failure:
+                paces[_method(unit)].append(result.seconds / unit.work)
         left = [unit for unit in working if unit.name not in self._ended]
         ahead = sum(unit.work for unit in left) / (sum(unit.work for unit in working) or 1)
         if not left or not paces or ahead > 1 - SHARE_KNOWN:
             return ""
-        known = {kind: median(values) for kind, values in paces.items()}
-        usual, now = median(known.values()), time.monotonic()
+        known = {method: median(values) for method, values in paces.items()}
+        usual = median(known.values())
+        ran = {name: self._tasks[task].elapsed or 0.0 for name, task in self._running.items()}
         seconds = [
-            known.get(_kind(unit), usual) * unit.work - now + self._since.get(unit.name, now)
+            max(known.get(_method(unit), usual) * unit.work - ran.get(unit.name, 0.0), 0.0)
             for unit in left
         ]
-        spread = sum(max(each, 0.0) for each in seconds) / self._workers
-        minutes = max(spread, *seconds) / 60
+        minutes = max(sum(seconds) / self._workers, *seconds) / 60
         return "about a minute left" if minutes < 1.5 else f"about {minutes:.0f} minutes left"
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield f"{self._place()}  {self.time_left()}"
+        yield from super().get_renderables()
+        if self._scores:
+            yield leaderboard(self._scores)
 
     def _place(self) -> str:
         return f"{len(self._ended):>{len(str(len(self._units)))}}/{len(self._units)}"
 
-    def _screen(self) -> Group:
-        running, head = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
-        for name, since in [*self._since.items()]:
-            running.add_row(_clock(time.monotonic() - since), self._units[name].title)
-        bar = ProgressBar(len(self._units), len(self._ended), width=40)
-        head.add_row(self._place(), bar, self.time_left())
-        return Group(head, running, leaderboard(self._scores) if self._scores else "")
-
 
 def baseline_scores(task: str) -> Scores:
     """Returns the scores on validation rows of the baselines that a stage has fitted to a task."""
-    rows = read_texts(paths.BASELINES / task / "trials.csv")
     return tuple(
-        (TrialKey(row["run"], 0, task, row["method"], row["label_budget"], 0), float(score))
-        for row in rows
+        (TrialKey(row["model"], 0, task, row["method"], row["label_budget"], 0), float(score))
+        for row in read_texts(paths.BASELINES / task / "trials.csv")
         if (score := row.get("validation_score"))
     )
 
@@ -131,17 +121,21 @@ def best_merits(scores: Sequence[tuple[TrialKey, float]]) -> "pd.DataFrame":
     import pandas as pd
 
     columns = ["model", "task", "method", "labels", "merit"]
-    frame = pd.DataFrame(
-        [
-            (k.run, k.task, k.method, budget_order(k.label_budget), merit(_metric(k.task), score))
-            for k, score in scores
-        ],
-        columns=columns,
-    )
+    rows = [
+        (k.model, k.task, k.method, budget_order(k.label_budget), merit(_metric(k.task), score))
+        for k, score in scores
+    ]
+    frame = pd.DataFrame(rows, columns=columns)
     frame = frame[frame.labels == frame.groupby(columns[:2]).labels.transform("max")]
     means = frame.groupby(columns[:3], sort=False).merit.mean()
     best = means.groupby(columns[:2], sort=False).max().unstack("task")
     return best.sort_values([*best.columns], ascending=False)
+
+
+def _best(scores: Scores) -> str:
+    """Returns the best score of one task, and whose it is."""
+    merits = best_merits(scores).iloc[:1]
+    return f"{merits.index[0]} {_shown(merits.columns[0], merits.iat[0, 0])}"
 
 
 def leaderboard(scores: Sequence[tuple[TrialKey, float]]) -> Table:
@@ -163,10 +157,5 @@ def _metric(task: str) -> str:
     return read_json(paths.examples(task) / "task.json")["metric"]
 
 
-def _kind(unit: Unit) -> str:
+def _method(unit: Unit) -> str:
     return unit.trials[0].method if unit.trials else ""
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes:>3}:{seconds:02}"

@@ -1,84 +1,58 @@
 """Runs units on the workers of a scheduler, each as soon as the units that it needs are done."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from distributed import Client, KilledWorker, as_completed
-from rich.console import Console
 
 from stages.scheduling import worker
 from stages.scheduling.progress import Progress
-from stages.scheduling.worker import Result, Status, Unit
+from stages.scheduling.worker import Killed, Result, Unit
 
 LOCK = Path("dvc.lock")
-MAX_ATTEMPTS = 3  # attempts to run a unit that something kills
+RETRIES = 2  # of a unit that something kills
 LINES_OF_LOG = 12
 
 
-def complete(
-    client: Client,
-    units: Sequence[Unit],
-    left: Callable[[], Sequence[Unit]],
-    *,
-    mend: Callable[[], None],
-) -> None:
-    """Runs units. If something kills some of them, runs the units that ``left`` then returns, and
-    so on, at most MAX_ATTEMPTS times. ``mend`` removes the unfinished files after each attempt.
+def complete(client: Client, units: Sequence[Unit]) -> None:
+    """Runs units. If one is not done, the units that need it are left out. Units wait until there
+    is a worker.
 
-    Raises ValueError if units fail (they would fail again), or are killed in the last attempt.
+    Raises ValueError at the end if units failed, or were killed in each attempt.
     """
-    killed = list[Unit]()
-    for attempt in range(MAX_ATTEMPTS):
-        units = left() if attempt else units
-        with Progress(units, Console()) as progress:
-            results = run_units(client, units, progress)
-        mend()
-        failed, killed = (
-            [unit for unit in units if unit.name in results and results[unit.name].status == status]
-            for status in (Status.FAILED, Status.KILLED)
-        )
-        for unit in failed:
-            lines = unit.end_of_log().strip().splitlines()[-LINES_OF_LOG:]
-            print(f"{unit.title} failed; the end of {unit.log}:", *lines, sep="\n    ")
-        if failed:
-            number = len(units) - len(results)
-            more = f"; {number} that need them were left out" if number else ""
-            raise ValueError(f"{len(failed)} failed: {_titles(failed)}{more}")
-        if not killed:
-            return
-    raise ValueError(f"something killed them {MAX_ATTEMPTS} times: {_titles(killed)}")
-
-
-def _titles(units: Sequence[Unit]) -> str:
-    return "; ".join(unit.title for unit in units)
-
-
-def run_units(client: Client, units: Sequence[Unit], progress: Progress) -> dict[str, Result]:
-    """Runs units and returns their results by their names. If one is not done, the units that need
-    it are left out, and have no result. Units wait until there is a worker."""
-    waiting, running, results = [*units], dict[object, Unit](), dict[str, Result]()
-    ended, done = as_completed(), set[str]()
+    waiting, running, done = [*units], dict[object, Unit](), set[str]()
+    ended, failed = as_completed(), list[Unit]()
     if not client.nthreads():  # a batch system may take hours to start the first
         print("No worker has started yet; waiting for one")
-    client.subscribe_topic(worker.STARTS, lambda event: progress.started(event[1]))
-    while True:
-        for unit in [unit for unit in waiting if done.issuperset(unit.needs)]:
-            future = client.submit(worker.run, unit, pure=False, priority=unit.priority)
-            ended.add(future)
-            running[future.key] = unit
-            waiting.remove(unit)
-        if not running:
-            return results
-        future = next(ended)
-        unit = running.pop(future.key)
-        try:
-            result = results[unit.name] = future.result()
-        except KilledWorker:
-            result = results[unit.name] = Result(Status.KILLED)
-        if result.status == Status.DONE:
-            done.add(unit.name)
-        progress.ended(unit, result)
+    with Progress(units) as progress:
+        client.subscribe_topic(worker.STARTS, lambda event: progress.started(event[1]))
+        while True:
+            for unit in [unit for unit in waiting if done.issuperset(unit.needs)]:
+                future = client.submit(
+                    worker.run, unit, pure=False, priority=unit.priority, retries=RETRIES
+                )
+                ended.add(future)
+                running[future.key] = unit
+                waiting.remove(unit)
+            if not running:
+                break
+            future = next(ended)
+            unit = running.pop(future.key)
+            try:
+                result = future.result()
+            except (Killed, KilledWorker):
+                result = Result("killed")
+            failed += [unit] if result.failure else []
+            done |= set() if result.failure else {unit.name}
+            progress.ended(unit, result)
+    for unit in failed:
+        lines = unit.log.read_text(errors="replace").strip().splitlines()[-LINES_OF_LOG:]
+        print(f"{unit.title} failed; the end of {unit.log}:", *lines, sep="\n    ")
+    if failed:
+        titles = "; ".join(unit.title for unit in failed)
+        left_out = f"{len(waiting)} that need them were left out"
+        raise ValueError(f"{len(failed)} failed: {titles}; {left_out}")
 
 
 @contextmanager

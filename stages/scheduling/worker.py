@@ -4,12 +4,12 @@ import math
 import os
 import re
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from multiprocessing import current_process, get_context
 from pathlib import Path
@@ -19,7 +19,7 @@ from dask import config
 
 from stages.core import paths
 from stages.core.ending import die_with_parent
-from stages.core.keys import RunKey, TrialKey
+from stages.core.keys import CheckpointKey, TrialKey
 from stages.core.parallel import training_environment
 from stages.core.plans import FinetunePlan, read_plan
 from stages.core.process import exit_on_mistake
@@ -29,8 +29,6 @@ LOGS = paths.SCRATCH / "logs"
 STARTS = "starts"  # the topic of Dask's events that say which unit has started
 # Uses the first Python of PATH, as the commands in dvc.yaml do.
 DVC = ["python", "-m", "dvc", "--wait-for-lock", "repro", "--single-item"]
-PRETRAIN = ["python", "-m", "stages.pretrain"]
-END = 4096  # characters of a log that are read
 # Output of DVC if a signal ended a command, or a killed DVC left files or locks behind.
 KILLED = re.compile(r"exited with -\d+|Unable to acquire lock|is busy|corrupted|invalid.*dvc\.lock")
 
@@ -47,42 +45,43 @@ class Unit:
     name: str
     needs: tuple[str, ...]  # units that must be done first
     title: str = ""  # for people: "fine-tune minilm on tag, seed 2"
-    checkpoint: RunKey | None = None
+    checkpoint: CheckpointKey | None = None
     trials: tuple[TrialKey, ...] = ()
     stored: Scores = ()  # of a stage that fine-tunes: what the store has, on validation rows
     work: float = 0.0  # as `make plan` counts it; 0 if nothing is trained or its size is unknown
+    is_solved: bool = False  # whether its trials train no weights of the model
 
     @property
     def priority(self) -> float:
-        """What trials need comes before all trials, because pretraining is the longest path. The
-        longest trials come first, so that all workers end at about the same time."""
-        return self.work if self.trials else math.inf
+        """What trains no weights comes first (baselines and linear probes have scores at once),
+        then pretraining, because it is the longest path. The longest trials come first, so that all
+        workers end at about the same time."""
+        if self.is_solved or not (self.work or self.trials):
+            return math.inf
+        return self.work if self.trials else sys.float_info.max
 
     @property
     def log(self) -> Path:
         """The file that the unit prints to."""
         return LOGS / f"{self.name}.log"
 
-    def end_of_log(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")[-END:]
 
-
-class Status(StrEnum):
-    DONE = "done"
-    FAILED = "failed"  # a mistake or a bug: it would fail again
-    KILLED = "killed"  # killed from outside: another try may succeed
+class Killed(Exception):
+    """Something killed the process of a unit: Dask tries it again."""
 
 
 @dataclass(frozen=True)
 class Result:
-    status: Status
+    """How a unit has ended. What has failed by a mistake or a bug would fail again."""
+
+    failure: str = ""  # failed or killed
     seconds: float = 0.0
     scores: Scores = ()  # of trials on validation rows
 
 
 def run(unit: Unit) -> Result:
     """Runs a unit in a process of its own, which dies with the worker. Its output goes to its
-    log."""
+    log. Raises Killed if the process is killed."""
     from distributed import get_worker
 
     get_worker().log_event(STARTS, unit.name)
@@ -90,39 +89,32 @@ def run(unit: Unit) -> Result:
     for name in config.get("distributed.nanny.pre-spawn-environ"):
         os.environ.pop(name, None)
     unit.log.parent.mkdir(parents=True, exist_ok=True)
-    began, scores = time.monotonic(), Scores()
-    if unit.trials:
+    began = time.monotonic()
+    if unit.trials or unit.checkpoint:
         os.environ.update(training_environment())
+    if unit.trials:
         try:
-            status, scores = Status.DONE, in_fork(_fill_store, unit)
+            scores = in_fork(_fill_store, unit)
+            return Result("", time.monotonic() - began, scores)
         except BrokenProcessPool:
-            status = Status.KILLED
+            raise Killed from None
         except SystemExit:
-            status = Status.FAILED
-    elif unit.checkpoint:
+            return Result("failed", time.monotonic() - began)
+    command = [*DVC, unit.name]  # DVC decides whether there is anything to do
+    if unit.checkpoint:
         model, seed = unit.checkpoint
-        command = [*PRETRAIN, model, "--only-seed", str(seed)]
-        status = _run(unit, command, os.environ | training_environment())
-    else:  # DVC decides whether there is anything to do
-        status = _run(unit, [*DVC, unit.name], os.environ)
-        if status == Status.FAILED and KILLED.search(unit.end_of_log()):
-            status = Status.KILLED
-    return Result(status, time.monotonic() - began, scores)
-
-
-def _run(unit: Unit, command: Sequence[str], environment: Mapping[str, str]) -> Status:
+        command = ["python", "-m", "stages.pretrain", model, "--only-seed", str(seed)]
     with unit.log.open("wb") as log:
         code = subprocess.run(
             command,
-            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             preexec_fn=partial(die_with_parent, os.getpid()),
         ).returncode
-    if code == 0:
-        return Status.DONE
-    return Status.KILLED if code < 0 else Status.FAILED
+    if code < 0 or (code and KILLED.search(unit.log.read_text(errors="replace"))):
+        raise Killed
+    return Result("failed" * bool(code), time.monotonic() - began)
 
 
 def in_fork(function: Callable[..., R], *arguments: object) -> R:

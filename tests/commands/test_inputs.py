@@ -24,18 +24,19 @@ def test_inputs_writes_each_input_once_and_no_label(
 ) -> None:
     column = {"type": "text", "tag": "words"}[task]
     values = [row[column] for row in read_jsonl(paths.examples(task) / "test.jsonl")]
-    inputs.run(task, None, None)
+    inputs.run(task, None)
     out, err = capsys.readouterr()
     cells = [row[column] for row in csv.DictReader(out.splitlines())]
     written = cells if task == "type" else [json.loads(cell) for cell in cells]
     assert len(values) == 8 and written == values[:4]  # test has each value twice
     labels = {"type": "fruit, tool", "tag": "B-TOOL, O"}[task]
     assert err.startswith(f"4 inputs of {task}; add the column prediction (of {labels})")
-    inputs.run(task, Path("some.jsonl"), None)
+    inputs.run(task, Path("some.jsonl"))
     assert read_jsonl(Path("some.jsonl")) == [{column: value} for value in values[:4]]
 
 
-def test_inputs_refuses_to_write_over_predictions() -> None:
+@pytest.mark.parametrize("name", ["old.csv", "new.xlsx"])
+def test_inputs_refuses_to_write_over_predictions_and_other_formats(name: str) -> None:
     Path("old.csv").write_text("")
-    with pytest.raises(ValueError, match=r"--out: old\.csv exists"):
-        inputs.run("type", Path("old.csv"), None)
+    with pytest.raises(ValueError, match=f"--out: {name}"):
+        inputs.run("type", Path(name))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stages.commands.new import MAX_LINES
 from tests.labelled_files import classified, paced
 
 NEW = ("new", "--no-published", "reviews.csv")
@@ -26,16 +27,9 @@ def test_new_says_what_it_saw_and_what_comes_next(run) -> None:
     assert status == 0
     for part in ("classification: stars", "from review", "text: 'a", "make repro"):
         assert part in out
-    assert re.search(r"on all \d+ labels", " ".join(out.split())) and "reports/ shows" not in out
+    assert len(out.partition("The first rows")[0].splitlines()) <= MAX_LINES + 3
+    assert re.search(r"on all \d+ labels", " ".join(out.split()))
     assert "study: reviews\n" in Path("params.yaml").read_text()
-
-
-@pytest.mark.slow
-def test_new_says_whose_report_lies_there(run) -> None:
-    Path("reports").mkdir(exist_ok=True)
-    Path("reports/trials.csv").write_text("study\nearlier\n")
-    _, out, _ = run(*NEW)
-    assert "reports/ shows the study earlier until this one has run." in out
 
 
 @pytest.mark.slow
@@ -61,11 +55,11 @@ def test_new_writes_only_over_its_own_work_committed_files_and_studies(run) -> N
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["missing.csv"], "no such file"),
-        (["reviews.csv", "--label", "grade"], "no column 'grade'"),
-        (["reviews.csv", "--set", "label_budgets=some"], "--set.label_budgets"),
+        (["review.csv"], "review.csv: no such file; did you mean reviews.csv?"),
+        (["missing.csv"], "missing.csv: no such file\n"),
+        (["reviews.csv", "--label", "star"], "no column 'star'; did you mean 'stars'?"),
+        (["reviews.csv", "--lable", "stars"], "--lable stars"),
         (["reviews.csv", "--set", "decimals=point"], "did you mean 'decimal'"),
-        (["reviews.csv", "--minutes", "0"], "--minutes"),
         (["reviews.csv", "--corpus", "nowhere"], "--corpus"),
     ],
 )
@@ -73,7 +67,11 @@ def test_new_refuses_a_mistake_in_one_line_and_writes_nothing(
     flags: list[str], said: str, run
 ) -> None:
     ended = run("new", "--no-published", *flags)
-    (line,) = ended.err.splitlines()
-    assert ended.status == 2
-    assert line.startswith("error: ") and said in line
+    assert ended.status == 2 and ended.err.count("\n") == 1
+    assert ended.err.startswith("error: ") and said in ended.err
     assert not Path("params.yaml").exists()
+
+
+def test_new_alone_names_the_command_in_three_lines(run) -> None:
+    ended = run("new")
+    assert ended.status == 2 and ended.err.count("\n") == 3 and "make new DATA=" in ended.err

@@ -2,12 +2,8 @@
 
 import csv
 import gzip
-import io
 import json
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +15,8 @@ from stages.core.artifacts import read_jsonl, write_jsonl
 from stages.core.keys import TrialKey
 from stages.core.params import Method, Params
 from stages.evaluation import records
+from stages.tasks._task import TASKS as KINDS
+from stages.trials.new_files import NewFile, TaskInputs, fitting
 from tests.planning.studies import with_run
 from tests.small_study import (
     LINES,
@@ -45,7 +43,7 @@ def trained(tmp_path_factory) -> Path:
         patch.chdir(folder)
         params = with_run(write_study(folder, lr=[3e-3, 1e-2]), SCRATCH, seeds=[1, 5])
         write_inputs(params)
-        for run in params.runs:
+        for run in params.models:
             pretrain.main(pretrain_plan(params, run), run)
         for task in TASKS:
             finetune.main(finetune_plan(alone(params, SCRATCH), task), task)
@@ -60,8 +58,8 @@ def trained(tmp_path_factory) -> Path:
 
 def with_prompts(params: Params) -> Params:
     """Returns a study that prompts a decoder without training and keeps no weights."""
-    run = params.runs[SCRATCH]
-    decoder = run.model_copy(update={"architecture": run.architecture | {"name": "gpt_neox"}})
+    run = params.models[SCRATCH]
+    decoder = run.model_copy(update={"architecture": run.architecture | {"name": "phi"}})
     shots = {"name": "in_context", "num_shots": 3, "normalise": "unconditional"}
     settings: dict[str, Any] = {
         "methods": {"shots": Method(method=shots)},
@@ -69,7 +67,7 @@ def with_prompts(params: Params) -> Params:
         "keep_weights": "none",
     }
     update = {
-        "runs": {DECODER: decoder},
+        "models": {DECODER: decoder},
         "finetune": params.finetune.model_copy(update=settings),
         "pretrain": params.pretrain.model_copy(update={"reference": DECODER}),
     }
@@ -84,7 +82,7 @@ def study(trained, monkeypatch, tmp_path) -> Iterator[Path]:
 
 
 TRIAL = ("--method", "full", "--finetune-seed", "1")
-SECTION, TAG = ((SCRATCH, task, *TRIAL) for task in TASKS)
+SECTION, TAG = (("--model", SCRATCH, "--task", task, *TRIAL) for task in TASKS)
 
 
 def of_study(run: str, task: str, method: str, seed: int, pretrain_seed: int = 1) -> dict[str, str]:
@@ -100,30 +98,30 @@ def of_study(run: str, task: str, method: str, seed: int, pretrain_seed: int = 1
 
 
 @pytest.mark.parametrize(
-    ("run", "task", "method"),
+    ("run", "task", "method", "pretrain_seed"),
     [
-        (SCRATCH, "section", "full"),
-        (SCRATCH, "tag", "full"),
-        (SCRATCH, "tag", "linear_probe"),
-        ("public", "section", "full"),
-        ("public", "section", "linear_probe"),
-        (DECODER, "section", "shots"),  # the seed draws the examples of a prompt
+        (SCRATCH, "section", "full", 1),
+        (SCRATCH, "section", "full", 5),
+        (SCRATCH, "tag", "full", 1),
+        (SCRATCH, "tag", "linear_probe", 1),
+        ("public", "section", "linear_probe", 1),
+        (DECODER, "section", "shots", 1),  # the seed draws the examples of a prompt
     ],
 )
 def test_predict_predicts_the_test_inputs_as_the_study_did(
-    study, command, run, task, method
+    study, command, run, task, method, pretrain_seed
 ) -> None:
-    """The rows have another order here, and two seeds are compared."""
+    """The rows have another order here, and two seeds are compared. The first pretraining seed is
+    the default."""
     test = read_jsonl(Path("data/tasks", task, "examples/test.jsonl"))
     write_jsonl(study / "new.jsonl", reversed(test))
-    which = (run, task, "--method", method)
+    which = ("--model", run, "--task", task, "--method", method)
+    which += ("--pretrain-seed", "5") if pretrain_seed > 1 else ()
     for seed in (1, 2):
         status, rows, _ = command(*which, "--finetune-seed", str(seed), str(study / "new.jsonl"))
         assert status == 0 and [row["id"] for row in rows] == [row["id"] for row in test[::-1]]
         written = {r["id"]: r["label"] if "label" in r else " ".join(r["tags"]) for r in rows}
-        assert written == of_study(run, task, method, seed)
-        if (run, method) == (SCRATCH, "full"):
-            assert len({part for text in written.values() for part in text.split()}) == 2
+        assert written == of_study(run, task, method, seed, pretrain_seed)
     assert all(
         row["label"] == max(row["scores"], key=row["scores"].get)
         and sum(row["scores"].values()) == pytest.approx(1, abs=1e-5)
@@ -134,48 +132,39 @@ def test_predict_predicts_the_test_inputs_as_the_study_did(
     assert all(row["words"] == words[row["id"]] for row in rows if "tags" in row)
 
 
-@pytest.mark.parametrize("options", [(), ("--pretrain-seed", "5")])
-def test_predict_uses_the_first_pretraining_seed_unless_another_is_named(
-    study, command, options
-) -> None:
-    test = read_jsonl(Path("data/tasks/section/examples/test.jsonl"))
-    write_jsonl(study / "new.jsonl", test)
-    _, rows, _ = command(*SECTION, *options, str(study / "new.jsonl"))
-    expected = of_study(SCRATCH, "section", "full", 1, pretrain_seed=5 if options else 1)
-    assert {row["id"]: row["label"] for row in rows} == expected
-
-
 TEXTS = ["call it (now)", "plain 漢字 and Ωmega", '"quoted", with a comma']
-
-
-def spellings() -> dict[str, str]:
-    """Returns the same texts in each format that holds texts."""
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerows([["number", "text"], *([str(i), text] for i, text in enumerate(TEXTS))])
-    objects = [{"text": text} for text in TEXTS]
-    return {
-        "txt": "\ufeff" + "".join(f"{text}\r\n\n" for text in TEXTS),
-        "csv": table.getvalue(),
-        "tsv": "text\n" + "\n".join(TEXTS),
-        "jsonl": "\n\n".join(json.dumps(row) for row in objects),
-        "json": json.dumps(objects, ensure_ascii=False),
-    }
-
-
-LINES_OF_TEXTS = {"txt": [1, 3, 5], "csv": [2, 3, 4], "tsv": [2, 3, 4], "jsonl": [1, 3, 5]}
 
 
 def test_predict_reads_texts_in_every_format(study, command) -> None:
     _, expected, _ = command(*SECTION, stdin="\n".join(TEXTS))
-    assert [row["line"] for row in expected] == [1, 2, 3]
-    for format, text in spellings().items():
+    objects = [{"text": text} for text in TEXTS]
+    spellings = {  # the same texts in each format, with the numbers of their lines
+        "txt": ("\ufeff" + "".join(f"{text}\r\n\n" for text in TEXTS), [1, 3, 5]),
+        "jsonl": ("\n\n".join(map(json.dumps, objects)), [1, 3, 5]),
+        "json": (json.dumps(objects, ensure_ascii=False), [1, 2, 3]),
+    }
+    for format, (text, lines) in spellings.items():
         path = study / f"new.{format}.gz"
         path.write_bytes(gzip.compress(text.encode()))
         _, rows, _ = command(*SECTION, str(path))
         assert [row["scores"] for row in rows] == [row["scores"] for row in expected], format
-        place = "object" if format == "json" else "line"
-        assert [row[place] for row in rows] == LINES_OF_TEXTS.get(format, [1, 2, 3])
+        assert [row["object" if format == "json" else "line"] for row in rows] == lines
+
+
+@pytest.mark.parametrize(("format", "sign"), [("csv", ","), ("csv", ";"), ("tsv", "\t")])
+def test_predict_adds_two_columns_to_a_table(study, command, run_command, format, sign) -> None:
+    _, expected, _ = command(*SECTION, stdin="\n".join(TEXTS))
+    form: Any = {"delimiter": sign}
+    form |= {"quoting": csv.QUOTE_NONE, "quotechar": None} if format == "tsv" else {}
+    rows = [["nr", "text", "prediction"], *(["1", text, "x"] for text in TEXTS)]
+    with (study / f"new.{format}").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, **form).writerows(rows)
+    ended = run_command("predict", *SECTION, str(study / f"new.{format}"))
+    header, *written = csv.reader(ended.out.splitlines(), **form)
+    assert header == ["nr", "text", "prediction", "prediction_2", "probability"]
+    assert [row[:3] for row in written] == rows[1:]
+    assert [row[3] for row in written] == [row["label"] for row in expected]
+    assert [float(row[4]) for row in written] == [max(r["scores"].values()) for r in expected]
 
 
 @pytest.mark.parametrize(
@@ -219,10 +208,82 @@ def test_predict_cuts_a_long_text_as_training_does(study, command) -> None:
     assert len(row["tags"]) == len(row["words"]) == 2 * MAX_TOKENS + 1 and row["tags"][-1] == "O"
 
 
-def test_predict_reads_columns_of_other_names(study, command) -> None:
-    (study / "new.csv").write_text("review,stars\nfine (really),5\n")
-    status, rows, _ = command(*SECTION, "--column", "text=review", str(study / "new.csv"))
-    assert status == 0 and len(rows) == 1
+CLASSES, CHOICES = KINDS["classification"], KINDS["multiple_choice"]
+TITLES = TaskInputs("titles", CLASSES, ("text",), source={"text": "title"})
+BODIES = TaskInputs("bodies", CLASSES, ("text",), source={"text": "body", "empty_cells": "skip"})
+SEMICOLONS = {"text": "body", "delimiter": "semicolon"}
+NO_HEADER = {"columns": ["id", "text", "label"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "source", "texts"),
+    [
+        ("text,body\none,two\n", {"text": "body"}, ["two"]),
+        ("text,other\none,two\n", {"text": "body"}, ["one"]),
+        ("text;body\none;two, too\n", SEMICOLONS, ["two, too"]),
+        ("text,body\none,two\n", SEMICOLONS, ["two"]),
+        ("text;body\none;two\n", {"text": "body"}, ["two"]),
+        ("1,one,good\n2,two,bad\n", NO_HEADER, ["one", "two"]),
+        ("1,one\n2,two\n", NO_HEADER, ["one", "two"]),
+        ("label,id,text\ngood,1,one\n", NO_HEADER, ["one"]),
+        ('text\none\n""\ntwo\n', {"empty_cells": "skip"}, ["one", None, "two"]),
+    ],
+)
+def test_rows_are_read_as_the_study_reads_its_own(content, source, texts, tmp_path: Path) -> None:
+    file = NewFile(tmp_path / "new.csv")
+    (tmp_path / "new.csv").write_text(content)
+    task = TaskInputs("titles", CLASSES, ("text",), source=source)
+    rows = [new.row for new in task.rows(file, task.reading(file))]
+    assert [row and row["text"] for row in rows] == texts
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "format"),
+    [
+        ("new.data", {"path": "a.data", "format": "csv"}, "csv"),
+        ("new.tsv", {"path": "data", "train": "a.tsv", "format": "csv"}, "csv"),
+        ("new.jsonl", {"path": "a.tsv", "format": "csv"}, "jsonl"),
+        ("new.en", {"path": "data", "train": "train", "format": "parallel"}, "txt"),
+    ],
+)
+def test_format_of_a_file_is_that_of_the_study(name, source, format) -> None:
+    task = TaskInputs("titles", CLASSES, ("text",), source=source)
+    assert task.format_of(NewFile(Path(name))) == format
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ("title,text", "titles"),
+        ("body", "bodies"),
+        ("title,body", "columns of the tasks titles and bodies; .*TASK=titles"),
+        ("subject", "has the columns subject; titles reads title; bodies reads body; .*TASK="),
+    ],
+)
+def test_fitting_finds_the_task_by_the_columns_of_the_file(header, found, tmp_path: Path) -> None:
+    file = NewFile(tmp_path / "new.csv")
+    (tmp_path / "new.csv").write_text(f"{header}\na,b\n" if "," in header else f"{header}\na\n")
+    if " " not in found:
+        assert fitting(file, [TITLES, BODIES])[0].task == found
+        return
+    with pytest.raises(ValueError, match=found):
+        fitting(file, [TITLES, BODIES])
+
+
+def test_rows_have_choices_from_lists_of_texts_and_from_columns(tmp_path: Path) -> None:
+    rows = [
+        {"text": "It rained.", "choices": ["He got wet.", "He ate."]},
+        {"text": "It rained.", "choices": ["One.", "Two.", "Three."], "question": "effect"},
+    ]
+    write_jsonl(tmp_path / "new.jsonl", rows)
+    (tmp_path / "new.csv").write_text("text,a,b\nIt rained.,He got wet.,He ate.\n")
+    task = TaskInputs(
+        "why", CHOICES, ("text", "choices"), ("question",), source={"choices": ["a", "b"]}
+    )
+    for name, expected in (("new.jsonl", rows), ("new.csv", rows[:1])):
+        file = NewFile(tmp_path / name)
+        read = [new.row for new in task.rows(file, task.reading(file))]
+        assert read == [{"id": str(i), **row} for i, row in enumerate(expected)]
 
 
 def test_predict_writes_its_output_whole_or_not_at_all(study, command) -> None:
@@ -240,18 +301,12 @@ def test_predict_writes_its_output_whole_or_not_at_all(study, command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text", "message"),
     [
-        (SECTION, "\n \n", "new.txt: no rows"),
         ((*SECTION, "--format", "csv"), "id,txt\n1,some\n", "line 2: no column 'text'; there are"),
-        (
-            (*SECTION, "--format", "jsonl"),
-            '{"text": ["one"]}\n',
-            "text must be a text, not ['one']",
-        ),
-        ((*SECTION, "--column", "txt=a"), "a\n", "--column: must be INPUT=COLUMN, INPUT one"),
-        ((SCRATCH, "tga"), "a\n", "unknown 'tga'; did you mean 'tag'"),
-        ((SCRATCH, "tag", "--finetune-seed", "1"), "a\n", "several kept trials match: "),
-        ((*TAG, "--method", "lora"), "a\n", "no kept trial matches"),
-        ((*TAG, "--min-confidence", "0.9"), "a\n", "this trial have no probability"),
+        ((*SECTION, "--column", "txt=a"), "a\n", "--column"),
+        ((*SECTION, "--method", "ful"), "a\n", "no kept trial matches; kept are: "),
+        (("--model", SCRATCH, "--task", "tga"), "a\n", "unknown 'tga'; did you mean 'tag'"),
+        (("--model", SCRATCH, "--task", "tag"), "a\n", "--method full or --method linear_probe"),
+        ((*TAG, "--min-confidence", "0.9"), "a\n", "no probability"),
     ],
 )
 def test_predict_refuses_a_mistake_in_one_line(study, command, arguments, text, message) -> None:
@@ -270,7 +325,7 @@ def test_predict_uses_the_only_kept_trial_if_it_is_as_it_was(
     for path in weights.iterdir():
         if path.name != "full-64-1-2.safetensors":
             path.unlink()
-    which = (SCRATCH, "section")
+    which = ("--model", SCRATCH, "--task", "section")
     status, rows, _ = command(*which, stdin="a (b)\n")
     assert status == 0 and rows[0].keys() == {"line", "label", "scores"}
 
@@ -282,19 +337,3 @@ def test_predict_uses_the_only_kept_trial_if_it_is_as_it_was(
         status == 2 and "data/tasks/section/examples or the version of torch has changed" in error
     )
     write_jsonl(train, rows)
-
-
-def test_predict_ends_well_when_its_reader_has_enough(study) -> None:
-    """A reader such as ``head -1`` closes the pipe."""
-    (study / "new.txt").write_text("some text\n" * 3000)
-    running = subprocess.Popen(
-        [sys.executable, "-m", "stages.commands.predict", *SECTION, str(study / "new.txt")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert running.stdout is not None and running.stderr is not None
-    assert json.loads(running.stdout.readline())["line"] == 1
-    running.stdout.close()
-    assert running.stderr.read() == ""
-    assert running.wait() in (0, -signal.SIGPIPE)

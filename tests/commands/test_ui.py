@@ -25,11 +25,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_ui_says_what_to_run_without_results(folder: Path) -> None:
-    done = subprocess.run(UI, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr == "error: there is nothing to show yet; run `make repro`\n"
-    assert not (folder / "mlflow.db").exists()
+def test_ui_says_what_it_lacks(folder: Path) -> None:
+    def refusal(*arguments: str) -> str:
+        command = [*UI, *arguments]
+        done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
+        assert done.returncode == 2
+        return done.stderr
+
+    assert refusal() == "error: there is nothing to show yet; run `make repro`\n"
+    (folder / "mlflow.db").touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert refusal("--port", str(taken.getsockname()[1])).startswith("error: --port: ")
 
 
 def test_ui_serves_the_results_until_sigterm(folder: Path) -> None:
@@ -59,51 +65,6 @@ def test_ui_serves_the_results_until_sigterm(folder: Path) -> None:
         assert process.wait(60) == 128 + signal.SIGTERM
     with socket.socket() as client:
         assert client.connect_ex(("127.0.0.1", port)) != 0
-
-
-def test_ui_refuses_a_port_in_use(folder: Path) -> None:
-    (folder / "mlflow.db").touch()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        command = [*UI, "--port", str(taken.getsockname()[1])]
-        done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.startswith("error: --port: ")
-
-
-# A server with a child; both ignore SIGTERM.
-STUBBORN = """
-import os, signal, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-os.fork()
-os.write(1, f"{os.getpid()}\\n".encode())
-time.sleep(600)
-"""
-SERVING = """
-import sys
-from stages.commands import ui
-ui.STOP_S = 0.5
-ui.end_by_signals(ui.exit_of)
-ui.serve([sys.executable, "-c", sys.argv[1]])
-"""
-
-
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
-def test_serve_leaves_no_process_at_a_signal(number: signal.Signals, status: int) -> None:
-    """SIGHUP comes when the terminal is closed."""
-    command = [sys.executable, "-c", SERVING, STUBBORN]
-    process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    pids = [int(process.stdout.readline()) for _ in range(2)]
-    process.send_signal(number)
-    assert process.wait(60) == status
-    assert not [pid for pid in pids if is_running(pid)]
-
-
-def is_running(pid: int) -> bool:
-    """Returns whether a process runs; a zombie does not."""
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def search_runs(port: int) -> list[dict]:

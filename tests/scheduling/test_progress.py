@@ -10,7 +10,7 @@ from rich.console import Console
 from stages.core.keys import TrialKey
 from stages.evaluation.records import write_table
 from stages.scheduling.progress import Progress
-from stages.scheduling.worker import Result, Status, Unit
+from stages.scheduling.worker import Result, Unit
 
 
 @pytest.fixture(autouse=True)
@@ -28,17 +28,17 @@ def lines(units: list[Unit], *ended: Result, terminal: bool = False) -> list[str
             progress.ended(unit, result)
         for unit in units[len(ended) :][:1]:
             progress.started(unit.name)
-            progress._live.refresh()
-    return output.getvalue().splitlines()
+            progress.refresh()
+    return [line for line in output.getvalue().splitlines() if line]
 
 
 def done(seconds: float) -> Result:
-    return Result(Status.DONE, seconds)
+    return Result(seconds=seconds)
 
 
 def test_progress_has_a_line_for_each_unit_that_has_ended() -> None:
     units = [Unit(name, (), name, work=4) for name in "abc"]
-    assert lines(units, done(61.4), Result(Status.FAILED, 2)) == [
+    assert lines(units, done(61.4), Result("failed", 2)) == [
         "1/3    1:01  a  (about 2 minutes left)",
         "2/3    0:02  b  failed  (about a minute left)",
     ]
@@ -89,8 +89,8 @@ def test_leaderboard_fills_with_baselines_and_models() -> None:
         *(Unit(f"trials@{key.pretrain_seed}", (), "fine-tune", trials=(key,)) for key in keys),
         Unit("finetune@tag", (), "finetune tag", stored=((few, 0.9), (worse, 0.1))),
     ]
-    results = [done(1), *(Result(Status.DONE, 1, ((k, s),)) for k, s in zip(keys, (0.6, 0.7)))]  # noqa: B905
+    results = [done(1), *(Result("", 1, ((k, s),)) for k, s in zip(keys, (0.6, 0.7)))]  # noqa: B905
     before, after = lines(units, results[0]), lines(units, *results)
     assert [line.split() for line in before[-2:]] == [["tfidf", "50.0"], ["minilm", "10.0"]]
     assert [line.split() for line in after[-2:]] == [["minilm", "65.0"], ["tfidf", "50.0"]]
-    assert after[2].endswith("fine-tune: 65.0 on validation rows")
+    assert after[2].endswith("fine-tune: 70.0 on validation rows")

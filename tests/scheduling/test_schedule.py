@@ -12,16 +12,13 @@ from threading import Event
 import psutil
 import pytest
 from distributed import Client
-from rich.console import Console
 from ruamel.yaml import YAML
 
-from stages.commands.heal import heal
 from stages.core.artifacts import remove
 from stages.core.paths import SCRATCH
-from stages.scheduling import pool
-from stages.scheduling.progress import Progress
-from stages.scheduling.schedule import LOCK, complete, ordered_lock, run_units
-from stages.scheduling.worker import Status, Unit, in_fork
+from stages.scheduling.pool import workers
+from stages.scheduling.schedule import LOCK, complete, ordered_lock
+from stages.scheduling.worker import in_fork
 from tests import warm_python
 from tests.scheduling.small_graph import NEEDS, contents, dvc, write_graph
 
@@ -36,7 +33,8 @@ DIE_WITH_PARENT = (
 @pytest.fixture
 def client(cluster: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
     """A client of two workers in an empty folder."""
-    monkeypatch.chdir(folder_of(cluster))
+    (folder,) = {*cluster.run(os.getcwd).values()}
+    monkeypatch.chdir(folder)
     for path in Path().iterdir():
         if path.name != SCRATCH.name:
             remove(path)
@@ -51,43 +49,26 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", path)
             patch.chdir(tmp_path_factory.mktemp("cluster"))
-            client = stack.enter_context(pool.local(2))
+            client = stack.enter_context(workers(2))
         yield client
 
 
 @pytest.fixture
 def cold_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.chdir(tmp_path)
-    with pool.local(2) as client:
+    with workers(2) as client:
         yield client
 
 
-def folder_of(client: Client) -> Path:
-    (folder,) = {*client.run(os.getcwd).values()}
-    return Path(folder)
-
-
-class Recorded(Progress):
-    """Records which units have started."""
-
-    def __init__(self, units: list[Unit]) -> None:
-        super().__init__(units, Console())
-        self.names = list[str]()
-
-    def started(self, unit: str) -> None:
-        super().started(unit)
-        self.names.append(unit)
-
-
-def workers() -> list[psutil.Process]:
+def processes() -> list[psutil.Process]:
     """Returns the processes that run units."""
     children = psutil.Process().children()
     return [process for process in children if "spawn_main" in " ".join(process.cmdline())]
 
 
-def sleepers(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+def sleepers(candidates: Iterable[psutil.Process]) -> list[psutil.Process]:
     sleeping = []
-    for process in processes:
+    for process in candidates:
         with contextlib.suppress(psutil.Error):  # a process that has just ended has no command
             if "sleep(61.5)" in " ".join(process.cmdline()[-1:]):
                 sleeping.append(process)
@@ -101,55 +82,44 @@ def eventually(holds: Callable[[], bool]) -> bool:
     return held
 
 
-def test_run_units_has_the_results_and_the_lock_of_one_dvc_repro(
+def test_complete_has_the_results_and_the_lock_of_one_dvc_repro(
     client: Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     here, other = Path.cwd(), tmp_path_factory.mktemp("one")
     graph = write_graph(here)
     write_graph(other)
     dvc("repro", "--quiet", folder=other)
-    order = [*YAML(typ="safe").load(other / LOCK)["stages"]]
-    with ordered_lock(order):
-        results = run_units(client, graph, progress := Recorded(graph))
-    assert results.keys() == NEEDS.keys() == {*progress.names}
-    assert {result.status for result in results.values()} == {Status.DONE}
+    with ordered_lock([*YAML(typ="safe").load(other / LOCK)["stages"]]):
+        complete(client, graph)
     assert contents(here) == contents(other)
 
 
 def test_complete_leaves_out_only_what_needs_a_failed_unit(client: Client) -> None:
     graph = write_graph(Path.cwd(), {"ab": "echo no such luck >&2; exit 3"})
-    with pytest.raises(ValueError) as error:
-        complete(client, graph, lambda: graph, mend=heal)
-    assert "1 failed: ab; 2 that need them were left out" in str(error.value)
+    with pytest.raises(ValueError, match="1 failed: ab; 2 that need them"):
+        complete(client, graph)
     assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"} - {"ab", "abc", "all"}
     (failed,) = [unit for unit in graph if unit.name == "ab"]
-    assert "no such luck" in failed.end_of_log()
+    assert "no such luck" in failed.log.read_text()
 
 
-def test_run_units_runs_stages_side_by_side(client: Client) -> None:
+def test_complete_runs_stages_side_by_side(client: Client) -> None:
     look = "test -e {1}.here && exec touch {0}; sleep 0.1"
     meet = f"touch {{0}}.here; for i in $(seq 600); do {look}; done"
-    commands: dict[str, str] = {"a": meet.format("a", "b"), "b": meet.format("b", "a")}
-    graph = write_graph(Path.cwd(), commands)
-    results = run_units(client, graph, Recorded(graph))
-    assert {result.status for result in results.values()} == {Status.DONE}
+    complete(client, write_graph(Path.cwd(), {n: meet.format(n, o) for n, o in ("ab", "ba")}))
+    assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"}
 
 
 def test_in_fork_starts_processes_of_workers_which_are_daemons(client: Client) -> None:
     assert client.submit(in_fork, sorted, "cab").result() == ["a", "b", "c"]
 
 
-def test_complete_tries_a_killed_unit_again(client: Client) -> None:
+def test_complete_tries_a_killed_unit_again_but_not_for_ever(client: Client) -> None:
     once = "test -e b.tried && exec touch b; touch b.tried; kill -9 $$"
-    graph = write_graph(Path.cwd(), {"b": once})
-    complete(client, graph, iter([graph]).__next__, mend=heal)
-    assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"}
-
-
-def test_complete_gives_up_a_unit_that_is_killed_again_and_again(client: Client) -> None:
-    graph = write_graph(Path.cwd(), {"a": "kill -9 $$"})
-    with pytest.raises(ValueError, match="killed.* a$"):
-        complete(client, graph, lambda: graph, mend=heal)
+    graph = write_graph(Path.cwd(), {"b": once, "c": "kill -9 $$"})
+    with pytest.raises(ValueError, match="1 failed: c"):
+        complete(client, graph)
+    assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"} - {"c", "abc", "all"}
 
 
 def test_complete_goes_on_after_a_worker_dies(cold_client: Client) -> None:
@@ -159,7 +129,7 @@ def test_complete_goes_on_after_a_worker_dies(cold_client: Client) -> None:
     graph = write_graph(Path.cwd(), {"c": wait})
 
     def kill() -> bool:
-        for worker in workers() if Path("c.began").exists() else ():
+        for worker in processes() if Path("c.began").exists() else ():
             if sleepers(worker.children(recursive=True)):
                 worker.kill()
                 return True
@@ -168,7 +138,7 @@ def test_complete_goes_on_after_a_worker_dies(cold_client: Client) -> None:
     with ThreadPoolExecutor() as threads:
         killed = threads.submit(eventually, kill)
         # The next worker may meet the DVC lock of the killed one; the unit is then tried again.
-        complete(cold_client, graph, lambda: graph, mend=heal)
+        complete(cold_client, graph)
         assert killed.result()
     assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"}
     assert not sleepers(psutil.process_iter())
@@ -191,15 +161,15 @@ def test_local_cluster_does_not_wait_for_its_units_when_it_is_interrupted(
 ) -> None:
     """It does not restart a worker either."""
     monkeypatch.chdir(tmp_path)
-    others, seen, is_over = len(workers()), set[int](), Event()
+    others, seen, is_over = len(processes()), set[int](), Event()
 
     def watch() -> None:
         while not is_over.wait(0.02):
-            seen.update(worker.pid for worker in workers())
+            seen.update(worker.pid for worker in processes())
 
     with ThreadPoolExecutor() as threads:
         threads.submit(watch)
-        with pytest.raises(KeyboardInterrupt), pool.local(1) as client:
+        with pytest.raises(KeyboardInterrupt), workers(1) as client:
             waiting = client.submit(time.sleep, 60)
             assert eventually(lambda: any(client.processing().values())), waiting
             began = time.monotonic()
@@ -207,5 +177,5 @@ def test_local_cluster_does_not_wait_for_its_units_when_it_is_interrupted(
         took = time.monotonic() - began
         is_over.set()
     assert took < 4
-    assert eventually(lambda: len(workers()) == others)
+    assert eventually(lambda: len(processes()) == others)
     assert len(seen) == others + 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.core.keys import RunKey, TrialKey
+from stages.core.keys import CheckpointKey, TrialKey
 from stages.core.params import Params
 from stages.core.study_file import load
 from stages.planning.stored import Stores
@@ -40,14 +40,14 @@ def params() -> Params:
     """A study with a run of two seeds, a run from scratch, and a child of the first run's seed 1;
     a task, a method and two fine-tuning seeds."""
     study = load(SMOKE)
-    first = study.runs[RUN].model_copy(update={"seeds": [1, 2]})
-    child = study.runs[RUN].model_copy(update={"seeds": [1], "parent": RUN})
-    scratch = study.runs[OTHER].model_copy(update={"seeds": [1]})
+    first = study.models[RUN].model_copy(update={"seeds": [1, 2]})
+    child = study.models[RUN].model_copy(update={"seeds": [1], "parent": RUN})
+    scratch = study.models[OTHER].model_copy(update={"seeds": [1]})
     methods = {"full": study.finetune.methods["full"]}
     settings = {"label_budgets": [50], "seeds": [1, 2], "methods": methods}
     return study.model_copy(
         update={
-            "runs": {RUN: first, OTHER: scratch, CHILD: child},
+            "models": {RUN: first, OTHER: scratch, CHILD: child},
             "tasks": {"tag": study.tasks["tag"]},
             "finetune": study.finetune.model_copy(update=settings),
         }
@@ -76,35 +76,35 @@ def test_units_come_after_the_units_that_they_need(work: dict[str, Unit]) -> Non
     assert {u.name for u in work.values() if not u.trials and not u.checkpoint} == {*ALL}
 
 
-def test_priority_is_first_what_trials_need_and_then_the_longest_trials(params: Params) -> None:
-    finetune = params.finetune.model_copy(update={"label_budgets": [50, 500]})
+def test_priority_is_probes_and_stages_then_pretraining_then_the_longest_trials(
+    params: Params,
+) -> None:
+    methods = load(SMOKE).finetune.methods
+    update = {"label_budgets": [50, 500], "methods": methods}
+    finetune = params.finetune.model_copy(update=update)
     work = units(params.model_copy(update={"finetune": finetune}), pending(*ALL))
+    of_run = [u for u in work if u.trials and u.trials[0].model == RUN]
     few, many = (
-        {u.priority for u in work if u.trials and u.trials[0][0] == RUN and u.trials[0][4] == n}
+        {u.priority for u in of_run if u.trials[0].label_budget == n and not u.is_solved}
         for n in ("50", "500")
     )
-    assert 0 < max(few) < min(many) < min(u.priority for u in work if not u.trials)
+    seeds = {u.priority for u in work if u.checkpoint}
+    assert 0 < max(few) < min(many) < min(seeds)
+    assert max(seeds) < min(u.priority for u in work if u.is_solved or u.name == "prepare_task@tag")
 
 
 def test_units_of_seeds_train_a_checkpoint_each(work: dict[str, Unit]) -> None:
-    """A run with one seed, or without training, is left to its stage."""
+    """A run with one seed, or without training, is left to its stage. Seeds have equal work; the
+    stages that take results have none."""
     seeds = {name: unit for name, unit in work.items() if unit.checkpoint}
-    assert {name: unit.checkpoint for name, unit in seeds.items()} == {
-        f"pretrain_seed@{RUN}-{seed}": RunKey(RUN, seed) for seed in (1, 2)
-    }
+    expected = {f"pretrain_seed@{RUN}-{seed}": CheckpointKey(RUN, seed) for seed in (1, 2)}
+    assert {name: unit.checkpoint for name, unit in seeds.items()} == expected
     assert all(unit.needs == ("record_inputs",) for unit in seeds.values())
     assert {*seeds} <= {*work[f"pretrain@{RUN}"].needs}
-
-
-def test_units_have_the_planned_work_of_their_trainings(work: dict[str, Unit]) -> None:
-    """Seeds and trials of a run have equal work; the stages that take their results have none."""
-    first, second = (work[f"pretrain_seed@{RUN}-{seed}"].work for seed in (1, 2))
-    assert first == second > 0 == work[f"pretrain@{RUN}"].work
-    # A stage that trains its only seed has the seed's work; a run from scratch trains nothing.
-    assert work[f"pretrain@{CHILD}"].work == pytest.approx(first)
-    assert work[f"pretrain@{OTHER}"].work == work["report"].work == work["finetune@tag"].work == 0
-    of_trials = {unit.work for unit in work.values() if unit.trials and unit.trials[0].run == RUN}
-    assert len(of_trials) == 1 and 0 < of_trials.pop() < first
+    first, second = (unit.work for unit in seeds.values())
+    assert first == second == pytest.approx(work[f"pretrain@{CHILD}"].work) and first > 0
+    for name in (f"pretrain@{RUN}", f"pretrain@{OTHER}", "report", "finetune@tag"):
+        assert work[name].work == 0
 
 
 def test_units_of_trials_wait_for_one_run_and_the_task(work: dict[str, Unit]) -> None:
@@ -114,10 +114,8 @@ def test_units_of_trials_wait_for_one_run_and_the_task(work: dict[str, Unit]) ->
         for run, pretrain_seed in [(RUN, 1), (RUN, 2), (OTHER, 1), (CHILD, 1)]
         for seed in (1, 2)
     }
-    stages = {run: f"pretrain@{run}" for run in (RUN, OTHER)}
-    stages[CHILD] = f"pretrain@{CHILD}"
     for unit in trials.values():
-        assert {*unit.needs} == {stages[unit.trials[0].run], "prepare_task@tag"}
+        assert {*unit.needs} == {f"pretrain@{unit.trials[0].model}", "prepare_task@tag"}
     assert {*trials} <= {*work["finetune@tag"].needs}
     assert f"fine-tune {RUN} on tag, seed 2 and 1" in {unit.title for unit in trials.values()}
 
@@ -130,9 +128,7 @@ def test_units_leave_out_what_the_stores_have(
     monkeypatch.setattr(Stores, "trials", lambda stores: stored)
     monkeypatch.setattr(Stores, "missing_seeds", lambda stores, name: [1, 2] if name == RUN else [])
     work = units(params, pending("finetune@tag", f"pretrain@{RUN}"))
-    assert {unit.trials[0].run for unit in work if unit.trials} == {OTHER, CHILD}
+    assert {unit.trials[0].model for unit in work if unit.trials} == {OTHER, CHILD}
     assert all(unit.needs == () for unit in work if unit.trials)
     [finetune] = [unit for unit in work if unit.name == "finetune@tag"]
     assert dict(finetune.stored) == stored  # for the leaderboard
-    monkeypatch.setattr(Stores, "missing_seeds", lambda stores, name: [2])
-    assert not any(u.checkpoint for u in units(params, pending(f"pretrain@{RUN}")))

@@ -3,11 +3,8 @@
 import json
 import subprocess
 import sys
-import time
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 
-import psutil
 import pytest
 
 from stages.core.parallel import training_environment
@@ -36,28 +33,3 @@ def test_in_fork_has_the_result_or_the_end_of_its_function() -> None:
         in_fork(sys.exit, 2)
     with pytest.raises(BrokenProcessPool):
         in_fork(exec, "import os; os.kill(os.getpid(), 9)")
-
-
-# A process that starts a long-running fork as a worker starts trials.
-WORKER = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from stages.scheduling.worker import in_fork
-in_fork(exec, f"import time; open({sys.argv[2]!r}, 'w').close(); time.sleep(100)")
-"""
-
-
-@pytest.mark.slow
-def test_in_fork_leaves_nothing_behind_when_its_worker_is_killed(tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    with subprocess.Popen([sys.executable, "-c", WORKER, str(ROOT), str(begun)]) as worker:
-        deadline = time.monotonic() + 60
-        while not begun.exists():
-            assert time.monotonic() < deadline and worker.poll() is None
-            time.sleep(0.1)
-        started = psutil.Process(worker.pid).children(recursive=True)
-        worker.kill()
-    _, alive = psutil.wait_procs(started, timeout=5)
-    for process in alive:
-        process.kill()
-    assert len(started) >= 2 and not alive
