@@ -1,1 +1,1 @@
-"""Scores, intervals, contamination, likeness and the tables of trials, all without torch."""
+"""Scores, intervals, contamination and the tables of trials, all without torch."""

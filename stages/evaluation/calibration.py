@@ -1,7 +1,7 @@
-"""Calibration: how close the probabilities of a model's predictions are to its accuracy, and
-how many rows can be answered at a stated accuracy."""
+"""Probabilities of predictions: how close they are to the accuracy, how many rows can be answered
+at a stated accuracy, and how well they find the rarer of two classes."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -17,6 +17,7 @@ LEAST_FITTED = 50  # fewest validation rows to fit a temperature
 MOST_LOG_TEMPERATURE = 3.0  # temperatures from 1/20 to 20
 AT_BOUND = 0.01
 TINY = 1e-30  # stands in for a probability that was rounded to 0
+STATED_PRECISION = 0.9  # at which the recall of the rarer class is measured
 STATED_ACCURACIES = (0.8, 0.9, 0.95, 0.99)
 LEAST_ANSWERED = 20  # fewest validation rows at or above a threshold on the probability
 
@@ -192,6 +193,46 @@ def lowest_confidence(
     accuracy = np.cumsum(right[order]) / number
     reached = np.flatnonzero(is_last & (accuracy >= stated) & (number >= LEAST_ANSWERED))
     return float(ordered[reached[-1]]) if len(reached) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RareClass:
+    """Measures of how well probabilities rank the rarer class first; both are in 0..1."""
+
+    rare_class: str
+    average_precision: float
+    recall_at_precision: float  # the highest recall at a precision of STATED_PRECISION or more
+
+
+def rare_class(
+    gold: Sequence[str],
+    predicted: Sequence[str],
+    probabilities: Sequence[float | None],
+    labels: Sequence[str],
+) -> RareClass | None:
+    """Returns the measures for the label that is rarer in ``gold``, or for the first label if both
+    are equally frequent. The other label has 1 minus the probability of the predicted one.
+
+    Returns None unless the task has two labels, rows of both, and a probability for each
+    prediction. Both measures are scikit-learn's. Probabilities are rounded to six decimals, so
+    the surest rows may tie.
+    """
+    # Imported here, because it takes a second and most tasks do not need it.
+    from sklearn.metrics import average_precision_score, precision_recall_curve
+
+    counts = Counter(gold)
+    if len(labels) != 2 or not all(counts[label] for label in labels) or None in probabilities:
+        return None
+    rare = min(labels, key=lambda label: counts[label])
+    p = np.array(probabilities, dtype=float)
+    scores = np.where([label == rare for label in predicted], p, 1 - p).round(6)
+    is_rare = [label == rare for label in gold]
+    precision, recall, _ = precision_recall_curve(is_rare, scores)
+    return RareClass(
+        rare_class=rare,
+        average_precision=float(average_precision_score(is_rare, scores)),
+        recall_at_precision=float(recall[precision >= STATED_PRECISION].max()),
+    )
 
 
 def _floored(scores: Mapping[str, float]) -> Float[np.ndarray, " K"]:

@@ -2,8 +2,8 @@
 scale says otherwise.
 
 This file contains the metrics that several kinds of rows may share. A metric of a single kind is
-defined in the kind's file (``Kind.metrics``); ``metric_of`` finds both by name. Answers and
-predictions are strings as ``Kind.answer`` writes them. Most metrics are functions of sums over
+defined in the kind's file (``Task.metrics``); ``metric_of`` finds both by name. Answers and
+predictions are strings as ``Task.answer`` writes them. Most metrics are functions of sums over
 rows, from which ``row_scores`` also has the contribution of each row.
 """
 

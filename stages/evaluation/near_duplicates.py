@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from stages.evaluation.contamination import words
 from stages.tasks._cells import Row
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import Task
 
 LEAST = 0.8  # lowest similarity of near-duplicates
 GRAM = 3  # words
@@ -91,12 +91,8 @@ class NearDuplicates:
     def share(self) -> float:
         return self.number / self.num_test
 
-    @property
-    def example(self) -> str:
-        return f"{self.test!r} in test, {self.train!r} in train"
 
-
-def near_duplicates(test: Sequence[Row], train: Sequence[Row], kind: Kind) -> NearDuplicates:
+def near_duplicates(test: Sequence[Row], train: Sequence[Row], kind: Task) -> NearDuplicates:
     """Returns the near-duplicates of test rows in train, with an example: the pair that is least
     similar, so that readers see what still counts as one."""
     texts, among = [[" ".join(kind.texts(row)) for row in rows] for rows in (test, train)]

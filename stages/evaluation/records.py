@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, get_args, get_type_hints
 
 from stages.core.artifacts import remove, replacing
-from stages.core.keys import RunKey, TrialKey
+from stages.core.keys import CheckpointKey, TrialKey
 from stages.tasks._cells import Row
 
 T = TypeVar("T")
@@ -25,19 +25,14 @@ CLASSICAL = "classical"  # the method of every baseline
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointRow:
-    """A row about a checkpoint. The files that stages write for each other call a model ``run``."""
+    """A row about a checkpoint."""
 
-    run: str
+    model: str  # or the name of a baseline, in params.yaml
     pretrain_seed: int
 
     @property
-    def model(self) -> str:
-        """The name of the model, or of a baseline, in params.yaml."""
-        return self.run
-
-    @property
-    def checkpoint(self) -> RunKey:
-        return RunKey(self.run, self.pretrain_seed)
+    def checkpoint(self) -> CheckpointKey:
+        return CheckpointKey(self.model, self.pretrain_seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +110,7 @@ class ScoredTrial(TrialRecord):
     accuracy: float | None = None
     mean_probability: float | None = None
     calibration_error: float | None = None
-    # None unless, in addition, there are two labels; see ``rare_class.RareClass``.
+    # None unless, in addition, there are two labels; see ``calibration.RareClass``.
     rare_class: str | None = None
     average_precision: float | None = None
     recall_at_precision: float | None = None
@@ -154,13 +149,9 @@ class EpochRecord(TrialRow):
 class SkippedMethod:
     """A method that does not fit a model and therefore has no trials with it."""
 
-    run: str  # as in ``CheckpointRow``
+    model: str
     method: str
     reason: str
-
-    @property
-    def model(self) -> str:
-        return self.run
 
 
 @dataclass(frozen=True, kw_only=True)

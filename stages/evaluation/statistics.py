@@ -7,7 +7,6 @@ Simulations of whole studies show that intervals have their nominal coverage:
 benchmarks/coverage.md.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,79 +21,44 @@ TRIALS = "fine-tuning seeds and test rows"  # from scratch, and baselines: nothi
 ROWS = "test rows only: all seeds agree"
 SINGLE = "one trial"
 AGREEING = "all seeds agree"
-POWER = 0.8  # share of studies that find an effect with ``seeds_needed`` seeds
-MAX_SEEDS = 1_000  # largest number of seeds that is reported
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A value with its confidence interval; ``basis`` says what the interval covers.
+class Estimate:
+    """A mean or a difference with its interval; ``low`` and ``high`` are None if unknown."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def excludes_zero(self) -> bool:
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval(Estimate):
+    """An estimate with its variance; ``basis`` says what the interval covers.
 
     There is no interval, and ``variance`` is None, for a single trial, or if all trials (of both
     sides of a difference) have equal scores in every row.
     """
 
-    value: float
     variance: Variance | None
     basis: str
     test: str
     confidence: float
 
     @cached_property
-    def _half_width(self) -> float | None:
-        return self.variance.half_width(self.confidence) if self.variance else None
-
-    @property
-    def low(self) -> float | None:
-        return None if self._half_width is None else self.value - self._half_width
-
-    @property
-    def high(self) -> float | None:
-        return None if self._half_width is None else self.value + self._half_width
-
-    @cached_property
     def p_value(self) -> float | None:
         """The p-value of the hypothesis that the value is 0."""
         return self.variance.p_value(self.value) if self.variance else None
-
-    @property
-    def excludes_zero(self) -> bool:
-        return self._half_width is not None and abs(self.value) > self._half_width
-
-    @cached_property
-    def seeds_needed(self) -> int | None:
-        """The fewest seeds in each sample for which the interval would exclude zero in a share
-        POWER of studies, if the true effect has this size.
-
-        Seeds are pretraining seeds or, if the interval does not cover these, fine-tuning seeds. The
-        number of test rows stays as it is. The estimate is rough, because the spread is estimated
-        from few seeds. It is None if it would exceed MAX_SEEDS, if no number of seeds suffices
-        without more test rows, or if seeds draw the splits.
-        """
-        variance = self.variance
-        if variance is None or variance.of_draws:
-            return None
-
-        def finds(seeds: int) -> bool:
-            more = variance.with_units(seeds / variance.between.num_units)
-            return more.power(self.value, self.confidence) >= POWER
-
-        seeds = bisect_left(range(2, MAX_SEEDS + 1), True, key=finds) + 2
-        return seeds if seeds <= MAX_SEEDS else None
 
 
 def mean(sample: Sample, *, confidence: float, prior: Prior | None = None) -> Interval:
     """Returns the interval of the mean of a sample, with its variance shrunk towards ``prior``."""
     between = sample.between()
-    return _interval(
-        sample.mean,
-        between.moderated(prior) if between else None,
-        sample.row_means,
-        "t",
-        basis=_basis(sample, fixed=sample.is_fixed),
-        confidence=confidence,
-        overlap=sample.overlap,
-    )
+    return _interval([sample], between and between.moderated(prior), "t", confidence)
 
 
 def are_paired(a: Sample, b: Sample) -> bool:
@@ -117,51 +81,31 @@ def difference(
     all models; then the variance of the differences is shrunk towards ``prior``. Otherwise the
     variances of both samples, each shrunk towards its own prior, are added as in Welch's t test.
     """
-    fixed = a.is_fixed or b.is_fixed
     if are_paired(a, b):
         test, between = "paired t", a.minus(b).between()
-        between = between.moderated(prior) if between else None
+        between = between and between.moderated(prior)
     else:
-        test = "Welch's t"
-        sides = [(a, prior_a), (b, prior_b)]
+        test, fixed = "Welch's t", a.is_fixed or b.is_fixed
         parts = [
             part.moderated(None if fixed else of_side)
-            for side, of_side in sides
+            for side, of_side in ((a, prior_a), (b, prior_b))
             if (part := side.between(within_checkpoints=fixed))
         ]
         between = added(parts) if len(parts) == 2 else None
-    if a.overlap is not None:
-        test = "corrected resampled t"
-    return _interval(
-        a.mean - b.mean,
-        between,
-        a.row_means - b.row_means,
-        test,
-        basis=_basis(a, b, fixed=fixed),
-        confidence=confidence,
-        overlap=a.overlap,
-    )
-
-
-def _basis(*samples: Sample, fixed: bool) -> str:
-    if any(sample.pretrained for sample in samples):
-        return CHECKPOINTS if fixed else PRETRAINING
-    published = any(sample.checkpoints == "published" for sample in samples)
-    return CHECKPOINTS if published else TRIALS
+    return _interval([a, b], between, test, confidence)
 
 
 def _interval(
-    value: float,
-    between: Between | None,
-    rows: np.ndarray,
-    test: str,
-    *,
-    basis: str,
-    confidence: float,
-    overlap: float | None,
+    samples: Sequence[Sample], between: Between | None, test: str, confidence: float
 ) -> Interval:
+    """Returns the interval of the mean of a sample, or of the first less the second."""
+    first, *subtracted = samples
+    value, rows, overlap = first.mean, first.row_means, first.overlap
+    for other in subtracted:
+        value, rows = value - other.mean, rows - other.row_means
+        test = test if overlap is None else "corrected resampled t"
     if between is None:
-        return Interval(value, None, SINGLE, "none", confidence)
+        return Interval(value, variance=None, basis=SINGLE, test="none", confidence=confidence)
     number, of_rows = len(rows), 0.0
     if number > 1:  # draws of the splits overlap
         of_rows = (1 + number * (overlap or 0.0)) * (float(np.var(rows, ddof=1)) / number)
@@ -170,10 +114,24 @@ def _interval(
     variance = Variance(between, alone, number, of_draws=overlap is not None)
     if variance.total < NO_SPREAD**2:
         value = 0.0 if abs(value) < NO_SPREAD else value
-        return Interval(value, None, AGREEING, "none", confidence)
-    if between.units < NO_SPREAD**2 and overlap is None:
-        basis = ROWS
-    return Interval(value, variance, basis, test, confidence)
+        return Interval(value, variance=None, basis=AGREEING, test="none", confidence=confidence)
+    half = variance.half_width(confidence)
+    return Interval(
+        value,
+        value - half,
+        value + half,
+        variance=variance,
+        basis=ROWS if between.units < NO_SPREAD**2 and overlap is None else _basis(samples),
+        test=test,
+        confidence=confidence,
+    )
+
+
+def _basis(samples: Sequence[Sample]) -> str:
+    if any(sample.pretrained for sample in samples):
+        return CHECKPOINTS if any(sample.is_fixed for sample in samples) else PRETRAINING
+    published = any(sample.checkpoints == "published" for sample in samples)
+    return CHECKPOINTS if published else TRIALS
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

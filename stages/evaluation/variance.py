@@ -246,20 +246,3 @@ class Variance:
         """Returns the p-value of the hypothesis that the true value is 0: 1 minus the confidence at
         which the interval would end at 0."""
         return 2 * float(special.stdtr(self.df, -abs(value) / self.total**0.5))
-
-    def power(self, value: float, confidence: float) -> float:
-        """Returns the share of studies that would find an effect of size ``value``, by the
-        noncentral t distribution (Cohen 1988, chapter 2)."""
-        limit = -float(special.stdtrit(self.df, (1 - confidence) / 2))
-        shift = abs(value) / self.total**0.5
-        # nctdtr returns NaN for very small probabilities.
-        below, above = np.nan_to_num(special.nctdtr(self.df, shift, [-limit, limit]))
-        return float(1 - above + below)
-
-    def with_units(self, times: float) -> "Variance":
-        """Returns the variance that ``times * num_units`` units and the same prior would give."""
-        now = self.between
-        number = times * now.num_units
-        df = now.prior_df + (now.df - now.prior_df) * (number - 1) / (now.num_units - 1)
-        units, interaction = now.units / times, now.interaction / times
-        return replace(self, between=Between(units, df, interaction, number, now.prior_df))

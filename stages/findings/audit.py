@@ -13,7 +13,6 @@ from scipy import special
 
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.near_duplicates import NOTEWORTHY_SHARE
-from stages.evaluation.statistics import POWER
 from stages.findings.axes import WITHIN
 from stages.findings.cells import Cell
 from stages.findings.facts import AuditAnswer, AuditQuestion, LeadCertainty, Mark
@@ -27,6 +26,7 @@ MOST_VALIDATION = 0.5  # share of a trial's labels that may be validation labels
 NOTEWORTHY_CUT = 0.05  # share of a split's rows that are cut
 NOTEWORTHY_OVERLAP = 0.03  # share of a task's test rows
 UNREAD = "not read"  # in a record's ``read_at`` if the state has not read the rest of the word
+POWER = 0.8  # share of studies that find an effect
 SMALL = 2.0  # points; improvements that papers report are often smaller (Card et al. 2020)
 # Models that differ on these axes may have different best settings.
 UNLIKE = ("architecture", "objective", "size", "pretrained", "published", "checkpoint")
@@ -50,7 +50,7 @@ def audit(results: "Results") -> list[AuditAnswer]:
 def _fitted(results: "Results") -> list[Cell]:
     """Returns the cells whose trials were trained in epochs, then those of solved probes."""
     first = [(cell, cell.trials[0]) for cell in results.cells]
-    solved = [cell for cell, trial in first if trial.converged is not None]
+    solved = [cell for cell, t in first if t.converged is not None and not t.num_epochs]
     return [*(cell for cell, trial in first if trial.num_epochs), *solved]
 
 
@@ -108,7 +108,7 @@ def rates(results: "Results") -> Finding:
         return None
     edges = [trial.at_edge for trial in trials if trial.at_edge is not None]
     single = {trial.model for trial in trials if trial.at_edge is None}
-    single |= {end.checkpoint.run for end in results.endings if len(end.rates) == 1}
+    single |= {end.checkpoint.model for end in results.endings if len(end.rates) == 1}
     resting = sum(
         pair.axis in UNLIKE and bool({pair.a.name, pair.b.name} & single) for pair in results.pairs
     )
@@ -264,8 +264,8 @@ def baselines(results: "Results") -> Finding:
     """
     leads = [answer.lead for answer in results.answers if answer.lead]
     beaten = sum(lead.certainty is LeadCertainty.LEADS for lead in leads)
-    places, fitted = len(results.answers), len(results.baselines)
-    return beaten < places, {"beaten": beaten, "places": places, "fitted": fitted}, ()
+    places, fitted = len(results.answers), {c.model for c in results.cells if c.is_baseline}
+    return beaten < places, {"beaten": beaten, "places": places, "fitted": len(fitted)}, ()
 
 
 QUESTIONS: tuple[Callable[["Results"], Finding], ...] = (

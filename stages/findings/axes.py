@@ -11,7 +11,7 @@ from typing import NamedTuple, get_args
 from stages.core.components import Settings
 from stages.core.params import NONE
 from stages.findings.facts import AxisName, Difference
-from stages.findings.models import Model
+from stages.findings.models import ComparedModel
 
 AXES: tuple[AxisName, ...] = get_args(AxisName)
 WITHIN: tuple[AxisName, ...] = ("method", "label budget")  # vary without another pretraining
@@ -31,13 +31,13 @@ class Pair(NamedTuple):
     """Two models that differ in one axis, with their levels on it."""
 
     axis: AxisName
-    a: Model
-    b: Model
+    a: ComparedModel
+    b: ComparedModel
     level_a: str
     level_b: str
 
 
-def pairs(models: Sequence[Model]) -> list[Pair]:
+def pairs(models: Sequence[ComparedModel]) -> list[Pair]:
     """Returns the matched pairs of models, in the order of the axes.
 
     Where several models share a level (say, three learning rates of one architecture against one of
@@ -53,7 +53,7 @@ def pairs(models: Sequence[Model]) -> list[Pair]:
     }
     axis_of |= {(b, a): axis for (a, b), axis in axis_of.items()}
 
-    def is_nearest(model: Model, other: Model, axis: AxisName) -> bool:
+    def is_nearest(model: ComparedModel, other: ComparedModel, axis: AxisName) -> bool:
         if axis == "pretrained" and not model.pretrained:
             return True  # one model from scratch serves all that begin as it does
         level, text = levels[axis][other.name], other.corpus_text
@@ -78,7 +78,7 @@ def pairs(models: Sequence[Model]) -> list[Pair]:
     return sorted(matched, key=lambda pair: AXES.index(pair.axis))
 
 
-def axis_between(a: Model, b: Model) -> AxisName | None:
+def axis_between(a: ComparedModel, b: ComparedModel) -> AxisName | None:
     """Returns the one axis in which two models differ; None if they differ in none or in several.
 
     How public checkpoints differ is unknown, so they are compared with each other as whole
@@ -115,7 +115,7 @@ def axis_between(a: Model, b: Model) -> AxisName | None:
     return _axis_of_settings(a, b) if same_model else "size"
 
 
-def _axis_of_settings(a: Model, b: Model) -> AxisName | None:
+def _axis_of_settings(a: ComparedModel, b: ComparedModel) -> AxisName | None:
     keys = differing(a.settings, b.settings)
     if "optimizer" in keys and OF_OPTIMIZERS.issuperset(keys) and not a.entry.is_public:
         return "optimizer"
@@ -123,22 +123,22 @@ def _axis_of_settings(a: Model, b: Model) -> AxisName | None:
     return next(axis for axis in AXES if axis in settings) if len(settings) == 1 else None
 
 
-def _is_same_architecture(a: Model, b: Model) -> bool:
+def _is_same_architecture(a: ComparedModel, b: ComparedModel) -> bool:
     """Whether two models have the same architecture, whether or not their weights are published."""
     one, other = (m.entry.architecture | {"weights": None} for m in (a, b))
     return one == other
 
 
-def _family(model: Model) -> Settings:
+def _family(model: ComparedModel) -> Settings:
     """The settings of a model without its size."""
     return {k: v for k, v in model.entry.architecture.items() if k not in DIMENSIONS}
 
 
-def _is_same_design(a: Model, b: Model) -> bool:
+def _is_same_design(a: ComparedModel, b: ComparedModel) -> bool:
     return a.design is not None and a.design == b.design
 
 
-def _is_in_order(axis: AxisName, a: Model, b: Model, places: Sequence[int]) -> bool:
+def _is_in_order(axis: AxisName, a: ComparedModel, b: ComparedModel, places: Sequence[int]) -> bool:
     """Whether ``a`` is the lower level: the smaller, the one from scratch, the one that is not
     published, or the one whose level comes first in params.yaml (``places``)."""
     if axis == "size":
@@ -159,7 +159,7 @@ def _ratio(one: float | None, other: float | None) -> float:
     return max(one, other) / min(one, other) if one and other else 1.0
 
 
-def _distance(a: Model, b: Model, axis: AxisName) -> tuple[float, int]:
+def _distance(a: ComparedModel, b: ComparedModel, axis: AxisName) -> tuple[float, int]:
     """Returns a key that sorts pairs by their distance in size (or amount of text), then by the
     number of settings in which they differ."""
     size, settings = 0.0, set(differing(a.settings, b.settings))
@@ -182,7 +182,7 @@ def differing(a: Settings, b: Settings) -> list[str]:
 # Levels --------------------------------------------------------------------------------------
 
 
-def _levels(axis: AxisName, models: Sequence[Model]) -> dict[str, str]:
+def _levels(axis: AxisName, models: Sequence[ComparedModel]) -> dict[str, str]:
     """Returns the level of each model on an axis. Models that may be matched with one another on
     another axis share a level."""
     if axis == "size":
@@ -190,7 +190,7 @@ def _levels(axis: AxisName, models: Sequence[Model]) -> dict[str, str]:
     return {model.name: _level(axis, model, models) for model in models}
 
 
-def _level(axis: AxisName, model: Model, models: Sequence[Model]) -> str:
+def _level(axis: AxisName, model: ComparedModel, models: Sequence[ComparedModel]) -> str:
     entry, architecture = model.entry, model.entry.architecture
     if axis == "architecture":
         return _named(_family(model), [_family(other) for other in models])
@@ -221,7 +221,7 @@ def _level(axis: AxisName, model: Model, models: Sequence[Model]) -> str:
     return {"tokenizer": entry.tokenizer, "parent": entry.parent}.get(axis, model.corpus)
 
 
-def _sizes(models: Sequence[Model]) -> dict[str, str]:
+def _sizes(models: Sequence[ComparedModel]) -> dict[str, str]:
     """Returns each model's size. Sizes of different architectures are one level if they are the
     nearest to each other, within ``MAX_SIZE_RATIO``."""
     by_family: dict[str, set[int]] = {}
@@ -252,7 +252,7 @@ def _named(own: Settings, all_settings: Sequence[Settings]) -> str:
 # What else differs ---------------------------------------------------------------------------
 
 
-def differences(axis: AxisName, a: Model, b: Model) -> tuple[Difference, ...]:
+def differences(axis: AxisName, a: ComparedModel, b: ComparedModel) -> tuple[Difference, ...]:
     """Returns what two models of a pair differ in, other than the axis: their start, settings of
     params.yaml, the share of targets, and how the learning rates of their pretraining were chosen.
     Between two training sets, it also counts if both tokenizers were trained on one of the sets,

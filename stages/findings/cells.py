@@ -14,7 +14,6 @@ from stages.evaluation.moderation import Moderation
 from stages.evaluation.records import CLASSICAL, ScoredTrial
 from stages.evaluation.statistics import Interval
 from stages.evaluation.variance import Checkpoints, Sample
-from stages.findings.facts import Choice, Estimate
 
 if TYPE_CHECKING:
     from stages.findings.results import Results
@@ -50,7 +49,7 @@ class Cell:
     label_budget: str
     trials: tuple[ScoredTrial, ...]
     sample: Sample = field(repr=False)
-    mean: Interval
+    score: Interval  # the mean on test rows
 
     @property
     def key(self) -> CellKey:
@@ -70,39 +69,30 @@ class Cell:
 
     @property
     def merit(self) -> float:
-        """The mean, with a sign such that larger is better for every metric."""
-        return merit(self.metric, self.mean.value)
-
-    @property
-    def estimate(self) -> Estimate:
-        return Estimate(self.mean.value, self.mean.low, self.mean.high)
+        """The score, with a sign such that larger is better for every metric."""
+        return merit(self.metric, self.score.value)
 
     @cached_property
     def validation(self) -> float | None:
-        """The mean score on validation rows; None if a trial has none."""
-        scores = [trial.validation_score for trial in self.trials]
-        known = [score for score in scores if score is not None]
-        return fmean(known) if len(known) == len(scores) else None
+        """The mean score on validation rows, by the same metric; None if a trial has none."""
+        return mean_of_known([trial.validation_score for trial in self.trials])
 
     @cached_property
     def amounts(self) -> dict[str, int | None]:
         """The mean of each of ``AMOUNTS`` over the trials; None is unknown."""
-        values_by_name = {key: [getattr(trial, key) for trial in self.trials] for key in AMOUNTS}
-        return {
-            key: None if None in values else round(sum(values) / len(values))
-            for key, values in values_by_name.items()
-        }
+        means = {key: mean_of_known([getattr(t, key) for t in self.trials]) for key in AMOUNTS}
+        return {key: None if mean is None else round(mean) for key, mean in means.items()}
 
-    @property
+    @cached_property
     def faults(self) -> str:
         """The reasons to doubt that the trials were fitted well, with commas; "" for none."""
-        names = []
-        for name, column, value, share in FAULTS:
-            number = sum(getattr(trial, column) == value for trial in self.trials)
-            names += [name] if number > share * len(self.trials) else []
-        return ", ".join(names)
+        return ", ".join(
+            name
+            for name, column, value, share in FAULTS
+            if sum(getattr(t, column) == value for t in self.trials) > share * len(self.trials)
+        )
 
-    @property
+    @cached_property
     def training_loss(self) -> float | None:
         """The mean loss at the end of trials that train in epochs; None if there is none."""
         losses = [trial.last_train_loss for trial in self.trials if trial.num_epochs]
@@ -118,21 +108,16 @@ class Cell:
         """A key that sorts cells: the better test score first, then the cheaper."""
         return -round(self.merit, DIGITS), self.finetune_flops
 
-    @property
-    def choice(self) -> Choice:
-        return Choice(
-            model=self.model,
-            method=self.method,
-            is_baseline=self.is_baseline,
-            score=self.estimate,
-            validation=self.validation,
-        )
+
+def mean_of_known(values: list[float | None] | list[float]) -> float | None:
+    """Returns the mean; None if there is no value or one is unknown."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if values and len(known) == len(values) else None
 
 
 def cells(results: "Results") -> tuple[list[Cell], Moderation]:
     """Returns the cells of all models and baselines, in the order of the trials, and the moderation
     of their variances."""
-    params = results.params
     checkpoints: dict[str, Checkpoints] = {m.name: m.checkpoints for m in results.models}
     members: dict[CellKey, list[ScoredTrial]] = defaultdict(list)
     for trial in results.trials:
@@ -149,9 +134,11 @@ def cells(results: "Results") -> tuple[list[Cell], Moderation]:
         rows = np.stack([results.row_scores[trial.key] for trial in of_cell])
         sample = Sample(seeds, values, rows, of_model)
         samples[key] = sample.repeated() if of_cell[0].is_external else sample
-    moderation = Moderation(samples, baselines=params.baselines, confidence=results.confidence)
+    moderation = Moderation(
+        samples, baselines=results.params.baselines, confidence=results.confidence
+    )
     every = [
-        Cell(*key, trials=tuple(members[key]), sample=sample, mean=moderation.mean(key))
+        Cell(*key, tuple(members[key]), sample, moderation.mean(key))
         for key, sample in samples.items()
     ]
     return every, moderation

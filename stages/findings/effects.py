@@ -22,16 +22,14 @@ from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from stages.core.keys import CellKey
-from stages.evaluation.metrics import unit_of
-from stages.evaluation.statistics import holm
+from stages.evaluation.statistics import Estimate, holm
 from stages.findings.axes import AXES, WITHIN
 from stages.findings.cells import Cell
-from stages.findings.contrasts import Compared
 from stages.findings.facts import (
     AxisName,
     Claim,
+    Contrast,
     Difference,
-    Estimate,
     Interaction,
     MainEffect,
     Verdict,
@@ -45,7 +43,7 @@ PRIOR_DF = 3.0  # most degrees of freedom that the variance of other models coun
 EFFECTS_LEVEL, LEADS_LEVEL = 0.04, 0.02  # two-sided; the two families of the first screen
 
 T = TypeVar("T", bound=Claim)
-Kind = Literal["between models", "within models", "lead"]
+Task = Literal["between models", "within models", "lead"]
 Match = Sequence[tuple[float, Cell]]  # the cells that are compared, each with its sign
 Matrix = Float[np.ndarray, "_ trials"]  # weighted sums of trials
 Component = tuple[float, float]  # a variance and its degrees of freedom
@@ -85,7 +83,7 @@ class Trials:
     def _draws(self) -> Int[np.ndarray, " trials"]:
         return self._codes("task", "label_budget", "seed")
 
-    def measured(self, matches: Sequence[Match], kind: Kind) -> Claim:
+    def measured(self, matches: Sequence[Match], kind: Task) -> Claim:
         """Returns the mean over ``matches`` with its moderated variance, not yet with a verdict.
 
         Within models the checkpoint cancels, so that the clusters are draws of labels.
@@ -184,7 +182,7 @@ class Trials:
         return square / trace * squares, trace**2 / float(np.square(gram).sum())
 
 
-def _moderated(own: Component, pool: Component, blocks: Component, *, kind: Kind) -> Component:
+def _moderated(own: Component, pool: Component, blocks: Component, *, kind: Task) -> Component:
     """Returns the variance between seeds and its degrees of freedom. The sum's own models are
     averaged with all models; for an effect that is the prior of the blocks, which alone see what
     models of one seed share."""
@@ -212,28 +210,30 @@ def _variance_of_mean(values: Float[np.ndarray, "*claims n"]) -> float:
 def main_effects(results: "Results") -> list[MainEffect]:
     """Returns a main effect for each pair of levels of each axis, in the order of the axes. Tasks
     whose scores differ in unit have effects of their own."""
-    members: dict[tuple[object, ...], list[Compared]] = {}
-    for compared in sorted(results.compared, key=lambda c: AXES.index(c.axis)):
-        members.setdefault((*compared.levels, unit_of(compared.metric)), []).append(compared)
-    return judged([_main_effect(results, some) for some in members.values()], EFFECTS_LEVEL)
+    members: dict[tuple[object, ...], list[Contrast]] = {}
+    for contrast in sorted(results.compared, key=lambda c: AXES.index(c.axis)):
+        members.setdefault(contrast.family, []).append(contrast)
+    effects = []
+    for some in members.values():
+        also: dict[str, Difference] = {}
+        for difference in chain.from_iterable(c.also_differs for c in some):
+            also.setdefault(difference.name, difference)
+        effects.append(
+            MainEffect(
+                **_mean(results, [(c,) for c in some], some[0].axis),
+                **_levels(some[0]),
+                tasks=tuple(dict.fromkeys(c.a.task for c in some)),
+                pairs=tuple(dict.fromkeys((c.a.model, c.b.model) for c in some)),
+                num_pairs=len(some),
+                num_seeds=min(cell.sample.num_units for c in some for cell in (c.a, c.b)),
+                also_differs=tuple(also.values()),
+            )
+        )
+    return judged(effects, EFFECTS_LEVEL)
 
 
-def _main_effect(results: "Results", some: Sequence[Compared]) -> MainEffect:
-    also: dict[str, Difference] = {}
-    for difference in chain.from_iterable(c.also_differs for c in some):
-        also.setdefault(difference.name, difference)
-    return MainEffect(
-        **vars(_mean(results, [(c,) for c in some], some[0].axis)),
-        axis=some[0].axis,
-        level_a=some[0].level_a,
-        level_b=some[0].level_b,
-        metric=some[0].metric,
-        tasks=tuple(dict.fromkeys(c.a.task for c in some)),
-        pairs=tuple(dict.fromkeys((c.a.model, c.b.model) for c in some)),
-        num_pairs=len(some),
-        num_seeds=min(cell.sample.num_units for c in some for cell in (c.a, c.b)),
-        also_differs=tuple(also.values()),
-    )
+def _levels(c: Contrast) -> dict[str, Any]:
+    return {"axis": c.axis, "level_a": c.level_a, "level_b": c.level_b, "metric": c.metric}
 
 
 def judged(family: Sequence[T], level: float) -> list[T]:
@@ -247,10 +247,12 @@ def judged(family: Sequence[T], level: float) -> list[T]:
     return facts
 
 
-def _mean(results: "Results", groups: Sequence[Sequence[Compared]], *axes: AxisName) -> Claim:
-    """Returns the mean over groups of the last comparison of a group less its first, if it has
-    two."""
-    kind: Kind = "within models" if all(axis in WITHIN for axis in axes) else "between models"
+def _mean(
+    results: "Results", groups: Sequence[Sequence[Contrast]], *axes: AxisName
+) -> dict[str, Any]:
+    """Returns the fields of a claim: the mean over groups of the last contrast of a group less its
+    first, if it has two."""
+    kind: Task = "within models" if all(axis in WITHIN for axis in axes) else "between models"
     matches = [
         [
             (sign * of_side, cell)
@@ -259,49 +261,51 @@ def _mean(results: "Results", groups: Sequence[Sequence[Compared]], *axes: AxisN
         ]
         for group in groups
     ]
-    return results.lines.measured(matches, kind)
+    return vars(results.lines.measured(matches, kind))
 
 
 def interactions(results: "Results") -> list[Interaction]:
-    """Returns the interaction of each two pairs of levels of two axes that the study crosses: four
-    cells, of which each two neighbours differ in one of the axes."""
-    members: dict[tuple[Any, ...], list[tuple[Compared, Compared]]] = {}
+    """Returns the interaction of each two pairs of levels of two axes that the study crosses."""
+    members: dict[tuple[object, ...], list[tuple[Contrast, Contrast, Contrast]]] = {}
     for at_a, at_b, across in _squares(results.compared):
-        key = (*at_a.levels, *across.levels, unit_of(at_a.metric))
-        members.setdefault(key, []).append((at_a, at_b))
-    made = [
-        Interaction(
-            **vars(_mean(results, some, axis, second)),
-            axis=axis,
-            level_a=level_a,
-            level_b=level_b,
-            second_axis=second,
-            second_level_a=low,
-            second_level_b=high,
-            at_a=_mean(results, [(at_a,) for at_a, _ in some], axis).estimate,
-            at_b=_mean(results, [(at_b,) for _, at_b in some], axis).estimate,
-            num_pairs=len(some),
+        square = at_a, at_b, across
+        members.setdefault((*at_a.family, *across.family), []).append(square)
+    made = []
+    for some in members.values():
+        first, _, across = some[0]
+        effects = [
+            _mean(results, [(square[i],) for square in some], first.axis)["estimate"]
+            for i in (0, 1)
+        ]
+        pairs = [(at_a, at_b) for at_a, at_b, _ in some]
+        made.append(
+            Interaction(
+                **_mean(results, pairs, first.axis, across.axis),
+                **_levels(first),
+                second_axis=across.axis,
+                second_level_a=across.level_a,
+                second_level_b=across.level_b,
+                at_a=effects[0],
+                at_b=effects[1],
+                num_pairs=len(some),
+            )
         )
-        for (axis, level_a, level_b, second, low, high, _), some in members.items()
-    ]
     return judged(made, 1 - results.confidence)
 
 
-def _squares(every: Sequence[Compared]) -> Iterator[tuple[Compared, Compared, Compared]]:
-    """Yields the effect of an axis at both levels of a later axis, and a comparison on that."""
-    by_first: dict[CellKey, list[Compared]] = {}
-    for compared in every:
-        by_first.setdefault(compared.a.key, []).append(compared)
+def _squares(every: Sequence[Contrast]) -> Iterator[tuple[Contrast, Contrast, Contrast]]:
+    """Yields the contrast of an axis at both levels of a later axis, and a contrast of that: of the
+    four cells, each two neighbours differ in one of the axes."""
+    by_first: dict[CellKey, list[Contrast]] = {}
+    for contrast in every:
+        by_first.setdefault(contrast.a.key, []).append(contrast)
     for at_a in every:
         for across in by_first[at_a.a.key]:
             if AXES.index(across.axis) <= AXES.index(at_a.axis):
                 continue
+            opposite = [c.b for c in by_first.get(at_a.b.key, ()) if c.family == across.family]
             for at_b in by_first.get(across.b.key, ()):
-                closes = any(
-                    c.b.key == at_b.b.key and c.levels == across.levels
-                    for c in by_first.get(at_a.b.key, ())
-                )
-                if closes and at_b.levels == at_a.levels:
+                if at_b.family == at_a.family and at_b.b in opposite:
                     yield at_a, at_b, across
 
 

@@ -6,14 +6,22 @@ computed once.
 
 Scores and differences are in the unit of their metric as it is stored (an accuracy of 0.93, not
 93); ``metrics.scale_of`` says how a metric is shown. A difference is the second side less the first
-(b less a). "Model" is an entry that is compared, "choice" a model or a baseline with a method.
+(b less a). "Model" is an entry that is compared; a choice is a ``Cell``: the trials of a model or a
+baseline with a method on one task.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from stages.evaluation.metrics import unit_of
+from stages.evaluation.statistics import Estimate, Interval
+
+if TYPE_CHECKING:
+    from stages.findings.cells import Cell
+
+MAX_ERRORS = 3
 AxisName = Literal[
     "architecture",  # with its objective
     "objective",
@@ -43,19 +51,6 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A mean or a difference with its interval; ``low`` and ``high`` are None if unknown."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def excludes_zero(self) -> bool:
-        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
-
-
-@dataclass(frozen=True)
 class Difference:
     """What also differs between the two sides of a comparison.
 
@@ -80,14 +75,25 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MainEffect(Claim):
-    """The mean difference of level b less level a over all matched pairs, tasks and seeds. The main
-    effects of a study are a family."""
+class AxisClaim(Claim):
+    """A difference between two levels of an axis: b less a."""
 
     axis: AxisName
     level_a: str
     level_b: str
-    metric: str  # of the first task; all tasks of an effect share its unit
+    metric: str  # of the first task; the tasks of a claim share its unit
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """What claims are averaged over, or gated by: their levels and the unit of their scores."""
+        return self.axis, self.level_a, self.level_b, unit_of(self.metric)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MainEffect(AxisClaim):
+    """The mean difference over all matched pairs, tasks and seeds. The main effects of a study are
+    a family."""
+
     tasks: tuple[str, ...]
     pairs: tuple[tuple[str, str], ...]  # names of the models (a, b) that are matched
     num_pairs: int  # matched cells: pairs of models x tasks x methods x label budgets
@@ -96,19 +102,27 @@ class MainEffect(Claim):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interaction(Claim):
-    """The effect of one axis at level b of a second axis, less its effect at level a. The
+class Interaction(AxisClaim):
+    """The effect of the axis at level b of a second axis, less its effect at level a. The
     interactions of a study are a family."""
 
-    axis: AxisName
-    level_a: str
-    level_b: str
     second_axis: AxisName
     second_level_a: str
     second_level_b: str
     at_a: Estimate  # the effect of the first axis at each level of the second
     at_b: Estimate
     num_pairs: int  # matched quadruples of cells
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Contrast(AxisClaim):
+    """A pair of cells that differ in one axis, on one task. The second stage: the contrasts of
+    significant main effects are a family."""
+
+    estimate: Interval
+    a: "Cell"
+    b: "Cell"
+    also_differs: tuple[Difference, ...]
 
 
 class LeadCertainty(Enum):
@@ -120,17 +134,6 @@ class LeadCertainty(Enum):
     BASELINE = "baseline first"
     BASELINES_ONLY = "a baseline, since no model is within the limits"
     UNTESTED = "not tested against a baseline"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """A model or a baseline with a method, on one task and label budget."""
-
-    model: str  # the name of the model or of the baseline
-    method: str
-    is_baseline: bool
-    score: Estimate  # on test rows
-    validation: float | None  # mean score on validation rows, in the metric of ``score``
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,17 +164,7 @@ class Calibration:
     accuracy: float
     calibration_error: float
     calibrated_error: float | None  # after temperature scaling; None if a trial has none
-    # Stated accuracy -> share of rows answered, and the accuracy on these; None if none is.
-    answered: Mapping[float, tuple[float, float | None]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LimitViolation:
-    """A limit of ``answer:`` that a choice exceeds."""
-
-    limit: str
-    allowed: float
-    measured: float | None  # in the unit of the limit; None is unknown
+    answered: Mapping[float, float]  # stated accuracy -> share of rows answered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,17 +179,17 @@ class Answer:
     label_budget: str
     num_labels: int
     metric: str
-    recommended: Choice
-    model: Choice | None
-    baseline: Choice | None
+    recommended: "Cell"
+    model: "Cell | None"
+    baseline: "Cell | None"
     lead: Lead | None  # None without a model or without a baseline
-    best_on_test: Choice  # of all choices; another one than ``recommended`` is shown in the table
-    next_best: Choice | None  # of the other models and baselines, by score
-    cheapest_as_good: Choice | None  # not significantly worse, fewest FLOPs of a trial; or None
-    smaller: Choice | None  # the best of the models with fewer parameters
+    best_on_test: "Cell"  # of all choices; another one than ``recommended`` is shown in the table
+    next_best: "Cell | None"  # of the other models and baselines, by score
+    cheapest_as_good: "Cell | None"  # not significantly worse, fewest FLOPs of a trial; or None
+    smaller: "Cell | None"  # the best of the models with fewer parameters
     calibration: Calibration | None
-    confused: tuple["Confusion", ...]  # the commonest errors of the recommended choice
-    violations: tuple[LimitViolation, ...]  # of ``best_on_test``
+    confusion: tuple["Confusion", ...]  # of the recommended choice
+    violations: tuple[str, ...]  # the limits of ``answer:`` that ``best_on_test`` exceeds
     num_seeds: int  # of ``recommended``
 
     @property
@@ -205,25 +198,12 @@ class Answer:
             return self.lead.certainty
         return LeadCertainty.BASELINES_ONLY if self.model is None else LeadCertainty.UNTESTED
 
-
-@dataclass(frozen=True, kw_only=True)
-class Contrast(Claim):
-    """A pair of choices that differ in one axis, on one task: b less a. The second stage: the
-    contrasts of significant main effects are a family."""
-
-    axis: AxisName
-    task: str
-    a: Choice
-    b: Choice
-    label_budget_a: str
-    label_budget_b: str
-    level_a: str
-    level_b: str
-    metric: str
-    test: str  # name of the test, for example "paired t"
-    basis: str  # which sources of chance the interval covers
-    seeds_needed: int | None  # to find an effect of this size; None if found or unknown
-    also_differs: tuple[Difference, ...]
+    @property
+    def confused(self) -> list["Confusion"]:
+        """The commonest errors of the recommended choice."""
+        errors = [pair for pair in self.confusion if pair.answer != pair.prediction]
+        errors.sort(key=lambda pair: (-pair.number, pair.answer, pair.prediction))
+        return errors[:MAX_ERRORS]
 
 
 class Mark(Enum):
@@ -316,14 +296,15 @@ class ModelCost:
     weights_bytes: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Confusion:
-    """A share of the rows of one label that a choice gives another label."""
+    """How many rows (or words) of one class a choice gives a class, over all of its trials."""
 
     task: str
-    answer: str  # the right label
+    answer: str  # the right class
     prediction: str
-    share: float  # of the rows with the right label
+    number: int
+    share: float  # of the rows with the right class
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from statistics import linear_regression
 from typing import TYPE_CHECKING
 
 from stages.core.artifacts import Json
-from stages.core.keys import RunKey
-from stages.core.params import NONE, Run
+from stages.core.keys import CheckpointKey
+from stages.core.params import NONE, Model
 from stages.evaluation.variance import Checkpoints
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ FALLING = 0.05  # nats per doubling of the steps; less is called flat
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class ComparedModel:
     """A model of params.yaml that was fine-tuned on at least one task."""
 
     name: str
-    entry: Run  # without a published parent: it would begin with that checkpoint in any case
+    entry: Model  # without a published parent: it would begin with that checkpoint in any case
     num_params: int  # that its trials on the first task use
     design: str | None  # equal for models whose states differ only by their weights
     tokenizer_corpus: str  # the corpus that the tokenizer was trained on; "none" if published
@@ -36,9 +36,9 @@ class Model:
     kept_rates: tuple[float, ...]  # the learning rates that pretraining kept, sorted
 
     @property
-    def seeds(self) -> list[RunKey]:
+    def seeds(self) -> list[CheckpointKey]:
         """The checkpoints of the model."""
-        return [RunKey(self.name, seed) for seed in self.entry.seeds]
+        return [CheckpointKey(self.name, seed) for seed in self.entry.seeds]
 
     @property
     def pretrained(self) -> bool:
@@ -93,24 +93,24 @@ class Model:
         return settings
 
 
-def models(results: "Results") -> list[Model]:
+def models(results: "Results") -> list[ComparedModel]:
     """Returns the models that were fine-tuned on at least one task, in the order of params.yaml."""
-    params, members = results.params, list[Model]()
+    params, members = results.params, list[ComparedModel]()
     first = {trial.model: trial for trial in reversed(results.trials)}
-    for name, entry in params.runs.items():
+    for name, entry in params.models.items():
         if name not in first:
             continue
-        parent, tokenizer = params.runs.get(entry.parent), params.tokenizers.get(entry.tokenizer)
+        parent, tokenizer = params.models.get(entry.parent), params.tokenizers.get(entry.tokenizer)
         own = entry.model_copy(update={"parent": NONE}) if parent and parent.as_published else entry
         text = (entry.corpus, entry.tokenizer) if entry.learnt[0] != NONE else ("", "")
-        about = results.likeness.get(text, {})
+        about = results.contamination.get(text, {})
         kept = {
             progress.kept_rate(entry)
             for key, progress in results.progress.items()
-            if key.run == name and progress.history
+            if key.model == name and progress.history
         }
         members.append(
-            Model(
+            ComparedModel(
                 name=name,
                 entry=own,
                 num_params=first[name].num_params,
@@ -151,16 +151,16 @@ class Progress:
     history: list[Step]
     tries: Sequence[TriedStep] = ()  # empty if one learning rate was tried
 
-    def kept_rate(self, run: Run) -> float:
+    def kept_rate(self, entry: Model) -> float:
         """Returns the learning rate that the model's weights were trained with."""
-        return next((step.rate for step in self.tries if step.kept), run.training.rates[0])
+        return next((step.rate for step in self.tries if step.kept), entry.training.rates[0])
 
 
 @dataclass(frozen=True)
 class Ending:
     """The end of the pretraining of a checkpoint."""
 
-    checkpoint: RunKey
+    checkpoint: CheckpointKey
     slope: float | None  # nats per doubling of the steps; None: too few validations
     rates: set[float]  # learning rates that were tried
     kept: float
@@ -181,7 +181,7 @@ def endings(results: "Results") -> list[Ending]:
     for checkpoint, progress in results.progress.items():
         pairs = ((step.step, step.validation_loss) for step in progress.history)
         if losses := {step: loss for step, loss in pairs if loss is not None}:
-            kept = progress.kept_rate(results.params.runs[checkpoint.run])
+            kept = progress.kept_rate(results.params.models[checkpoint.model])
             rates = {step.rate for step in progress.tries} or {kept}
             ends.append(Ending(checkpoint, slope_at_end(losses), rates, kept))
     return ends

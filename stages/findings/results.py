@@ -11,10 +11,11 @@ import numpy as np
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl
-from stages.core.keys import CellKey, RunKey, TrialKey
+from stages.core.keys import CheckpointKey, TrialKey
 from stages.core.params import NONE, Params
 from stages.evaluation.calibration import CoverageRecord, ReliabilityRecord
 from stages.evaluation.confusion import ConfusionRecord
+from stages.evaluation.doubtful_labels import DoubtfulLabel
 from stages.evaluation.moderation import Moderation
 from stages.evaluation.near_duplicates import NearDuplicates
 from stages.evaluation.records import (
@@ -59,16 +60,18 @@ class Results:
     tasks: Mapping[str, Json]  # task.json of each task: num_examples, labels, ...
     grouped_tasks: Sequence[str] = ()  # whose test rows are counted by document, package or group
     curves: Sequence[EpochRecord] = ()
-    pretraining_costs: Mapping[RunKey, Json] = field(default_factory=dict)  # wall_time_s, ...
+    pretraining_costs: Mapping[CheckpointKey, Json] = field(
+        default_factory=dict
+    )  # wall_time_s, ...
     finetuning_costs: Mapping[TrialKey, CostRecord] = field(default_factory=dict)
-    progress: Mapping[RunKey, Progress] = field(default_factory=dict)
+    progress: Mapping[CheckpointKey, Progress] = field(default_factory=dict)
     # By corpus and tokenizer that a model was trained on
     contamination: Mapping[tuple[str, str], Json] = field(default_factory=dict)
-    likeness: Mapping[tuple[str, str], Json] = field(default_factory=dict)
     # By task
-    examples: Mapping[str, list[Json]] = field(default_factory=dict)  # as ``evaluation.examples``
+    examples: Mapping[str, list[Json]] = field(default_factory=dict)  # as ``confusion.examples``
     near_duplicates: Mapping[str, NearDuplicates] = field(default_factory=dict)
     confusion: Mapping[str, list[ConfusionRecord]] = field(default_factory=dict)
+    doubtful_labels: Mapping[str, list[DoubtfulLabel]] = field(default_factory=dict)
     reliability: Mapping[str, list[ReliabilityRecord]] = field(default_factory=dict)
     coverage: Mapping[str, list[CoverageRecord]] = field(default_factory=dict)
     inputs: Mapping[str, list[InputRecord]] = field(default_factory=dict)
@@ -99,12 +102,6 @@ class Results:
         """The label budgets, the smallest first."""
         return sorted(map(str, self.params.finetune.label_budgets), key=budget_order)
 
-    @cached_property
-    def baselines(self) -> list[str]:
-        """The baselines that are compatible with at least one task."""
-        fitted = {trial.model for trial in self.trials}
-        return [name for name in self.params.baselines if name in fitted]
-
     @property
     def cells(self) -> list[Cell]:
         return self._cells[0]
@@ -114,19 +111,10 @@ class Results:
         """The intervals of cells' means and of their differences."""
         return self._cells[1]
 
-    @cached_property
-    def _by_key(self) -> dict[CellKey, Cell]:
-        return {cell.key: cell for cell in self.cells}
-
-    def model_cells(self, task: str, label_budget: str) -> list[Cell]:
-        """Returns the cells of all models, without the baselines."""
-        names = product((model.name for model in self.models), self.params.finetune.methods)
-        keys = (CellKey(name, task, method, label_budget) for name, method in names)
-        return [self._by_key[key] for key in keys if key in self._by_key]
-
-    def baseline_cells(self, task: str, label_budget: str) -> list[Cell]:
-        keys = (CellKey(name, task, CLASSICAL, label_budget) for name in self.baselines)
-        return [self._by_key[key] for key in keys if key in self._by_key]
+    def cells_at(self, task: str, label_budget: str) -> tuple[list[Cell], list[Cell]]:
+        """Returns the cells of all models, and those of all baselines."""
+        here = [c for c in self.cells if (c.task, c.label_budget) == (task, label_budget)]
+        return [c for c in here if not c.is_baseline], [c for c in here if c.is_baseline]
 
     def num_labels(self, task: str, label_budget: str) -> int:
         """Returns the number of labels; for "all" the size of the training split."""
@@ -143,9 +131,11 @@ def load(params: Params) -> Results:
     for folder in (paths.EVALUATED, paths.TIMINGS / "finetune"):
         discard_unlisted(folder, params.tasks)
     for folder in (paths.TIMINGS / "pretrain", *(paths.PROGRESS / kind for kind in KINDS)):
-        discard_unlisted(folder, params.runs)
+        discard_unlisted(folder, params.models)
     for task in params.tasks:
-        discard_unlisted(paths.TIMINGS / "finetune" / task, [f"{run}.csv" for run in params.runs])
+        discard_unlisted(
+            paths.TIMINGS / "finetune" / task, [f"{model}.csv" for model in params.models]
+        )
 
     def tables(name: str, kind: type[T]) -> dict[str, list[T]]:
         return {task: read(paths.EVALUATED / task / name, kind) for task in params.tasks}
@@ -163,15 +153,13 @@ def load(params: Params) -> Results:
         rows, groups = (np.load(present(paths.EVALUATED / task / name)) for name in ROWS)
         grouped_tasks += [task] if groups.size else []
         row_scores |= dict(zip((t.key for t in scored), by_groups(rows, groups), strict=True))
-        for name in params.runs:
+        for name in params.models:
             costs = read(paths.TIMINGS / "finetune" / task / f"{name}.csv", CostRecord)
             finetuning |= {cost.key: cost for cost in costs}
-    read_by = {(r.corpus, r.tokenizer) for r in params.runs.values() if r.learnt[0] != NONE}
+    read_by = {(r.corpus, r.tokenizer) for r in params.models.values() if r.learnt[0] != NONE}
     texts = [text for text in product(params.corpora, params.tokenizers) if text in read_by]
-    contamination, likeness = (
-        {text: read_json(present(folder / text[0] / f"{text[1]}.json")) for text in texts}
-        for folder in (paths.CONTAMINATION, paths.LIKENESS)
-    )
+    searched = {text: paths.CONTAMINATION / text[0] / f"{text[1]}.json" for text in texts}
+    contamination = {text: read_json(present(path)) for text, path in searched.items()}
     near_duplicates = records("near_duplicates.json")
     return Results(
         params=params,
@@ -192,12 +180,12 @@ def load(params: Params) -> Results:
             for key in params.checkpoints
         },
         contamination=contamination,
-        likeness=likeness,
         examples={
             task: read_jsonl(present(paths.EVALUATED / task / "examples.jsonl")) for task in tasks
         },
         near_duplicates={t: NearDuplicates(**about) for t, about in near_duplicates.items()},
         confusion=tables("confusion.csv", ConfusionRecord),
+        doubtful_labels=tables("doubtful_labels.csv", DoubtfulLabel),
         reliability=tables("reliability.csv", ReliabilityRecord),
         coverage=tables("coverage.csv", CoverageRecord),
         inputs=tables("inputs.csv", InputRecord),
@@ -219,8 +207,8 @@ def _complete(
     incompatible = {(each.model, each.method) for each in skipped}
     listed = [
         TrialKey(name, pretrain_seed, task, method, str(budget), seed)
-        for name, run in params.runs.items()
-        for pretrain_seed, method in product(run.seeds, finetune.methods)
+        for name, entry in params.models.items()
+        for pretrain_seed, method in product(entry.seeds, finetune.methods)
         if (name, method) not in incompatible
         for budget, seed in product(finetune.label_budgets, finetune.seeds)
     ]

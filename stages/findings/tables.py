@@ -9,7 +9,7 @@ FLOPs are counted; times and memory are measured on one machine.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import combinations, product
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import weightedtau
 
-from stages.core.keys import RunKey
+from stages.core.keys import CheckpointKey
 from stages.core.params import NONE
 from stages.evaluation.metrics import merit, unit_of
 from stages.evaluation.records import CostRecord
 from stages.evaluation.statistics import holm
 from stages.evaluation.transferability import ESTIMATES
-from stages.findings.cells import Cell
+from stages.findings.cells import Cell, mean_of_known
 from stages.findings.effects import lead
 from stages.findings.facts import Agreement, ModelCost, Score, ScoreRow, ScoreTable
-from stages.findings.models import Model
+from stages.findings.models import ComparedModel
 
 if TYPE_CHECKING:
     from stages.findings.results import Results
@@ -47,10 +47,7 @@ def score_table(results: "Results") -> ScoreTable:
             # A baseline, which has no method, has its rank among models with the first one.
             if cell.method == method or method == methods[0]:
                 ranks[cell] = bounds
-    recommended: dict[tuple[str, str, str], list[str]] = {}
-    for answer in results.answers:
-        key = answer.recommended.model, answer.recommended.method, answer.label_budget
-        recommended.setdefault(key, []).append(answer.task)
+    recommended = {answer.recommended for answer in results.answers}
     cells_of: dict[tuple[str, str, str], dict[str, Cell]] = {}
     for cell in results.cells:
         cells_of.setdefault((cell.model, cell.method, cell.label_budget), {})[cell.task] = cell
@@ -60,7 +57,7 @@ def score_table(results: "Results") -> ScoreTable:
     def score(cell: Cell) -> Score:
         lowest, highest = ranks.get(cell, (None, None))
         return Score(
-            estimate=cell.estimate,
+            estimate=cell.score,
             num_trials=len(cell.trials),
             as_good=cell in as_good,
             lowest_rank=lowest,
@@ -77,9 +74,9 @@ def score_table(results: "Results") -> ScoreTable:
                 method=method,
                 label_budget=budget,
                 is_baseline=first.is_baseline,
-                recommended_for=tuple(recommended.get((name, method, budget), ())),
+                recommended_for=tuple(t for t, cell in cells.items() if cell in recommended),
                 scores={task: score(cell) for task, cell in cells.items()},
-                mean=fmean(cell.mean.value for cell in cells.values()) if is_whole else None,
+                mean=fmean(cell.score.value for cell in cells.values()) if is_whole else None,
                 num_params=first.amounts["num_params"] or None,
                 finetune_s=measured_mean(record.wall_time_s for record in records),
                 latency_s=measured_mean(record.latency_s for record in records),
@@ -93,10 +90,10 @@ def score_table(results: "Results") -> ScoreTable:
 def _as_good(results: "Results", task: str, budget: str) -> Iterator[Cell]:
     """Yields the best cell and those that are not significantly worse, after Holm's correction for
     their number."""
-    cells = [*results.model_cells(task, budget), *results.baseline_cells(task, budget)]
-    if not cells:
+    models, baselines = results.cells_at(task, budget)
+    if not (models or baselines):
         return
-    best, *others = sorted(cells, key=lambda cell: cell.preference)
+    best, *others = sorted([*models, *baselines], key=lambda cell: cell.preference)
     yield best
     p_values = [
         results.moderation.difference(best.key, cell.key).p_value
@@ -114,8 +111,8 @@ def _ranked(
 ) -> Iterator[tuple[Cell, Bounds]]:
     """Yields the best and the worst possible rank of all baselines and of all models with this
     method. A difference without an interval excludes neither order."""
-    cells = [c for c in results.model_cells(task, budget) if c.method == method]
-    cells += results.baseline_cells(task, budget)
+    models, baselines = results.cells_at(task, budget)
+    cells = [*(cell for cell in models if cell.method == method), *baselines]
     order = sorted(cells, key=lambda cell: -cell.merit)[:MOST_RANKED]
     effects = {
         (a, b): results.moderation.difference(a.key, b.key) for a, b in combinations(order, 2)
@@ -151,10 +148,10 @@ def model_costs(results: "Results") -> list[ModelCost]:
         costs.append(
             ModelCost(
                 model=model.name,
-                pretrain_flops=_mean([lineage_flops[key] for key in model.seeds]),
+                pretrain_flops=mean_of_known([lineage_flops[key] for key in model.seeds]),
                 pretrain_s=_pretraining_s(results, model),
                 finetune_flops=fmean(t.finetune_flops for cell in cells for t in cell.trials),
-                finetune_s=_mean([record.wall_time_s for record in records]),
+                finetune_s=mean_of_known([record.wall_time_s for record in records]),
                 latency_s=measured_mean(record.latency_s for record in records),
                 peak_memory_bytes=max((r.peak_memory_bytes for r in records), default=None),
                 weights_bytes=weights_bytes(cells),
@@ -163,16 +160,16 @@ def model_costs(results: "Results") -> list[ModelCost]:
     return costs
 
 
-def _pretraining_s(results: "Results", model: Model) -> float | None:
+def _pretraining_s(results: "Results", model: ComparedModel) -> float | None:
     """Returns the seconds that pretraining a model and its parents (or teachers) took, as a mean
     over its seeds; None if a public checkpoint is among them."""
-    runs, seconds = results.params.runs, []
+    runs, seconds = results.params.models, []
     for name, seed in model.seeds:
         of_seed = 0.0
         while name != NONE:
             if runs[name].is_public:
                 return None
-            of_seed += results.pretraining_costs[RunKey(name, seed)]["wall_time_s"]
+            of_seed += results.pretraining_costs[CheckpointKey(name, seed)]["wall_time_s"]
             name = runs[name].parent
         seconds.append(of_seed)
     return fmean(seconds)
@@ -190,19 +187,14 @@ def measured_mean(values: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    """Returns the mean, or None if there is no value or one is unknown."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if values and len(known) == len(values) else None
-
-
 def agreements(results: "Results") -> list[Agreement]:
     """Returns the agreement of each estimate with the best scores of models at the largest label
     budget, by task. Estimates that are not defined for a task are left out."""
     agreements = []
     for task in results.params.tasks:
         best: dict[str, float] = {}
-        for cell in results.model_cells(task, results.budgets[-1]):
+        models, _ = results.cells_at(task, results.budgets[-1])
+        for cell in models:
             best[cell.model] = max(best.get(cell.model, cell.merit), cell.merit)
         for estimate in ESTIMATES:
             known: dict[str, list[float]] = {}

@@ -13,7 +13,6 @@ from stages.evaluation.records import budget_order
 from stages.findings.facts import Answer, Contrast, Estimate, Interaction, MainEffect
 from stages.findings.results import Results
 from stages.reporting.tables import amount
-from stages.reporting.view import confusion_shares
 
 KEYS = (
     "study model architecture objective method task corpus pretrain_seed finetune_seed label_budget"
@@ -40,11 +39,12 @@ COLUMNS = {
         "effects": "axis level_a level_b second_axis second_level_a second_level_b metric "
         f"num_tasks num_pairs num_seeds {TESTED} also_differs",
         "contrasts": "axis task label_budget_a label_budget_b model_a model_b method_a method_b "
-        f"level_a level_b metric mean_a mean_b {TESTED} test basis seeds_needed also_differs",
+        f"level_a level_b metric mean_a mean_b {TESTED} test basis also_differs",
         "answer": "task label_budget model method metric mean low high certainty baseline lead "
         "lead_low lead_high p_value p_holm best_on_test next_best cheapest_as_good smaller "
         "num_seeds",
         "confusion": "task model method label_budget answer prediction share",
+        "doubtful_labels": "task id label likelier_label probability text",
         "reliability": "task model method label_budget number mean_probability accuracy",
         "coverage": "task model pretrain_seed method finetune_seed label_budget num_validation "
         "num_test temperature calibration_error calibrated_error stated_accuracy min_confidence "
@@ -65,6 +65,11 @@ def files(results: Results) -> dict[str, list[Json]]:
         "contrasts": [*map(_contrast, results.contrasts)],
         "answer": [*_answers(results)],
         "confusion": [*_confusions(results)],
+        "doubtful_labels": [
+            {"task": task} | asdict(record)
+            for task, records in results.doubtful_labels.items()
+            for record in records
+        ],
         "estimates": [
             {"task": task} | _fields(record)
             for task, records in results.estimates.items()
@@ -143,15 +148,16 @@ def _interaction(found: Interaction) -> Json:
 
 
 def _contrast(contrast: Contrast) -> Json:
-    about = (
-        *("axis", "task", "label_budget_a", "label_budget_b", "level_a", "level_b", "metric"),
-        *("test", "basis", "seeds_needed"),
-    )
+    about = ("axis", "level_a", "level_b", "metric")
+    sides: Json = {"task": contrast.a.task}
+    for name, cell in (("a", contrast.a), ("b", contrast.b)):
+        sides |= {f"model_{name}": cell.model, f"method_{name}": cell.method}
+        sides |= {f"label_budget_{name}": cell.label_budget}
+        sides |= {f"mean_{name}": _six(cell.score.value)}
     return {
         **{name: getattr(contrast, name) for name in about},
-        **{"model_a": contrast.a.model, "model_b": contrast.b.model},
-        **{"method_a": contrast.a.method, "method_b": contrast.b.method},
-        **{"mean_a": _six(contrast.a.score.value), "mean_b": _six(contrast.b.score.value)},
+        **sides,
+        **{"test": contrast.estimate.test, "basis": contrast.estimate.basis},
         **_ends(contrast.estimate, "effect"),
         **{"df": _three(contrast.df), "p_value": _three(contrast.p)},
         **{"p_holm": _three(contrast.p_holm), "verdict": contrast.verdict.value},
@@ -199,8 +205,8 @@ def _confusions(results: Results) -> Iterator[Json]:
     for answer in _at_largest_budget(results):
         choice = answer.recommended
         about = {"task": answer.task, "model": choice.model, "method": choice.method}
-        for (right, predicted), share in confusion_shares(results, answer).items():
-            pair = {"answer": right, "prediction": predicted, "share": _six(share)}
+        for c in answer.confusion:
+            pair = {"answer": c.answer, "prediction": c.prediction, "share": _six(c.share)}
             yield about | {"label_budget": answer.label_budget} | pair
 
 

@@ -14,13 +14,16 @@ from rich.console import Console
 
 from stages.core import paths
 from stages.core.artifacts import Json
+from stages.core.params import TaskEntry
 from stages.evaluation.metrics import scale_of
 from stages.findings.facts import Answer, LeadCertainty
 from stages.reporting import formats, tables
 from stages.reporting.picture import Picture
 from stages.reporting.pictures import comparison, cost, curves, effects
 from stages.reporting.table import Table
-from stages.reporting.view import View, confusion_shares
+from stages.reporting.view import View
+from stages.tasks._inputs import names_in_data
+from stages.tasks._task import TASKS
 
 WIDTH, LINES = 80, 25  # of the answer in a terminal
 MAX_CLASSES = 12  # of a confusion matrix
@@ -168,11 +171,25 @@ def _by_certainty(answers: Iterable[Answer]) -> dict[str, list[Answer]]:
 
 
 def _command(view: View) -> str:
-    """Returns the command that predicts new rows with the recommended model."""
-    if view.winner is None:
-        return ""
-    task = next(a.task for a in view.answers if a.recommended.model == view.winner.model)
-    return f"make predict MODEL={view.winner.model} TASK={task} FILE=new.csv"
+    """Returns the command that predicts new rows with the recommended choice of most tasks, or an
+    empty text if no weights are kept. The task is named if the file would fit another one, too."""
+    params = view.results.params
+    keeps = params.finetune.keep_weights != "none"
+    for answer in (answer for answers in view.by_recommended for answer in answers):
+        if (answer.recommended.is_baseline or keeps) and not answer.recommended.is_external:
+            others = (
+                columns_read(params.tasks[name]) for name in view.tasks if name != answer.task
+            )
+            read = columns_read(params.tasks[answer.task])
+            task = f" TASK={answer.task}" if any(other <= read for other in others) else ""
+            return f"make predict DATA=new.csv{task}"
+    return ""
+
+
+def columns_read(task: TaskEntry) -> set[str]:
+    """Returns the columns of the data that are inputs of a task."""
+    names = (names_in_data(task.source, key)[0] for key in TASKS[str(task.task["name"])].inputs)
+    return {one for name in names for one in ([name] if isinstance(name, str) else name)}
 
 
 def _errors(view: View) -> list[Json]:
@@ -192,7 +209,7 @@ def _matrices(view: View) -> list[Json]:
     """Returns the confusion matrix of the recommended choice of each task with few classes."""
     matrices = []
     for answer in view.answers:
-        shares = confusion_shares(view.results, answer)
+        shares = {(c.answer, c.prediction): c.share for c in answer.confusion}
         classes = sorted({name for pair in shares for name in pair})
         if 1 < len(classes) <= MAX_CLASSES:
             about = {"task": answer.task, "name": view.name(answer.recommended)}

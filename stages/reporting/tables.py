@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from stages.evaluation.metrics import merit
-from stages.findings.facts import Choice, Contrast, Difference, ScoreRow
+from stages.findings.cells import Cell as Choice
+from stages.findings.facts import Contrast, Difference, ScoreRow
 from stages.reporting.formats import (
     MINUS,
     compact,
@@ -243,7 +244,7 @@ def leads(view: View) -> Table:
 
 
 def alternatives(view: View) -> Table:
-    """Returns what costs less than the recommended choice of each task, with the scores."""
+    """Returns what costs less than the recommended choice of each task, with weights and scores."""
     columns = [
         Column("Task", "text"),
         Column("Recommended", "text", wide=True),
@@ -253,13 +254,17 @@ def alternatives(view: View) -> Table:
         Column("Best smaller", "text"),
         Column("Score"),
     ]
+    weights = {(row.model, row.method): row.num_params for row in view.at(view.budget)}
     rows = []
     for answer in view.answers:
         if answer.cheapest_as_good or answer.smaller:
             cells = [view.labels[answer.task]]
             for choice in (answer.recommended, answer.cheapest_as_good, answer.smaller):
+                number = weights.get((choice.model, choice.method)) if choice else None
+                name = view.name(choice) if choice else "none"
                 score = choice.score.value if choice else None
-                cells += [view.name(choice) if choice else "none", shown(score, answer.metric)]
+                cells += [f"{name} ({compact(number)})" if number else name]
+                cells += [shown(score, answer.metric)]
             rows.append(cells)
     return Table.of("alternatives", columns, rows)
 
@@ -281,10 +286,10 @@ def contrasts(view: View, most: int = MAX_CONTRASTS) -> Table:
     for c in shown_pairs:
         sides = (f"{view.name(c.b)}", f"{view.name(c.a)}")
         if c.axis == "label budget":
-            sides = (f"{view.name(c.b)}, {c.label_budget_b}", f"{c.label_budget_a}")
+            sides = (f"{view.name(c.b)}, {c.b.label_budget}", f"{c.a.label_budget}")
         rows.append(
             [
-                view.labels[c.task],
+                view.labels[c.a.task],
                 " vs. ".join(sides),
                 signed(c.estimate.value, c.metric),
                 difference_interval(c.estimate, c.metric) or DASH,
@@ -338,7 +343,7 @@ def answered(view: View) -> Table:
     for answer in known:
         about = answer.calibration
         assert about is not None
-        shares = [about.answered.get(value, (None, None))[0] for value in stated]
+        shares = [about.answered.get(value) for value in stated]
         texts = map(percent, (about.mean_probability, about.accuracy))
         errors = (about.calibration_error, about.calibrated_error)
         shown_errors = (DASH if e is None else f"{100 * e:.1f}" for e in errors)

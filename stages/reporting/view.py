@@ -8,12 +8,12 @@ from functools import cached_property
 from stages.core.params import NONE
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import ScoredTrial, budget_order
+from stages.findings.cells import Cell
 from stages.findings.facts import (
     Answer,
     AuditAnswer,
     AuditQuestion,
     AxisName,
-    Choice,
     MainEffect,
     Mark,
     ScoreRow,
@@ -84,7 +84,7 @@ class View:
         return sum(choice.score.value for choice in baselines if choice) / len(baselines)
 
     @cached_property
-    def winner(self) -> Choice | None:
+    def winner(self) -> Cell | None:
         """The model that is recommended for most tasks; None if no model is."""
         models = [a.recommended for a in self.answers if not a.recommended.is_baseline]
         most = Counter((choice.model, choice.method) for choice in models).most_common(1)
@@ -92,13 +92,19 @@ class View:
 
     @property
     def has_published(self) -> bool:
-        return any(entry.is_public for entry in self.results.params.runs.values())
+        return any(entry.is_public for entry in self.results.params.models.values())
 
     @cached_property
     def about_effects(self) -> bool:
         """Whether the study asks what matters, more than which model to use: it compares no
         published checkpoint, and its models differ in more than whether they were pretrained."""
         return not self.has_published and any(e.axis not in WITHIN for e in self.results.effects)
+
+    @property
+    def num_doubtful(self) -> int:
+        """The number of doubtful labels in files of the user's own."""
+        own = (task for task, e in self.results.params.tasks.items() if e.source["name"] == "files")
+        return sum(len(self.results.doubtful_labels.get(task, ())) for task in own)
 
     @cached_property
     def architectures(self) -> dict[str, str]:
@@ -110,7 +116,7 @@ class View:
     def _first(self) -> dict[str, ScoredTrial]:
         """A trial of each model, in the order of params.yaml."""
         first = {trial.model: trial for trial in reversed(self.results.trials)}
-        return {name: first[name] for name in self.results.params.runs if name in first}
+        return {name: first[name] for name in self.results.params.models if name in first}
 
     def look(self, model: str) -> str:
         """Returns the classes of a model's mark: colour by architecture, hollow from scratch."""
@@ -125,7 +131,7 @@ class View:
             len({row.method for row in self.results.scores_table.rows if not row.is_baseline}) > 1
         )
 
-    def name(self, choice: ScoreRow | Choice) -> str:
+    def name(self, choice: ScoreRow | Cell) -> str:
         """Returns the display name of a model, with its method if the study compares methods."""
         method = f", {self.labels[choice.method]}" if self.several_methods else ""
         return self.labels[choice.model] + ("" if choice.is_baseline else method)
@@ -198,18 +204,6 @@ class View:
         known = [(a.calibration, a) for a in self.answers if a.calibration]
         worst = sorted(known, key=lambda c: -abs(c[0].mean_probability - c[0].accuracy))
         return [answer for _, answer in worst[:1]]
-
-
-def confusion_shares(results: Results, answer: Answer) -> dict[tuple[str, str], float]:
-    """Returns (right class, predicted class) -> share of the rows (or words) of the right class,
-    over all trials of the recommended choice."""
-    choice, counts, totals = answer.recommended, Counter[tuple[str, str]](), Counter[str]()
-    for record in results.confusion.get(answer.task, ()):
-        key = (record.model, record.method, record.label_budget)
-        if key == (choice.model, choice.method, answer.label_budget):
-            counts[record.answer, record.prediction] += record.number
-            totals[record.answer] += record.number
-    return {pair: number / totals[pair[0]] for pair, number in counts.items() if number}
 
 
 LEVELS = {

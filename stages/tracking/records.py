@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from stages.core import paths
 from stages.core.artifacts import read_json, sha256
 from stages.core.components import Settings
-from stages.core.keys import RunKey, TrialKey
-from stages.core.params import NONE, Params, Run
+from stages.core.keys import CheckpointKey, TrialKey
+from stages.core.params import NONE, Model, Params
 from stages.evaluation.records import CLASSICAL, read_texts
 
 Point = tuple[str, float, int]  # key, value, step
@@ -59,10 +59,10 @@ class RunRecord:
 
 def recorded(params: Params) -> Iterator[RunRecord]:
     """Yields the records of all results of params.yaml that exist, each after its parent."""
-    checkpoints: dict[RunKey, RunRecord] = {}
+    checkpoints: dict[CheckpointKey, RunRecord] = {}
     for checkpoint in params.checkpoints:
         if (paths.pretrained(checkpoint) / "run.json").exists():
-            entry = params.runs[checkpoint.run]
+            entry = params.models[checkpoint.model]
             checkpoints[checkpoint] = _pretraining(params.study, checkpoint, entry)
     yield from checkpoints.values()
     for task in params.tasks:
@@ -72,11 +72,16 @@ def recorded(params: Params) -> Iterator[RunRecord]:
 
 
 def pretraining_record(
-    study: str, checkpoint: RunKey, fingerprint: str, *, settings: Settings, tags: Mapping[str, str]
+    study: str,
+    checkpoint: CheckpointKey,
+    fingerprint: str,
+    *,
+    settings: Settings,
+    tags: Mapping[str, str],
 ) -> RunRecord:
     """Returns the record of a pretraining that has begun, with the ``settings`` and the
     ``fingerprint`` of run.json; ``tags`` say what the model is."""
-    keys = {"model": checkpoint.run, "pretrain_seed": str(checkpoint.pretrain_seed)}
+    keys = {"model": checkpoint.model, "pretrain_seed": str(checkpoint.pretrain_seed)}
     return RunRecord(
         f"pretrain {checkpoint}",
         PRETRAINING,
@@ -107,7 +112,7 @@ def curves(values: Mapping[str, float], objective: str, rate: float | None = Non
     }
 
 
-def _pretraining(study: str, checkpoint: RunKey, entry: Run) -> RunRecord:
+def _pretraining(study: str, checkpoint: CheckpointKey, entry: Model) -> RunRecord:
     folder = paths.pretrained(checkpoint)
     about, objective = read_json(folder / "run.json"), str(entry.objective["name"])
     record = pretraining_record(
@@ -135,7 +140,7 @@ def _pretraining(study: str, checkpoint: RunKey, entry: Run) -> RunRecord:
 
 
 def _trials(
-    params: Params, task: str, checkpoints: Mapping[RunKey, RunRecord]
+    params: Params, task: str, checkpoints: Mapping[CheckpointKey, RunRecord]
 ) -> Iterator[RunRecord]:
     """Yields the records of a task's trials, of models and of baselines."""
     epochs: dict[TrialKey, list[Row]] = defaultdict(list)
@@ -143,13 +148,13 @@ def _trials(
         epochs[trial_of(row)].append(row)
     costs = {
         trial_of(row): row
-        for model in params.runs
+        for model in params.models
         for row in read_texts(paths.TIMINGS / "finetune" / task / f"{model}.csv")
     }
     for row in read_texts(paths.EVALUATED / task / "trials.csv"):
         key = trial_of(row)
         parent = checkpoints.get(key.checkpoint)
-        if parent is None and key.run not in params.baselines:
+        if parent is None and key.model not in params.baselines:
             continue
         record = _trial(key, row, epochs[key], parent, params)
         if key in costs:
@@ -161,7 +166,7 @@ def _trial(
     key: TrialKey, row: Row, epochs: list[Row], parent: RunRecord | None, params: Params
 ) -> RunRecord:
     model, *_ = key
-    keys = {"model": model} | {k: str(v) for k, v in key._asdict().items() if k != "run"}
+    keys = {"model": model} | {k: str(v) for k, v in key._asdict().items() if k != "model"}
     is_baseline, task = key.method == CLASSICAL, key.task
     if parent is None:
         tags = {"study": params.study, "architecture": row["architecture"]}
@@ -170,7 +175,7 @@ def _trial(
     else:
         tags, settings = parent.tags, dict[str, str]()
         if method := params.finetune.methods.get(key.method):  # else of an earlier params.yaml
-            used = method.of(model).model_dump(exclude={"runs"}, exclude_none=True)
+            used = method.of(model).model_dump(exclude={"models"}, exclude_none=True)
             settings = flat({"finetune": used})
     points = [
         (f"score/{task}", float(row["value"]), 0),
@@ -229,7 +234,7 @@ def _effects() -> Iterator[Point]:
 def trial_name(key: TrialKey) -> str:
     """Returns a trial's name. Charts cut names after some 16 letters, so the model comes first."""
     seeds = f"seeds {key.pretrain_seed} and {key.finetune_seed}"
-    return f"{key.run} on {key.task}, {key.method}, {key.label_budget} labels, {seeds}"
+    return f"{key.model} on {key.task}, {key.method}, {key.label_budget} labels, {seeds}"
 
 
 def trial_of(row: Row) -> TrialKey:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from stages.core.components import Settings
-from stages.core.keys import RunKey
+from stages.core.keys import CheckpointKey
 from stages.tracking.records import Point, curves, objective_tags, pretraining_record
 from stages.tracking.store import errors_as_warnings, exclusive, warn
 from stages.tracking.view import View
@@ -27,7 +27,7 @@ class Tracker:
     def __init__(
         self,
         study: str,
-        checkpoint: RunKey,
+        checkpoint: CheckpointKey,
         *,
         params: Settings,
         tags: Mapping[str, str],
@@ -71,13 +71,13 @@ class Tracker:
         with errors_as_warnings():
             with exclusive():
                 view = View(self._study)
-                run = view.begin(self._record, self._started)
-            view.client.update_run(run.info.run_id, "RUNNING")  # also if it is resumed
-            view.log(run, params=self._record.params)
+                entry = view.begin(self._record, self._started)
+            view.client.update_run(entry.info.run_id, "RUNNING")  # also if it is resumed
+            view.log(entry, params=self._record.params)
             ended = False
             while not ended:
                 ended = self._ended.wait(FLUSH_S)
-                view.log(run, points=[self._points.get() for _ in range(self._points.qsize())])
+                view.log(entry, points=[self._points.get() for _ in range(self._points.qsize())])
             if self._status == "FINISHED":
-                view.log(run, tags={"current": "true"})
-            view.client.set_terminated(run.info.run_id, self._status)
+                view.log(entry, tags={"current": "true"})
+            view.client.set_terminated(entry.info.run_id, self._status)

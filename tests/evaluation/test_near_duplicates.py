@@ -56,6 +56,3 @@ def test_near_duplicates_are_copies_with_a_changed_word_and_no_others() -> None:
     assert (of_task.number, of_task.num_test, of_task.share) == (2, 4, 0.5)
     assert {place: near.place for place, near in nearest(test, train).items()} == {0: 0, 1: 1}
     assert (of_task.test, of_task.train) == (test[0], train[0])
-    pairs = [{"text": "one text", "text_pair": text} for text in ("of a pair", "of pair")]
-    of_pairs = near_duplicates.near_duplicates(pairs[:1], pairs[1:], TASKS["classification"])
-    assert (of_pairs.number, of_pairs.test) == (1, "one text of a pair")

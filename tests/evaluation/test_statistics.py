@@ -1,3 +1,6 @@
+from dataclasses import replace
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ from stages.evaluation.statistics import (
     holm,
     mean,
 )
-from stages.evaluation.variance import Checkpoints, Prior, Sample
+from stages.evaluation.variance import Checkpoints, Sample
 
 
 def sample(
@@ -41,8 +44,7 @@ def draw(rng: np.random.Generator, seeds: int, again: int, *, centre: float = 0.
     return rng.normal(centre, 0.02, (seeds, 1)) + rng.normal(0, 0.01, (seeds, again))
 
 
-def against(a: Sample, b: Sample, *, confidence: float = 0.95) -> Interval:
-    return difference(a, b, confidence=confidence)
+against = partial(difference, confidence=0.95)
 
 
 def ends(interval: Interval) -> tuple[float, float]:
@@ -153,39 +155,44 @@ def test_difference_of_one_pretraining_seed_is_about_these_checkpoints() -> None
     assert mean(one, confidence=0.95).basis == CHECKPOINTS
 
 
-# More seeds and rows
+# Draws of the splits
+
+OVERLAP = 1 / 8  # a tenth of the rows is tested, eight tenths are learnt from
 
 
-def test_seeds_needed_are_those_of_the_tables() -> None:
-    """Effects are 0.2, 0.5 and 0.8 standard deviations, the level 5 % and the power 80 % (Cohen
-    1988, tables 2.4.1 for two samples and 2.3.5 for one, computed by G*Power)."""
+def resampled(values: np.ndarray) -> Sample:
+    """Returns a sample from ``values`` (pretraining seeds x draws)."""
+    keys = tuple(product(range(values.shape[0]), range(values.shape[1])))
+    return Sample.of_draws(keys, values.reshape(-1), "pretrained here", OVERLAP)
 
-    def needed(effect: float, sides: int, confidence: float = 0.95) -> int | None:
-        of_one = np.array([[-1.0, 0.0, 1.0]])  # standard deviation 1
-        a = sample(of_one + effect, checkpoints="none")
-        if sides == 1:
-            return mean(a, confidence=confidence).seeds_needed
-        b = sample(of_one, checkpoints="none", first_seed=2)
-        return against(a, b, confidence=confidence).seeds_needed
 
-    for effect, two_samples, paired in ((0.2, 394, 199), (0.5, 64, 34), (0.8, 26, 15)):
-        assert needed(effect, 2) == two_samples
-        assert needed(-effect, 1) == paired
-    assert needed(0.0, 1) is None
-    assert needed(1e-4, 1) is None
-    assert needed(5.0, 1) == 3
-    assert needed(0.8, 1, confidence=0.99) == 22
+def test_difference_of_draws_is_the_corrected_resampled_t_test() -> None:
+    a, b = np.random.default_rng(1).normal(size=(2, 1, 5))
+    interval = against(resampled(a), resampled(b))
+    spread = (a - b).std(ddof=1) * (1 / 5 + OVERLAP) ** 0.5
+    t = (a - b).mean() / spread
+    assert interval.value == pytest.approx((a - b).mean())
+    assert interval.p_value == pytest.approx(2 * stats.t(4).sf(abs(t)))
+    low, high = ends(interval)
+    assert high - low == pytest.approx(2 * stats.t(4).ppf(0.975) * spread)
+    assert interval.test == "corrected resampled t"
+
+
+def test_difference_of_draws_adds_the_variance_of_pretraining_seeds() -> None:
+    """A model with three checkpoints is compared, draw by draw, with one that has none."""
+    rng = np.random.default_rng(3)
+    draws = rng.normal(size=5)
+    a = draws + 3 * rng.normal(size=(3, 1)) + 0.1 * rng.normal(size=(3, 5))
+    b = draws + 0.1 * rng.normal(size=(1, 5))
+    interval = against(resampled(a), replace(resampled(b), checkpoints="none"))
+    of_seeds = a.mean(axis=1).var(ddof=1) / 3
+    residuals = a - a.mean(axis=0) - a.mean(axis=1, keepdims=True) + a.mean()
+    of_draws = (a.mean(axis=0) - b[0]).var(ddof=1) * (1 / 5 + OVERLAP)
+    alone = max(of_draws - (residuals**2).sum() / 8 / 15, 0)
+    assert interval.variance is not None
+    assert interval.variance.total == pytest.approx(of_seeds + alone)
 
 
 def test_holm_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, None, 0.8]) == [1, None, 1] and holm([]) == []
-
-
-def test_prior_adds_its_degrees_of_freedom() -> None:
-    """Smyth 2004, eq. 3, gives (d0 s0^2 + d s^2) / (d0 + d)."""
-    a, b = sample([[0.1], [0.2], [0.6]]), sample([[0.1], [0.1], [0.2]])
-    own = float(np.var([0.0, 0.1, 0.4], ddof=1))
-    variance = difference(a, b, confidence=0.95, prior=Prior(0.01, 3.0)).variance
-    assert variance is not None and variance.between.df == 5 and variance.between.prior_df == 3
-    assert variance.between.units == pytest.approx((3 * 0.01 + 2 * own) / 5 / 3)

@@ -7,31 +7,20 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from stages.evaluation.transferability import (
-    h_score,
-    logme,
-    one_hot,
-)
+from stages.evaluation.transferability import h_score, logme, one_hot
 from tests.evaluation.labelled_states import CASES, WIDE, Case
 
 EVERY = [*CASES[1:6:2], *WIDE[1:]]
 
 
-@pytest.fixture(scope="module")
-def elsewhere() -> dict[tuple[str, str], float]:
-    """Returns the estimates of transformer-ranker (``benchmarks/estimates_elsewhere.py``)."""
-    with Path(__file__).with_name("transformer_ranker.csv").open() as file:
-        return {(r["case"], r["estimate"]): float(r["value"]) for r in csv.DictReader(file)}
-
-
-# transformer-ranker ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
-def test_estimates_are_those_of_transformer_ranker(case: Case, elsewhere) -> None:
-    """The comments say where transformer-ranker differs from the papers."""
+def test_estimates_are_those_of_transformer_ranker(case: Case) -> None:
+    """The estimates are those of ``benchmarks/estimates_elsewhere.py``. The comments say where
+    transformer-ranker differs from the papers."""
     states, classes = case.draw()
-    theirs = {name: value for (of_case, name), value in elsewhere.items() if of_case == case.name}
+    with Path(__file__).with_name("transformer_ranker.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["case"] == case.name]
+    theirs = {row["estimate"]: float(row["value"]) for row in rows}
     assert h_score(states, classes) == pytest.approx(theirs["h_score"], rel=2e-7)
     evidence = logme(states, one_hot(classes))
     if case.number > case.width:
@@ -41,9 +30,6 @@ def test_estimates_are_those_of_transformer_ranker(case: Case, elsewhere) -> Non
         assert of_number == pytest.approx(theirs["logme of a number"], abs=1e-5)
     else:  # It includes log(alpha) of directions without a state, so its value is too high.
         assert theirs["logme"] > evidence + 1
-
-
-# Definitions -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", [CASES[1], WIDE[1]], ids=lambda case: case.name)
@@ -73,6 +59,3 @@ def test_logme_is_the_highest_evidence(case: Case) -> None:
     assert logme(states, np.stack(columns, axis=1)) == pytest.approx(
         np.mean([logme(states, target[:, None]) for target in columns])
     )
-
-
-# What estimates measure ---------------------------------------------------------------------------

@@ -1,3 +1,3 @@
-from tests.study_results import five_seeds, results, study_of, three_sizes
+from tests.synthetic_study import five_seeds, results
 
-__all__ = ["five_seeds", "results", "study_of", "three_sizes"]
+__all__ = ["five_seeds", "results"]

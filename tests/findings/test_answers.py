@@ -1,25 +1,16 @@
 """What the report recommends, how sure that is, and the table of all scores."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from stages.core.params import AnswerLimits
 from stages.evaluation.confusion import ConfusionRecord
-from stages.evaluation.records import ScoredTrial
 from stages.findings.facts import Answer, LeadCertainty, Verdict
 from stages.findings.results import Results
-from tests.study_results import with_baseline_at
-from tests.synthetic_study import RUNS, public
+from tests.synthetic_study import RUNS, drawn, public, raw_params, with_baseline_at, with_trials
 
 BEST = ("crf", "tfidf")
-
-
-def changed(results: Results, new: Callable[[ScoredTrial], dict[str, Any]]) -> Results:
-    """Returns results in which trials have other values."""
-    return replace(results, trials=[replace(t, **new(t)) for t in results.trials])
 
 
 def of_task(results: Results, task: str) -> Answer:
@@ -28,7 +19,7 @@ def of_task(results: Results, task: str) -> Answer:
 
 def test_the_model_is_chosen_on_validation_rows_and_not_on_test_rows(five_seeds: Results) -> None:
     """The decoder has the best validation scores, and the encoder the best test scores."""
-    results = changed(
+    results = with_trials(
         five_seeds, lambda t: {"validation_score": 0.9 if t.model == "decoder_causal" else 0.3}
     )
     for answer in results.answers:
@@ -43,13 +34,13 @@ def test_the_baseline_is_chosen_on_validation_rows(five_seeds: Results) -> None:
     """An external system has no validation score and counts with its test score, so that a claim
     to be ahead of the baselines is one about it, too."""
     chosen = {"majority": 0.9, "tfidf": 0.1, "crf": 0.1}
-    results = changed(
+    results = with_trials(
         five_seeds, lambda t: {"validation_score": chosen.get(t.model, t.validation_score)}
     )
     assert {a.baseline.model for a in results.answers if a.baseline} == {"majority"}
-    unknown = changed(results, lambda t: {"validation_score": None} if t.model in BEST else {})
+    unknown = with_trials(results, lambda t: {"validation_score": None} if t.model in BEST else {})
     assert {a.baseline.model for a in unknown.answers if a.baseline} == {"majority"}
-    above = changed(unknown, lambda t: {"value": 0.95} if t.model in BEST else {})
+    above = with_trials(unknown, lambda t: {"value": 0.95} if t.model in BEST else {})
     assert {a.baseline.model for a in above.answers if a.baseline} == {*BEST}
 
 
@@ -70,27 +61,18 @@ def test_certainty_follows_from_the_lead_on_test_rows(
 
 
 def test_other_choices_are_the_next_the_cheapest_and_the_smaller(five_seeds: Results) -> None:
-    def cheap(trial: ScoredTrial) -> dict[str, Any]:
-        if trial.model == "encoder_scientific":
-            return {"finetune_flops": 10, "num_params": 1000}
-        return {}
-
-    answer = of_task(changed(with_baseline_at(five_seeds, 0.2), cheap), "section")
+    below, cheap = with_baseline_at(five_seeds, 0.2), {"finetune_flops": 10, "num_params": 1000}
+    results = with_trials(below, lambda t: cheap if t.model == "encoder_scientific" else {})
+    answer = of_task(results, "section")
     others = answer.next_best, answer.cheapest_as_good, answer.smaller
     assert answer.recommended.model == "encoder_mlm"
     assert [choice and choice.model for choice in others] == ["encoder_scientific"] * 3
-    alone = of_task(with_baseline_at(five_seeds, 0.2), "section")
-    assert alone.smaller is None
+    assert of_task(below, "section").smaller is None
 
 
-def test_of_equal_scores_the_cheaper_method_is_chosen(study_of) -> None:
-    for answer in study_of({"encoder_mlm": RUNS["encoder_mlm"]}, score=0.8).answers:
-        equal = replace(answer.recommended, validation=None)
-        assert (equal.model, equal.method) in {
-            ("encoder_mlm", "linear_probe"),
-            ("encoder_mlm", "full"),
-        }
-        assert answer.best_on_test.method == "linear_probe"
+def test_of_equal_scores_the_cheaper_method_is_the_best() -> None:
+    study = drawn(raw_params({"encoder_mlm": RUNS["encoder_mlm"]}), score=0.8)
+    assert {answer.best_on_test.method for answer in study.answers} == {"linear_probe"}
 
 
 def limited(results: Results, **limits: float) -> Results:
@@ -103,15 +85,13 @@ def test_the_answer_is_the_best_within_the_limits(five_seeds: Results) -> None:
     results = with_baseline_at(five_seeds, 0.2)
     too_fast = of_task(limited(five_seeds, min_texts_per_s=1e9), "tag")
     assert too_fast.model is None and too_fast.recommended.is_baseline and too_fast.lead is None
-    small = changed(
+    small = with_trials(
         results, lambda t: {"weights_bytes": 10**6} if t.model == "encoder_scratch" else {}
     )
     answer = of_task(limited(small, max_weights_mb=2), "tag")
     assert answer.recommended.model == "encoder_scratch"
-    (violation,) = answer.violations
     assert answer.best_on_test.model != "encoder_scratch"
-    assert (violation.limit, violation.allowed) == ("max_weights_mb", 2)
-    assert violation.measured == pytest.approx(10.25, abs=0.05)
+    assert answer.violations == ("max_weights_mb",)
 
 
 def test_confused_are_the_commonest_errors(five_seeds: Results) -> None:
@@ -152,11 +132,11 @@ def test_score_table_is_sorted_and_marks_what_is_as_good(five_seeds: Results) ->
 
 
 def test_model_costs_are_means_over_seeds_and_unknown_for_published_ones(
-    five_seeds: Results, study_of
+    five_seeds: Results,
 ) -> None:
     cost = five_seeds.model_costs[0]
     assert (cost.model, cost.pretrain_s, cost.finetune_s) == ("encoder_mlm", 61.5, 2.5)
     assert cost.pretrain_flops == 6 * 2_563_072 * 4_096_000
-    (published,) = study_of({"bert": public("google-bert/bert")}).model_costs
+    (published,) = drawn(raw_params({"bert": public("google-bert/bert")})).model_costs
     assert published.pretrain_flops is None is published.pretrain_s
     assert published.finetune_flops is not None

@@ -8,8 +8,15 @@ import pytest
 
 from stages.findings.facts import AuditAnswer, AuditQuestion, Mark
 from stages.findings.results import Results
-from tests.study_results import with_baseline_at
-from tests.synthetic_study import RUNS, public, raw_params, repeated
+from tests.synthetic_study import (
+    RUNS,
+    drawn,
+    public,
+    raw_params,
+    repeated,
+    with_baseline_at,
+    with_trials,
+)
 
 Q = AuditQuestion
 
@@ -20,12 +27,12 @@ def asked(results: Results, question: AuditQuestion) -> AuditAnswer:
 
 def trials(results: Results, **values: Any) -> Results:
     """Returns results in which all trials trained in epochs have other values."""
-    changed = [replace(t, **values) if t.num_epochs else t for t in results.trials]
-    return replace(results, trials=changed)
+    return with_trials(results, lambda t: values if t.num_epochs else {})
 
 
-def test_a_study_of_published_checkpoints_is_not_asked_about_its_pretraining(study_of) -> None:
-    study = study_of({"bert": public("google-bert/bert"), "gpt2": public("openai/gpt2")})
+def test_a_study_of_published_checkpoints_is_not_asked_about_its_pretraining() -> None:
+    models = {"bert": public("google-bert/bert"), "gpt2": public("openai/gpt2")}
+    study = drawn(raw_params(models))
     assert asked(study, Q.SEEDS).mark is Mark.NOT_ASKED
     assert asked(study, Q.OVERLAP).values["public"] == 2
     assert asked(study, Q.OVERLAP).mark is Mark.OBJECTION  # their text is unknown
@@ -73,10 +80,9 @@ def test_audit_objects_to_a_planted_fault(
         assert asked(before, question).mark is Mark.NONE
 
 
-def test_a_default_that_all_unlike_models_share_could_decide(study_of) -> None:
+def test_a_default_that_all_unlike_models_share_could_decide(results: Results) -> None:
     """Rates chosen for each model are none. Of one architecture and size nothing is unlike."""
-    study = study_of(RUNS)
-    answer = asked(study, Q.SHARED_DEFAULTS)
+    answer = asked(results, Q.SHARED_DEFAULTS)
     assert answer.mark is Mark.OBJECTION
     assert dict(answer.details) == {
         "learning rate of pretraining": 0.003,
@@ -84,40 +90,38 @@ def test_a_default_that_all_unlike_models_share_could_decide(study_of) -> None:
     }
     raw = raw_params(RUNS)
     for number, entry in enumerate(raw["models"].values()):
-        entry["training"]["lr"] = 0.001 * (1 + number)
+        entry["training"] = {"lr": 0.001 * (1 + number)}
     raw["finetune"]["methods"]["full"]["training"]["lr"] = [0.001, 0.01]
-    assert asked(study_of(raw=raw), Q.SHARED_DEFAULTS).mark is Mark.NONE
-    texts = study_of({n: RUNS[n] for n in ("encoder_mlm", "encoder_scientific")})
+    assert asked(drawn(raw), Q.SHARED_DEFAULTS).mark is Mark.NONE
+    texts = drawn(raw_params({n: RUNS[n] for n in ("encoder_mlm", "encoder_scientific")}))
     assert asked(texts, Q.SHARED_DEFAULTS).mark is Mark.NOT_ASKED
 
 
-def test_audit_counts_seeds_draws_and_tries(
-    results: Results, five_seeds: Results, study_of
-) -> None:
+def test_audit_counts_seeds_draws_and_tries(results: Results, five_seeds: Results) -> None:
     assert asked(results, Q.SEEDS).mark is Mark.OBJECTION
     assert asked(five_seeds, Q.SEEDS).values == {"fewest": 5, "most": 5}
     tries = asked(results, Q.TRIES)
     assert tries.mark is Mark.OBJECTION and tries.values == {"fewest": 1, "most": 6}
     assert asked(results, Q.LABELLED_ROWS).mark is Mark.NONE
-    raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]})
-    raw["finetune"]["label_budgets"] = ["all", 50]
-    objected = asked(study_of(raw=raw), Q.LABELLED_ROWS)
+    raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]}, label_budgets=["all", 50])
+    objected = asked(drawn(raw), Q.LABELLED_ROWS)
     assert objected.mark is Mark.OBJECTION
     assert objected.values == {"one_draw": 3, "validation_share": 0.8}
 
 
-def test_power_is_the_effect_that_is_found_in_four_of_five_studies(study_of) -> None:
+def test_power_is_the_effect_that_is_found_in_four_of_five_studies() -> None:
     """About 2.8 standard errors with many degrees of freedom, more with few."""
-    study = study_of(raw=raw_params(repeated(RUNS, 3)))
+    study = drawn(raw_params(repeated(RUNS, 3), seeds=[1]))
     values = asked(study, Q.POWER).values
-    halves = [100 * (e.estimate.high - e.estimate.low) / 2 for e in study.effects]
+    halves = [100 * (e.estimate.high or 0) - 100 * e.estimate.value for e in study.effects]
     for size, half in ((values["smallest"], min(halves)), (values["largest"], max(halves))):
         assert isinstance(size, float) and 1.2 * half < size < 1.5 * half
 
 
-def test_confounds_name_what_else_differs_and_models_without_a_match(study_of) -> None:
-    study = study_of({n: RUNS[n] for n in ("encoder_mlm", "decoder_causal", "encoder_small")})
+def test_confounds_name_what_else_differs_and_models_without_a_match() -> None:
+    models = {n: RUNS[n] for n in ("encoder_mlm", "decoder_causal", "encoder_small")}
+    study = drawn(raw_params(models))
     answer = asked(study, Q.CONFOUNDS)
     assert answer.mark is Mark.OBJECTION and dict(answer.details)["objective"] == 1
-    alone = study_of({n: RUNS[n] for n in ("encoder_mlm", "decoder_scratch")})
+    alone = drawn(raw_params({n: RUNS[n] for n in ("encoder_mlm", "decoder_scratch")}))
     assert ("not matched", "decoder_scratch") in asked(alone, Q.CONFOUNDS).details

@@ -14,8 +14,9 @@ from stages.findings.cells import Cell
 from stages.findings.effects import Match, Trials, lead
 from stages.findings.facts import Claim, LeadCertainty, Verdict
 from stages.findings.results import Results
+from tests import synthetic_study
 from tests.planted_effects import Case, crossed, drawn
-from tests.synthetic_study import RUNS, raw_params, repeated
+from tests.synthetic_study import RUNS, raw_params, repeated, with_trials
 
 PLANTED = Case("2 x 2 x 2", crossed("a", "b"), {"b": 4.0, "large": 2.0, "yes": 2.0})
 
@@ -55,12 +56,10 @@ def test_a_study_without_effects_claims_next_to_nothing() -> None:
     assert sum(effects) <= 3 and sum(leads) <= 2
 
 
-def test_an_interaction_is_the_difference_of_the_effects_at_two_levels(
-    results: Results, study_of
-) -> None:
-    raw = raw_params(repeated({n: RUNS[n] for n in [*RUNS][:4]}, 3)) | {"study": "crossed"}
-    raw["finetune"]["seeds"] = [1]
-    (crossing, *_) = [i for i in study_of(raw=raw).interactions if i.second_axis == "pretrained"]
+def test_an_interaction_is_the_difference_of_the_effects_at_two_levels(results: Results) -> None:
+    crossed_models = repeated({n: RUNS[n] for n in [*RUNS][:4]}, 3)
+    study = synthetic_study.drawn(raw_params(crossed_models, seeds=[1]))
+    (crossing, *_) = [i for i in study.interactions if i.second_axis == "pretrained"]
     assert (crossing.axis, crossing.level_b) == ("architecture", "phi")
     difference = crossing.at_b.value - crossing.at_a.value
     assert crossing.estimate.value == pytest.approx(difference)
@@ -70,10 +69,9 @@ def test_an_interaction_is_the_difference_of_the_effects_at_two_levels(
 
 
 def test_effects_of_tasks_in_other_units_stand_apart(results: Results) -> None:
-    trials = [
-        replace(t, metric="bits_per_byte") if t.task == "section" else t for t in results.trials
-    ]
-    effects = [e for e in replace(results, trials=trials).effects if e.axis == "size"]
+    other = {"metric": "bits_per_byte"}
+    apart = with_trials(results, lambda t: other if t.task == "section" else {})
+    effects = [e for e in apart.effects if e.axis == "size"]
     assert [e.tasks for e in effects] == [("tag", "type"), ("section",)]
 
 

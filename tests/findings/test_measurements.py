@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stages.findings.models import endings, slope_at_end
+from stages.findings.models import Progress, TriedStep, endings, slope_at_end
 from stages.findings.results import Results
 
 
@@ -39,8 +39,9 @@ def test_endings_know_whether_a_loss_falls(results: Results) -> None:
     assert len(ends) == 5 and not any(end.falls or end.at_edge for end in ends)
     ((key, progress), *_) = results.progress.items()
     steep = [replace(s, validation_loss=10 - s.step / 200) for s in progress.history]
-    falling = replace(results, progress={key: replace(progress, history=steep)})
-    assert [end.falls for end in endings(falling)] == [True]
+    tries = [TriedStep(**vars(steep[-1]), rate=rate, kept=rate == 0.01) for rate in (0.001, 0.01)]
+    falling = replace(results, progress={key: Progress(steep, tries)})
+    assert [(end.falls, end.at_edge, end.kept) for end in endings(falling)] == [(True, True, 0.01)]
 
 
 def test_ranks_have_intervals_that_contain_them(five_seeds: Results) -> None:

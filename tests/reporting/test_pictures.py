@@ -74,15 +74,6 @@ def test_picture_writes_four_files_that_name_every_model(view: View, tmp_path: P
     assert len(csv.read_text("utf-8").splitlines()) == len(picture.rows) + 1
 
 
-def test_pictures_have_the_same_bytes_again(view: View, tmp_path: Path) -> None:
-    for folder in (tmp_path / "one", tmp_path / "other"):
-        folder.mkdir()
-        for picture in pages.pictures(view).values():
-            picture.save(folder)
-    for path in (tmp_path / "one").iterdir():
-        assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes(), path.name
-
-
 def test_losses_of_unlike_objectives_have_a_panel_each(view: View) -> None:
     picture: Picture = pages.pictures(view)["losses"]
     assert [panel.title for panel in picture.panels] == ["MLM", "causal"]

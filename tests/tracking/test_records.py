@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
+from stages.core.artifacts import write_json
 from stages.core.params import Params
 from stages.evaluation.records import read_texts
 from stages.tracking.records import RunRecord, curves, recorded
-from tests.tracking.tracked_study import write_report, write_table, write_timings
-
-TRIAL = "encoder_mlm on tag, full, 50 labels, seeds 1 and 2"
+from tests.tracking.tracked_study import LOSSES, TRIAL, write_report, write_table
 
 
 def named(params: Params) -> dict[str, RunRecord]:
@@ -21,13 +20,10 @@ def points(record: RunRecord, key: str) -> list[tuple[int, float]]:
 def test_recorded_losses_of_two_objectives_have_two_names(params: Params) -> None:
     shown = named(params)
     masked, causal = shown["pretrain encoder_mlm, seed 1"], shown["pretrain decoder_causal, seed 1"]
-    losses = [(step, 7 - step / 8) for step in range(1, 9)]
-    assert points(masked, "loss/mlm") == points(causal, "loss/causal") == losses
+    assert points(masked, "loss/mlm") == points(causal, "loss/causal") == LOSSES
     assert points(masked, "validation_loss/mlm") == [(8, 5.5)]
-    assert {key for key, *_ in masked.points} & {key for key, *_ in causal.points} == {
-        "lr",
-        "pretrain/num_params",
-    }
+    shared = {key for key, *_ in masked.points} & {key for key, *_ in causal.points}
+    assert shared == {"lr", "pretrain/num_params"}
 
 
 def test_recorded_trial_has_its_score_and_its_epochs_without_those_that_diverged(
@@ -41,7 +37,14 @@ def test_recorded_trial_has_its_score_and_its_epochs_without_those_that_diverged
 
 
 def test_recorded_costs_are_measured(params: Params) -> None:
-    write_timings()
+    machine = {"hardware": "AMD EPYC", "threads": 2}
+    folder = Path("data/timings/pretrain/encoder_mlm")
+    folder.mkdir(parents=True)
+    write_json(folder / "1.json", machine | {"wall_time_s": 6.0, "device": "cpu"})
+    key = {"model": "encoder_mlm", "pretrain_seed": 1, "task": "tag", "method": "full"}
+    key |= {"label_budget": "50", "finetune_seed": 2}
+    row = key | machine | {"wall_time_s": 5, "latency_s": ""}
+    write_table(Path("data/timings/finetune/tag/encoder_mlm.csv"), [row])
     shown = named(params)
     pretraining, trial = shown["pretrain encoder_mlm, seed 1"], shown[TRIAL]
     assert pretraining.costs == {"cost/wall_time_s": 6.0} and pretraining.duration_s == 6
@@ -68,12 +71,10 @@ def test_recorded_identities_follow_the_results(params: Params) -> None:
     before = {record.name: record.identity for record in recorded(params)}
     path = Path("data/evaluated/tag/trials.csv")
     rows = read_texts(path)
-    rows[0]["value"] = "0.5"
+    rows[1]["value"] = "0.5"
     write_table(path, rows)
     after = {record.name: record.identity for record in recorded(params)}
-    assert [name for name in before if before[name] != after[name]] == [
-        "encoder_mlm on tag, full, 50 labels, seeds 1 and 1"
-    ]
+    assert [name for name in before if before[name] != after[name]] == [TRIAL]
 
 
 def test_curves_of_several_rates_are_apart() -> None:

@@ -58,7 +58,7 @@ def losses(view: View) -> Picture | None:
     for checkpoint, progress in view.results.progress.items():
         for step in progress.history:
             if step.validation_loss is not None:
-                by_model[checkpoint.run][step.tokens].append(step.validation_loss)
+                by_model[checkpoint.model][step.tokens].append(step.validation_loss)
     objectives = {trial.model: trial.objective for trial in view.results.trials}
     lines = [
         Line(

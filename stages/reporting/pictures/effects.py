@@ -90,6 +90,6 @@ def _pairs(view: View, effect: MainEffect) -> dict[tuple[str, ...], float]:
     values: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for c in view.results.contrasts:
         if (c.axis, c.level_a, c.level_b) == (effect.axis, effect.level_a, effect.level_b):
-            key = (c.a.model, c.b.model, c.a.method, c.b.method, c.label_budget_a, c.label_budget_b)
+            key = (*c.a.key._replace(task=""), *c.b.key._replace(task=""))
             values[key].append(c.estimate.value)
     return {key: fmean(some) for key, some in values.items()}
