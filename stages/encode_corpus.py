@@ -8,7 +8,7 @@ from stages.core.artifacts import read_json, replacing, sha256, write_json
 from stages.core.plans import EncodingPlan
 from stages.core.process import run_stage
 from stages.sources._source import SOURCES
-from stages.text.corpus import SPLITS, EncodedCorpus, StoredDocuments, document_order, encode
+from stages.text.corpus import SPLITS, StoredDocuments, document_order, encode
 from stages.text.tokenizer import Tokenizer
 
 
@@ -35,7 +35,10 @@ def main(plan: EncodingPlan, corpus_key: str, tokenizer_key: str) -> str:
             corpus.save(folder / split)
             counts[f"{split}_tokens"] = num_tokens
             counts[f"{split}_documents"] = len(corpus.document_starts)
-            counts[f"{split}_bytes"] = _num_bytes(corpus, sizes)
+            *whole, num_bytes = sizes[: len(corpus.document_starts)]
+            if whole:  # an estimate, since the last document may be cut
+                num_bytes = round(sum(whole) * num_tokens / int(corpus.document_starts[-1]))
+            counts[f"{split}_bytes"] = num_bytes
         write_json(folder / "encoded.json", counts | {"tokenizer": sha256(*tokenizer.files)})
     return f"{counts['train_tokens']:,} tokens, {counts['validation_tokens']:,} for validation"
 
@@ -45,14 +48,6 @@ def _measured(documents: Iterable[list[str]], sizes: list[int]) -> Iterator[list
     for sentences in documents:
         sizes.append(sum(len(sentence.encode()) for sentence in sentences))
         yield sentences
-
-
-def _num_bytes(corpus: EncodedCorpus, sizes: list[int]) -> int:
-    """Returns the UTF-8 bytes of the encoded text. The last document may be cut, so its bytes are
-    estimated from the bytes per token of the others."""
-    *whole, last = sizes[: len(corpus.document_starts)]
-    num_whole_tokens = int(corpus.document_starts[-1])
-    return round(sum(whole) * len(corpus.tokens) / num_whole_tokens) if whole else last
 
 
 if __name__ == "__main__":

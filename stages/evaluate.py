@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
@@ -19,18 +18,25 @@ from stages.core.keys import CellKey, TrialKey
 from stages.core.plans import EvaluationPlan
 from stages.core.process import run_stage
 from stages.evaluation.calibration import (
-    Calibration,
     CoverageRecord,
     ReliabilityRecord,
     calibration,
     coverage,
+    rare_class,
     reliability,
 )
-from stages.evaluation.confusion import ConfusionRecord, Pairs, has_confusion, pairs, records
-from stages.evaluation.examples import examples, shown_trials
+from stages.evaluation.confusion import (
+    ConfusionRecord,
+    Pairs,
+    examples,
+    has_confusion,
+    pairs,
+    records,
+    shown_trials,
+)
+from stages.evaluation.doubtful_labels import DoubtfulLabel
 from stages.evaluation.metrics import score
 from stages.evaluation.near_duplicates import near_duplicates
-from stages.evaluation.rare_class import RareClass, rare_class
 from stages.evaluation.records import (
     EpochRecord,
     InputRecord,
@@ -69,8 +75,8 @@ def main(plan: EvaluationPlan, task: str) -> str:
         """Returns the right answers of the test rows that trials of this seed predict."""
         return {row["id"]: every_answer[row["id"]] for row in of_draw(rows, finetune_seed)}
 
-    discard_unlisted(paths.FINETUNED / task, plan.runs)
-    models = [paths.FINETUNED / task / name for name in plan.runs]
+    discard_unlisted(paths.FINETUNED / task, plan.models)
+    models = [paths.FINETUNED / task / name for name in plan.models]
     trials: list[ScoredTrial] = []
     by_row: list[np.ndarray] = []  # one for each trial
     predictions: dict[str, Mapping[str, str]] = {}  # by model, of the trials that examples show
@@ -78,27 +84,34 @@ def main(plan: EvaluationPlan, task: str) -> str:
     confused: list[tuple[CellKey, Pairs]] = []  # one for each trial, if the kind has classes
     covered: list[CoverageRecord] = []
     for folder in tqdm([*models, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
-        answers, probabilities, calibrated = _answers(folder)
-        validation = _validation(folder)
+        answers = defaultdict[TrialKey, dict[str, PredictionRecord]](dict)
+        for row in read(folder / "predictions.csv.gz", PredictionRecord):
+            answers[row.key][row.id] = row
+        validation = defaultdict[TrialKey, list[ValidationRecord]](list)
+        if (path := folder / "validation.csv.gz").exists():  # baselines have none
+            for row in read(path, ValidationRecord):
+                validation[row.key].append(row)
         unscored = read(folder / "trials.csv", TrialRecord)
-        predictions |= {name: answers[trial.key] for name, trial in shown_trials(unscored).items()}
+        for name, trial in shown_trials(unscored).items():
+            predictions[name] = {id: row.prediction for id, row in answers[trial.key].items()}
         for trial in unscored:
             key = trial.key
             gold = gold_of(key.finetune_seed)
             assert answers[key].keys() == gold.keys(), f"{folder}: one prediction per test row"
-            pair = list(gold.values()), [answers[key][id] for id in gold]
-            given = [probabilities[key][id] for id in gold]
+            of_trial = [answers[key][id] for id in gold]
+            pair = list(gold.values()), [row.prediction for row in of_trial]
+            given = [row.probability for row in of_trial]
+            measured = calibration(*pair, given), rare_class(*pair, given, about["labels"])
             scored = ScoredTrial(
                 **asdict(trial),
                 metric=about["metric"],
                 value=score(about["metric"], *pair),
                 other_metric=about["other_metric"],
                 other_value=score(about["other_metric"], *pair),
-                **_fields(calibration(*pair, given)),
-                **_fields(rare_class(*pair, given, about["labels"])),
+                **{name: value for part in measured if part for name, value in vars(part).items()},
             )
             answered.append((key.cell, *pair, given))
-            at_temperature = [calibrated[key][id] for id in gold]
+            at_temperature = [row.calibrated for row in of_trial]
             covered += coverage(
                 key, trial.temperature, validation[key], *pair, given, at_temperature
             )
@@ -107,7 +120,9 @@ def main(plan: EvaluationPlan, task: str) -> str:
             has_draws = bool(about["split_seeds"])
             by_row.append(np.empty(0) if has_draws else row_scores(about["metric"], *pair))
             if has_confusion(kind):
-                confused.append((key.cell, pairs(kind, gold, answers[key])))
+                confused.append(
+                    (key.cell, pairs(kind, gold, dict(zip(gold, pair[1], strict=True))))
+                )
 
     with replacing(paths.EVALUATED / task) as folder:
         write(folder / "trials.csv", ScoredTrial, trials)
@@ -121,44 +136,20 @@ def main(plan: EvaluationPlan, task: str) -> str:
             tables = (read(model / name, record) for model in models)
             write(folder / name, record, chain.from_iterable(tables))
         write_json(folder / "task.json", about)
-        first = (about["split_seeds"] or [0])[0]  # if there are several draws, the first is shown
-        test = of_draw(rows, first)
-        shown = [] if kind.is_own_answer else examples(kind, test, gold_of(first), predictions)
+        draws = about["split_seeds"] or [0]
+        test = of_draw(rows, draws[0])  # if there are several draws, the first is shown
+        shown = [] if kind.is_own_answer else examples(kind, test, gold_of(draws[0]), predictions)
         write_jsonl(folder / "examples.jsonl", shown)
         train = read_jsonl(paths.examples(task) / "train.jsonl")
-        by_draw = [
-            near_duplicates(of_draw(rows, seed), of_draw(train, seed), kind)
-            for seed in about["split_seeds"] or [0]
-        ]
-        most = max(by_draw, key=lambda found: found.share)
+        by_draw = (near_duplicates(of_draw(rows, s), of_draw(train, s), kind) for s in draws)
+        most = max(by_draw, key=lambda of_one: of_one.share)
         write_json(folder / "near_duplicates.json", asdict(most))
+        doubtful = read(paths.BASELINES / task / "doubtful_labels.csv", DoubtfulLabel)
+        write(folder / "doubtful_labels.csv", DoubtfulLabel, doubtful)
         write(folder / "confusion.csv", ConfusionRecord, records(confused))
         write(folder / "reliability.csv", ReliabilityRecord, reliability(answered))
         write(folder / "coverage.csv", CoverageRecord, covered)
     return f"{len(trials):,} trials scored on {len(rows):,} rows by {about['metric']}"
-
-
-Numbers = Mapping[TrialKey, dict[str, float | None]]  # by trial and then by row id
-
-
-def _answers(folder: Path) -> tuple[Mapping[TrialKey, dict[str, str]], Numbers, Numbers]:
-    """Returns each trial's predictions, their probabilities and their calibrated probabilities."""
-    answers: dict[TrialKey, dict[str, str]] = defaultdict(dict)
-    probabilities: dict[TrialKey, dict[str, float | None]] = defaultdict(dict)
-    calibrated: dict[TrialKey, dict[str, float | None]] = defaultdict(dict)
-    for row in read(folder / "predictions.csv.gz", PredictionRecord):
-        answers[row.key][row.id], probabilities[row.key][row.id] = row.prediction, row.probability
-        calibrated[row.key][row.id] = row.calibrated
-    return answers, probabilities, calibrated
-
-
-def _validation(folder: Path) -> Mapping[TrialKey, list[ValidationRecord]]:
-    """Returns the predictions of validation rows by trial; baselines have none."""
-    by_trial: dict[TrialKey, list[ValidationRecord]] = defaultdict(list)
-    if (path := folder / "validation.csv.gz").exists():
-        for row in read(path, ValidationRecord):
-            by_trial[row.key].append(row)
-    return by_trial
 
 
 def _row_groups(rows: Sequence[Row], about: Json) -> np.ndarray:
@@ -167,11 +158,6 @@ def _row_groups(rows: Sequence[Row], about: Json) -> np.ndarray:
     if about["split_seeds"] or not all("group" in row for row in rows):
         return np.empty(0, dtype=np.int64)
     return np.unique([str(row["group"]) for row in rows], return_inverse=True)[1]
-
-
-def _fields(measured: Calibration | RareClass | None) -> Json:
-    """Returns the fields of ``ScoredTrial`` that are computed from probabilities."""
-    return {} if measured is None else asdict(measured)
 
 
 if __name__ == "__main__":

@@ -19,17 +19,22 @@ from stages.text.corpus import StoredDocuments, document_order
 
 def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> str:
     """Writes the overlap with each task, the number of searched documents (the last may be encoded
-    only in part) and how much text ``decontaminate_against`` had removed from the corpus."""
+    only in part) and of tokens, how much text ``decontaminate_against`` had removed from the
+    corpus, and the hash of the whole corpus, by which the report recognises corpora that differ
+    only in ``max_tokens``."""
     folder, split = paths.CORPORA / corpus_key, "train"
     documents = StoredDocuments(folder / f"{split}.jsonl")
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
     searched = document_order(len(documents), split)[: encoded[f"{split}_documents"]]
     parts = documents.parts(np.sort(searched))
     overlap = TaskTexts(searched_texts(plan.tasks)).overlap(chain.from_iterable(parts))
+    corpus = read_json(folder / "corpus.json")
     about = {
         "documents": len(searched),
+        "tokens": encoded["train_tokens"],
+        "sha256": corpus["sha256"],
         "tasks": {task: asdict(of_task) for task, of_task in overlap.items()},
-        "removed": read_json(folder / "corpus.json").get("removed", {}),
+        "removed": corpus.get("removed", {}),
     }
     with replacing(paths.CONTAMINATION / corpus_key / f"{tokenizer_key}.json") as path:
         write_json(path, about)

@@ -8,19 +8,17 @@ from stages.core import paths
 from stages.core.artifacts import Json, replacing, write_json, write_jsonl
 from stages.core.code import code_hash
 from stages.core.components import Settings, below
-from stages.core.params import Task
+from stages.core.params import TaskEntry
 from stages.core.plans import TaskPlan
 from stages.core.process import run_stage
 from stages.core.seeding import stream
 from stages.sources._columns import SPLIT_SEED
-from stages.sources._source import SOURCES, Labelled, Source, check_split
+from stages.sources._source import SOURCES, Labelled, Source
 from stages.tasks._cells import Row
 from stages.tasks._labelled_rows import stratified_order
 from stages.tasks._labels import NO_LABEL_SIGNS, check_unclear
-from stages.tasks._task import SPLITS, TASKS, Split, settings_of
-from stages.tasks._task import Task as Kind
+from stages.tasks._task import SPLITS, TASKS, Split, Task, settings_of
 
-MOST_SHOWN = 20  # labels that a message lists
 BySplit = dict[Split, list[Labelled]]
 
 
@@ -66,6 +64,9 @@ def main(plan: TaskPlan, key: str) -> str:
         facts = kind.facts([row for row in train if len(row.get("draws", draws)) == len(draws)])
     numbers = {split: min(len(each.examples[split]) for each in draws) for split in SPLITS}
     shared = _repeated_later(first.examples, kind.group_key)
+    # Test is left out: trials depend on this file, and their predictions must depend on no test
+    # label.
+    in_sight = [split for split in SPLITS if split != "test"]
     about = {
         "task": task.task,
         "kind": kind.name,
@@ -75,93 +76,70 @@ def main(plan: TaskPlan, key: str) -> str:
         "code": code_hash(f"tasks/{name}"),
         "split_seeds": task.split_seeds or [],
         "num_examples": numbers,
-        # Test is left out: trials depend on this file, and their predictions must depend on no test
-        # label.
-        "num_labels": {
-            split: count_labels(first.examples[split], kind) for split in SPLITS if split != "test"
-        },
+        "num_labels": {split: count_labels(first.examples[split], kind) for split in in_sight},
         "duplicates_removed": first.removed,
         "duplicates_within_train": first.repeated,
         # Rows whose text is in a later split, though the inputs differ. They are not removed, since
         # the source gave the splits.
-        "share_a_text": {split: sum(shared[split]) for split in SPLITS if split != "test"},
+        "share_a_text": {split: sum(shared[split]) for split in in_sight},
         "versions": first.versions,
         **facts,
     }
     if times := times_of(examples):
         about["times"] = times
-    _write(key, kind, examples, about)
-    parts = ", ".join(f"{numbers[split]:,} rows of {split}" for split in SPLITS)
-    if task.split_seeds:
-        parts += f" in the smallest of {len(draws)} draws"
-    return f"{parts}; {len(labels)} labels" if labels else parts
-
-
-def _write(key: str, kind: Kind, examples: BySplit, about: Json) -> None:
-    target, test = kind.target, examples["test"]
+    hidden, originals, test = "" if kind.is_own_answer else kind.target, list[Json](), list[Json]()
+    for example in examples["test"]:
+        row = {"id": example.id, **{k: v for k, v in example.row.items() if k != hidden}}
+        # Rows of a group resemble each other, which widens the intervals of scores.
+        group = example.group if example.cluster is None else example.cluster
+        test.append(row if group is None else row | {"group": group})
+        unchanged = example.original or {}
+        if any(example.row.get(column) != text for column, text in unchanged.items()):
+            originals.append({"id": example.id, **unchanged})
+    answers = ({"id": e.id, kind.target: e.row[kind.target]} for e in examples["test"])
     with (
         replacing(paths.examples(key)) as folder,
-        replacing(paths.test_labels(key)) as test_labels,
-        replacing(paths.test_originals(key)) as originals,
+        replacing(paths.test_labels(key)) as labels_file,
+        replacing(paths.test_originals(key)) as originals_file,
     ):
         folder.mkdir()
         write_json(folder / "task.json", about)
-        for split in ("train", "validation"):
+        for split in in_sight:
             write_jsonl(folder / f"{split}.jsonl", ({"id": e.id, **e.row} for e in examples[split]))
-        hidden = "" if kind.is_own_answer else target
-        rows = list[Json]()
-        for e in test:
-            row = {"id": e.id, **{k: v for k, v in e.row.items() if k != hidden}}
-            # Rows of a group resemble each other, which widens the intervals of scores.
-            group = e.group if e.cluster is None else e.cluster
-            rows.append(row if group is None else row | {"group": group})
-        write_jsonl(folder / "test.jsonl", rows)
-        write_jsonl(test_labels, ({"id": e.id, target: e.row[target]} for e in test))
-        changed = (e for e in test if {**e.row, **(e.original or {})} != e.row)
-        write_jsonl(originals, ({"id": e.id, **(e.original or {})} for e in changed))
+        write_jsonl(folder / "test.jsonl", test)
+        write_jsonl(labels_file, answers)
+        write_jsonl(originals_file, originals)
+    parts = ", ".join(f"{numbers[split]:,} rows of {split}" for split in SPLITS)
+    of_draws = f" in the smallest of {len(draws)} draws" if task.split_seeds else ""
+    return f"{parts}{of_draws}; {len(labels)} labels"
 
 
-# A draw of the splits ----------------------------------------------------------------------------
-
-
-def draws_of(task: Task, kind: Kind, *, where: str) -> list[Draw]:
+def draws_of(task: TaskEntry, kind: Task, *, where: str) -> list[Draw]:
     """Returns the one draw of the splits, or a draw for each seed of ``task.split_seeds``. Raises
-    the errors of ``main``, with the seed in the message."""
+    the errors of ``main``."""
     draws = list[Draw]()
     for seed in task.split_seeds or [None]:
+        seeded = {} if seed is None else {SPLIT_SEED: seed}
+        source: Source = SOURCES.build({**task.source, **seeded}, where=f"{where}.source")
         try:
-            draws.append(_draw(task, kind, seed, where=where))
+            labelled = list(source.examples(kind))
         except ValueError as error:
-            more = "" if seed is None else f" (split_per_seed: in the splits of seed {seed})"
-            raise ValueError(f"{error}{more}") from None
+            raise ValueError(f"{where}.source: {error}") from None
+        check_kind(labelled, kind, where=where)
+        with below(f"{where}.source"):
+            check_groups(labelled)
+        with below(f"{where}.task"):
+            kind.check_rows(((e.id, e.row) for e in labelled), task.task)
+        labelled = [e._replace(row=kind.prepared(e.row)) for e in labelled]
+        with below(f"{where}.source"):
+            labelled = with_enough_rows(labelled, kind, task.source, task.min_rows_per_class)
+        examples, removed = without_duplicates(labelled, kind)
+        repeated = len(examples["train"]) - len({kind.same_input(e.row) for e in examples["train"]})
+        examples = sampled(examples, task, kind, where=where)
+        if kind.has_classes:
+            check_labels(examples, kind, where=where)
+        draws.append(Draw(examples, removed, repeated, source.versions()))
     return draws
-
-
-def _draw(task: Task, kind: Kind, seed: int | None, *, where: str) -> Draw:
-    """Reads, checks and samples the examples of one draw of the splits, by ``seed`` if each seed
-    draws its own."""
-    seeded = {} if seed is None else {SPLIT_SEED: seed}
-    source: Source = SOURCES.build({**task.source, **seeded}, where=f"{where}.source")
-    try:
-        labelled = list(source.examples(kind))
-        for example in labelled:
-            check_split(example)
-    except ValueError as error:
-        raise ValueError(f"{where}.source: {error}") from None
-    check_kind(labelled, kind, where=where)
-    with below(f"{where}.source"):
-        check_groups(labelled)
-    with below(f"{where}.task"):
-        kind.check_rows(((e.id, e.row) for e in labelled), task.task)
-    labelled = [e._replace(row=kind.prepared(e.row)) for e in labelled]
-    with below(f"{where}.source"):
-        labelled = with_enough_rows(labelled, kind, task.source, task.min_rows_per_class)
-    examples, removed = without_duplicates(labelled, kind)
-    repeated = len(examples["train"]) - len({kind.same_input(e.row) for e in examples["train"]})
-    examples = sampled(examples, task, kind, where=where)
-    if kind.has_classes:
-        check_labels(examples, kind, where=where)
-    return Draw(examples, removed, repeated, source.versions())
 
 
 def _united(draws: Sequence[BySplit], seeds: Sequence[int]) -> BySplit:
@@ -188,11 +166,11 @@ def times_of(examples: BySplit) -> dict[Split, tuple[str, str]]:
     return {s: (min(some).shown, max(some).shown) for s, some in times.items() if some}
 
 
-def count_labels(examples: Iterable[Labelled], kind: Kind) -> Counter[str]:
+def count_labels(examples: Iterable[Labelled], kind: Task) -> Counter[str]:
     return Counter(sorted(label for example in examples for label in kind.labels_of(example.row)))
 
 
-def check_kind(examples: Sequence[Labelled], kind: Kind, *, where: str) -> None:
+def check_kind(examples: Sequence[Labelled], kind: Task, *, where: str) -> None:
     """Raises ValueError unless the source's examples have unique ids and the columns of the task's
     kind."""
     if not examples:
@@ -200,12 +178,8 @@ def check_kind(examples: Sequence[Labelled], kind: Kind, *, where: str) -> None:
     id, number = Counter(example.id for example in examples).most_common(1)[0]
     if number > 1:
         raise ValueError(f"{where}.source: two examples have the id {id}")
-    for example in examples:
-        if not set(kind.columns) <= example.row.keys():
-            given, needed = ", ".join(example.row), " and ".join(kind.columns)
-            raise ValueError(
-                f"{where}.task: {kind.name} needs {needed}, but {example.id} has {given}"
-            )
+    if lacking := set(kind.columns) - examples[0].row.keys():
+        raise ValueError(f"{where}.task: the source gives {kind.name} no {min(lacking)}")
 
 
 def check_groups(examples: Iterable[Labelled]) -> None:
@@ -220,18 +194,14 @@ def check_groups(examples: Iterable[Labelled]) -> None:
             f"group: {len(shared):,} of {len(splits_of):,} groups are in more than one split, such "
             f"as {shared[0]!r} in {' and '.join(sorted(splits_of[shared[0]]))}"
         )
-    counts = Counter(split for splits in splits_of.values() for split in splits)
-    if splits_of and len(counts) < len(SPLITS):
-        counted = ", ".join(f"{counts[split]:,} in {split}" for split in SPLITS)
-        raise ValueError(
-            f"group: {len(splits_of):,} groups are too few to draw three splits ({counted})"
-        )
+    if splits_of and len(set.union(*splits_of.values())) < len(SPLITS):
+        raise ValueError(f"group: {len(splits_of):,} groups are too few to draw three splits")
 
 
 def with_enough_rows(
-    examples: list[Labelled], kind: Kind, source: Settings, min_rows: int
+    examples: list[Labelled], kind: Task, source: Settings, min_rows: int
 ) -> list[Labelled]:
-    """Leaves out the labels that fewer than ``min_rows`` examples have (``Kind.without_labels``).
+    """Leaves out the labels that fewer than ``min_rows`` examples have (``Task.without_labels``).
 
     Raises ValueError for labels that can be read in two ways (``check_unclear``).
     """
@@ -243,9 +213,9 @@ def with_enough_rows(
     return [e._replace(row=row) for e, row in rows if row is not None]
 
 
-def without_duplicates(examples: Iterable[Labelled], kind: Kind) -> tuple[BySplit, dict[str, int]]:
+def without_duplicates(examples: Iterable[Labelled], kind: Task) -> tuple[BySplit, dict[str, int]]:
     """Returns the examples by split, and the number of rows that were removed from train and
-    validation: those whose input is in a later split. Inputs with equal ``Kind.split_key`` count as
+    validation: those whose input is in a later split. Inputs with equal ``Task.split_key`` count as
     the same."""
     by_split: BySplit = {split: [] for split in SPLITS}
     for example in examples:
@@ -268,7 +238,7 @@ def _repeated_later(examples: BySplit, key: Callable[[Row], str]) -> dict[Split,
     return repeated
 
 
-def sampled(examples: BySplit, task: Task, kind: Kind, *, where: str) -> BySplit:
+def sampled(examples: BySplit, task: TaskEntry, kind: Task, *, where: str) -> BySplit:
     """Returns a random sample of each split, in random order, of the size that the task requests.
 
     Raises ValueError if a split has too few examples.
@@ -292,26 +262,19 @@ def sampled(examples: BySplit, task: Task, kind: Kind, *, where: str) -> BySplit
     return chosen
 
 
-def check_labels(examples: BySplit, kind: Kind, *, where: str) -> None:
+def check_labels(examples: BySplit, kind: Task, *, where: str) -> None:
     """Raises ValueError if train lacks a label of validation or test, or if all of train has one
     label."""
     known = count_labels(examples["train"], kind).keys()
     if kind.stratified and len(known) < 2:
         raise ValueError(f"{where}.source: all examples of train have the label {min(known)!r}")
     held_out = [example for split in SPLITS[1:] for example in examples[split]]
-    missing = {label for e in held_out for label in kind.labels_of(e.row)} - known
-    if missing:
-        label = min(missing)
-        first = next(example for example in held_out if label in kind.labels_of(example.row))
-        rows = [example.row for split in SPLITS for example in examples[split]]
-        total = Counter(label for row in rows for label in {*kind.labels_of(row)})
-        least = max(total[label] for label in missing) + 1
-        rare = sorted((number, label) for label, number in total.items() if number < least)
-        shown = ", ".join(f"{label!r} ({number:,})" for number, label in rare[:MOST_SHOWN])
+    total = Counter(label for e in held_out for label in {*kind.labels_of(e.row)})
+    if missing := total.keys() - known:
         raise ValueError(
-            f"{where}.source: no example of train has the label {label!r} of {first.split} row "
-            f"{first.id}; `min_rows_per_class: {least}` (by --set in make new) leaves "
-            f"out the {len(rare)} labels of fewer rows: {shown}"
+            f"{where}.source: no example of train has the label {min(missing)!r}; "
+            f"`min_rows_per_class: {max(total[label] for label in missing) + 1}` (by --set in make "
+            f"new) leaves out rows of rare labels"
         )
 
 

@@ -1,5 +1,5 @@
-"""Pretrain a run of params.yaml with its objective, once with each of its seeds: from scratch, from
-its parent's weights or from a public checkpoint.
+"""Pretrain a model of params.yaml with its objective, once with each of its seeds: from scratch,
+from its parent's weights or from a public checkpoint.
 
 If the store already has the checkpoint of a seed, this seed is not trained again.
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 
 from stages.budgets.budget import trains
 from stages.core import paths
-from stages.core.artifacts import Json, read_json, remove, sha256, write_json, write_jsonl
+from stages.core.artifacts import read_json, remove, sha256, write_json, write_jsonl
 from stages.core.components import below
-from stages.core.keys import RunKey
-from stages.core.params import Run
+from stages.core.keys import CheckpointKey
+from stages.core.params import Model
 from stages.core.plans import PretrainPlan
 from stages.core.process import run_stage
 from stages.core.seeding import torch_stream
@@ -25,7 +25,7 @@ from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
 from stages.tracking.tracker import Tracker
 from stages.training import checkpoint_store as store
-from stages.training.accounts import Account, account_of, timing, write_history, write_tries
+from stages.training.accounts import Account, account_of, timing, write_histories
 from stages.training.checkpoint import Resumable
 from stages.training.device import Device, resolve
 from stages.training.loop import Step, mean_loss, train
@@ -45,24 +45,19 @@ from stages.training.tries import Try, try_each
 def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> str | None:
     """Writes data/pretrained/RUN/SEED and the report's tables for each seed. With ``only_seed`` it
     only puts the checkpoint of this seed into the store."""
-    run, distributed, threads = plan.run, plan.distributed, plan.compute.threads
-    if only_seed is not None and only_seed not in run.seeds:
-        raise ValueError(f"--only-seed: {run.where(key)}.seeds has {run.seeds}, not {only_seed}")
-    if trains(run):
-        if reason := uneven(run.training, distributed):
-            raise ValueError(f"{run.where(key)}.training.micro_batch_rows: {reason}")
+    entry, distributed, threads = plan.entry, plan.distributed, plan.compute.threads
+    if only_seed is not None and only_seed not in entry.seeds:
+        raise ValueError(f"--only-seed: models.{key}.seeds has {entry.seeds}, not {only_seed}")
+    if trains(entry):
+        if reason := uneven(entry.training, distributed):
+            raise ValueError(f"models.{key}.training.micro_batch_rows: {reason}")
         threads = max(threads // distributed.devices, 1)
     device = resolve(plan.compute, threads=threads)
-    seeds = run.seeds if only_seed is None else [only_seed]
-    with joined(distributed, device) if trains(run) else nullcontext(ALONE) as ranks:
-        parents = {
-            checkpoint: _parent(plan, checkpoint, device, ranks)
-            for checkpoint in (RunKey(key, seed) for seed in seeds)
-        }
-        addresses = {
-            checkpoint: store.address_of(plan, checkpoint, device, parent)
-            for checkpoint, parent in parents.items()
-        }
+    seeds = entry.seeds if only_seed is None else [only_seed]
+    with joined(distributed, device) if trains(entry) else nullcontext(ALONE) as ranks:
+        checkpoints = [CheckpointKey(key, seed) for seed in seeds]
+        parents = {c: _parent(plan, c, device, ranks) for c in checkpoints}
+        addresses = {c: store.address_of(plan, c, device, parents[c]) for c in checkpoints}
         # All ranks look into the store before the first rank adds an entry.
         missing = [c for c, address in addresses.items() if store.find(address) is None]
         ranks.from_first(0.0)
@@ -72,14 +67,16 @@ def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> str |
     if only_seed is not None or not ranks.is_first:
         return None
     store.take({c: store.ROOT / address for c, address in addresses.items()}, key)
-    if not trains(run):  # such entries are quick to make again, and may be large
+    if not trains(entry):  # such entries are quick to make again, and may be large
         for address in addresses.values():
             remove(store.ROOT / address)
         return "nothing to train"
     return f"{len(missing)} trained, {len(addresses) - len(missing)} taken from the store"
 
 
-def _parent(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks) -> Path | None:
+def _parent(
+    plan: PretrainPlan, checkpoint: CheckpointKey, device: Device, ranks: Ranks
+) -> Path | None:
     """Returns the folder of the parent's checkpoint of the same seed, or None for no parent.
 
     dvc.yaml cannot name the parent, so the parent's stage may not have run yet, or with other
@@ -87,7 +84,7 @@ def _parent(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks
     """
     if plan.parent is None:
         return None
-    key = RunKey(plan.run.parent, checkpoint.pretrain_seed)
+    key = CheckpointKey(plan.entry.parent, checkpoint.pretrain_seed)
     parent = _parent(plan.parent, key, device, ranks)
     if store.is_made(plan.parent, key, device, parent):
         return paths.pretrained(key)
@@ -104,23 +101,22 @@ def _rank(plan: PretrainPlan) -> int | None:
     """Returns the rank of this process; None if nothing trains and it is not the first. Starts the
     ranks if there are to be several."""
     rank = int(os.environ.get("RANK", "0"))
-    if trains(plan.run):
+    if trains(plan.entry):
         start_ranks(plan.distributed)
-    return rank if trains(plan.run) or rank == 0 else None
+    return rank if trains(plan.entry) or rank == 0 else None
 
 
-def _validates(step: int, run: Run) -> bool:
+def _validates(step: int, entry: Model) -> bool:
     """Whether one of the ``num_validations`` evenly spaced validations follows this step."""
-    count, total = run.training.num_validations, run.training.num_steps
+    count, total = entry.training.num_validations, entry.training.num_steps
     return step * count // total > (step - 1) * count // total
 
 
 class Pretraining:
-    """The pretraining of a checkpoint, with the model and the objective of its run.
+    """The pretraining of a checkpoint, with the model and the objective of its model.
 
-    The model starts from the weights of the parent that the run continues from, else from the
-    published weights of a public checkpoint, else from random weights. ``train`` replaces these
-    weights if an interrupted process has saved its state.
+    The model starts from the weights of the parent that the model continues from, else from the
+    published weights of a public checkpoint, else from random weights.
 
     Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
@@ -128,25 +124,26 @@ class Pretraining:
     def __init__(
         self,
         plan: PretrainPlan,
-        checkpoint: RunKey,
+        checkpoint: CheckpointKey,
         device: Device,
         ranks: Ranks,
         parent: Path | None,
     ) -> None:
         self.meter = Meter(device)
         self.plan, self.checkpoint, self.device, self.ranks = plan, checkpoint, device, ranks
-        self.run, self.seed = plan.run, checkpoint.pretrain_seed
+        self.entry, self.seed = plan.entry, checkpoint.pretrain_seed
         self.parent = parent  # folder of its checkpoint
-        self.where = self.run.where(checkpoint.run)  # path of the run in params.yaml
+        self.where = f"models.{checkpoint.model}"  # path of the model in params.yaml
+        self.encoded = paths.ENCODED / self.entry.corpus / self.entry.tokenizer
         self.fingerprint = store.identity_of(plan, checkpoint, device, parent)
-        name = f"pretrain/{checkpoint.run}/{self.seed}"
+        name = f"pretrain/{checkpoint.model}/{self.seed}"
         self.resumable = Resumable(name, self.fingerprint, ranks=ranks)
-        # Of the run, with its seed, the number of processes and the device as resolved.
+        # Of the model, with its seed, the number of processes and the device as resolved.
         self.settings = store.settings_of(plan, self.seed, device)
         self.settings |= {"distributed": plan.distributed.model_dump()}
         with below(f"{self.where}.architecture"):
-            self.tokenizer = tokenizer_of(self.run)
-        backbone, self.objective = built(self.run, self.tokenizer, where=self.where)
+            self.tokenizer = tokenizer_of(self.entry)
+        backbone, self.objective = built(self.entry, self.tokenizer, where=self.where)
         with below(f"{self.where}.architecture"):
             if parent is not None and not self.objective.has_teacher:
                 with seeded(torch_stream(self.seed, "weights")):  # for a head that the parent lacks
@@ -180,14 +177,13 @@ class Pretraining:
     def train(self) -> list[Try]:
         """Trains the model in place at each learning rate, validates it at the steps that are due,
         and logs the losses to MLflow. At the end the model has the weights of the best rate."""
-        training, objective, ranks = self.run.training, self.objective, self.ranks
+        training, objective, ranks = self.entry.training, self.objective, self.ranks
         data = PretrainingData(
             self._packing("train", seed=self.seed),
             objective,
             batch_rows=training.batch_rows,
             micro_batch_rows=training.micro_batch_rows,
             seed=self.seed,
-            few_widths=self.device.device == "cuda",
         )
         if objective.predicts_tokens:
             begin_with_frequencies(self.model.backbone, data, num_steps=training.num_steps)
@@ -199,10 +195,7 @@ class Pretraining:
             self.plan.study,
             self.checkpoint,
             params=self.settings,
-            tags={
-                "architecture": self.model.backbone.architecture,
-                "corpus": self.run.corpus,
-            },
+            tags={"architecture": self.model.backbone.architecture, "corpus": self.entry.corpus},
             fingerprint=self.fingerprint,
         )
         with (
@@ -227,7 +220,7 @@ class Pretraining:
                     ranks=ranks,
                 ):
                     measured = {"loss": step.loss, "lr": step.lr}
-                    if _validates(step.step, self.run):
+                    if _validates(step.step, self.entry):
                         validated = mean_loss(model, compared, validation, self.device)
                         step.validation_loss = ranks.from_first(validated)
                         measured["validation_loss"] = step.validation_loss
@@ -236,68 +229,60 @@ class Pretraining:
 
             return try_each(model, training.rates, self.resumable, attempt)
 
-    def _corpus(self, split: str) -> EncodedCorpus:
-        return EncodedCorpus.load(paths.ENCODED / self.run.corpus / self.run.tokenizer / split)
-
     def _packing(self, split: str, *, seed: int) -> Packing:
+        corpus = EncodedCorpus.load(self.encoded / split)
         try:
-            return Packing(self._corpus(split), self.run.training.max_tokens, seed=seed)
+            return Packing(corpus, self.entry.training.max_tokens, seed=seed)
         except ValueError as error:
-            where = f"{self.where}.corpus"
-            raise ValueError(f"{where}: {split} of {self.run.corpus}: {error}") from None
+            raise ValueError(f"{self.where}.corpus: {split}: {error}") from None
 
     def write(self, tries: list[Try], folder: Path) -> Account:
         """Writes the checkpoint, the history and the samples to ``folder``; returns the account of
-        the run."""
-        run, backbone = self.run, self.model.backbone
+        the model."""
+        entry, backbone = self.entry, self.model.backbone
         parent = read_json(self.parent / "metrics.json") if self.parent is not None else None
         written, bytes_per_token = list[dict[str, str]](), 0.0
         if tries:
-            corpus, objective = self._corpus("validation"), self.objective
-            written = samples(backbone, objective, corpus, self.tokenizer, self.device)
-            encoded = read_json(paths.ENCODED / run.corpus / run.tokenizer / "encoded.json")
+            corpus = EncodedCorpus.load(self.encoded / "validation")
+            written = samples(backbone, self.objective, corpus, self.tokenizer, self.device)
+            encoded = read_json(self.encoded / "encoded.json")
             bytes_per_token = encoded["train_bytes"] / encoded["train_tokens"]
-        account = account_of(backbone, run, tries, parent, bytes_per_token=bytes_per_token)
+        account = account_of(backbone, entry, tries, parent, bytes_per_token=bytes_per_token)
         pretrained = folder / "pretrained"
         pretrained.mkdir()
-        # The weights of a run from scratch are saved too, although its trials draw their own: the
+        # The weights of a model from scratch are saved too, although its trials draw their own: the
         # run can be exported and be a parent.
         backbone.save(pretrained)
         self.tokenizer.save_to(pretrained)
         write_json(pretrained / "metrics.json", account)
-        write_json(pretrained / "run.json", self._record())
-        write_history(folder / "history.csv", tries, run)
-        write_tries(folder / "rates.csv", tries, run)
-        write_jsonl(folder / "samples.jsonl", written)
-        return account
-
-    def _record(self) -> Json:
-        """Returns the content of ``run.json``: how to build the model again, and its origin."""
-        run, backbone = self.run, self.model.backbone
-        # A public checkpoint is built again from the folder of the run, which has all its files.
-        own_files = {"path": str(paths.pretrained(self.checkpoint))} if run.is_hub else {}
-        return {
-            "run": self.checkpoint.run,
+        # A public checkpoint is built again from the folder of the model, which has all its files.
+        own_files = {"path": str(paths.pretrained(self.checkpoint))} if entry.is_hub else {}
+        record = {  # how to build the model again, and its origin
+            "run": self.checkpoint.model,
             "pretrain_seed": self.seed,
             "architecture": backbone.architecture,
             "d_model": backbone.d_model,
             "num_layers": backbone.num_layers,
-            "objective": run.learnt[0],
-            "corpus": run.learnt[1],
+            "objective": entry.learnt[0],
+            "corpus": entry.learnt[1],
             "has_prefix": self.objective.has_prefix,
-            "model": run.architecture | own_files,
-            "start": run.architecture.get("start", "usual"),
+            "model": entry.architecture | own_files,
+            "start": entry.architecture.get("start", "usual"),
             "settings": self.settings,
             "tokenizer": sha256(*self.tokenizer.files),
             "fingerprint": self.fingerprint,
         }
+        write_json(pretrained / "run.json", record)
+        write_histories(folder, tries, entry)
+        write_jsonl(folder / "samples.jsonl", written)
+        return account
 
 
 if __name__ == "__main__":
     run_stage(
         main,
         PretrainPlan,
-        "run",
+        "model",
         number=("only_seed", "train this seed alone, and leave its checkpoint in the store"),
         rank=_rank,
     )

@@ -51,8 +51,8 @@ def write(results: Results) -> None:
 
 def labels(results: Results) -> dict[str, str]:
     """Returns the display names of those models that have one."""
-    runs = results.params.runs.items()
-    return {name: run.label for name, run in runs if run.label}
+    runs = results.params.models.items()
+    return {name: entry.label for name, entry in runs if entry.label}
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from stages.core import paths
 from stages.core.artifacts import replacing
+from stages.core.components import below
 from stages.core.params import PublishedTokenizer
-from stages.core.params import Tokenizer as TrainedTokenizer
 from stages.core.plans import TokenizerPlan
 from stages.core.process import run_stage
 from stages.core.seeding import stream
@@ -21,43 +21,26 @@ THREADS = 2  # fixed, since sentencepiece's pieces may depend on the number of t
 
 def main(plan: TokenizerPlan, key: str) -> str:
     settings = plan.tokenizer
-    if isinstance(settings, PublishedTokenizer):
-        _fetch(settings, key)
-        return f"the tokenizer of {settings.path}"
-    num_sentences = _train(settings, key)
-    return f"{settings.vocab_size:,} tokens, learnt from {num_sentences:,} sentences"
-
-
-def _fetch(settings: PublishedTokenizer, key: str) -> None:
-    try:
-        origin = folder_of(settings.path, settings.revision, VOCABULARY)
-        if origin == Path(settings.path):
-            refuse_other_content(origin, settings.revision)
-        tokenizer = Tokenizer(origin)
-    except ValueError as error:
-        raise ValueError(f"tokenizers.{key}.{error}") from None
-    with replacing(paths.TOKENIZERS / key) as folder:
-        folder.mkdir()
-        tokenizer.save_to(folder)
-        shutil.copyfile(origin / CONFIG, folder / CONFIG)  # says how a decoder begins
-
-
-def _train(settings: TrainedTokenizer, key: str) -> int:
-    """Trains a tokenizer and returns the number of sentences that it learnt from."""
-    documents = StoredDocuments(paths.CORPORA / settings.corpus / "train.jsonl")
-    sentences = sample(documents, settings.max_sentences)
-    with replacing(paths.TOKENIZERS / key) as folder:
-        try:
-            train(
-                sentences,
-                folder,
-                algorithm=settings.algorithm,
-                vocab_size=settings.vocab_size,
-                threads=THREADS,
-            )
-        except ValueError as error:
-            raise ValueError(f"tokenizers.{key}: {error}") from None
-    return len(sentences)
+    with below(f"tokenizers.{key}"), replacing(paths.TOKENIZERS / key) as folder:
+        if isinstance(settings, PublishedTokenizer):
+            origin = folder_of(settings.path, settings.revision, VOCABULARY)
+            if origin == Path(settings.path):
+                refuse_other_content(origin, settings.revision)
+            tokenizer = Tokenizer(origin)
+            folder.mkdir()
+            tokenizer.save_to(folder)
+            shutil.copyfile(origin / CONFIG, folder / CONFIG)  # says how a decoder begins
+            return f"the tokenizer of {settings.path}"
+        documents = StoredDocuments(paths.CORPORA / settings.corpus / "train.jsonl")
+        sentences = sample(documents, settings.max_sentences)
+        train(
+            sentences,
+            folder,
+            algorithm=settings.algorithm,
+            vocab_size=settings.vocab_size,
+            threads=THREADS,
+        )
+    return f"{settings.vocab_size:,} tokens, learnt from {len(sentences):,} sentences"
 
 
 def sample(documents: StoredDocuments, max_sentences: int) -> list[str]:
