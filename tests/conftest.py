@@ -5,6 +5,7 @@ Tests run in parallel, in one process per core. Each process has one thread: mor
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ os.environ |= {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
 )
+# Below `nohup` or `&` of a script SIGINT is ignored, and child processes inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()  # until all tests are imported: all objects that imports make are kept
 
 import hypothesis  # noqa: E402

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import pyarrow
@@ -12,7 +13,7 @@ from stages.core.artifacts import Json
 from stages.core.params import Params
 from stages.core.plans import TaskPlan
 from stages.core.study_file import load
-from stages.proposal.design import Budget, Pace
+from stages.proposal.design import EPOCHS, FROZEN, Budget, Pace
 from stages.proposal.flags import Flags
 from stages.proposal.propose import Proposal, propose
 from tests.smoke import plans
@@ -79,12 +80,12 @@ def write_parquet(path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"text": [*read], "label": [*labels]}), path)
 
 
-def paced(raw: Json, budgets: Sequence[Budget]) -> Pace:
+def paced(raw: Json, budgets: Sequence[Budget], num_outputs: int) -> Pace:
     """Returns a made-up pace in place of a measurement."""
     names = {run["architecture"]["name"] for run in raw["models"].values()}
     return Pace(
         step_s=dict.fromkeys(names, STEP_S),
-        trials_s={(name, budget): TRIAL_S for name in names for budget in budgets},
+        trials_s=dict.fromkeys(product(names, (FROZEN, *EPOCHS), budgets), TRIAL_S),
     )
 
 

@@ -8,7 +8,7 @@ other is 3 points below it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import Any
@@ -18,12 +18,12 @@ from scipy.special import ndtri
 
 from stages.core.keys import TrialKey
 from stages.core.params import Params
+from stages.core.study_file import typed
 from stages.evaluation.records import CLASSICAL, ScoredTrial
 from stages.evaluation.row_scores import by_groups
-from stages.findings.contrasts import Compared
-from stages.findings.facts import Answer, MainEffect
+from stages.findings.facts import Answer, Contrast, MainEffect
 from stages.findings.results import Results
-from tests.synthetic_study import ADAPTATION, raw_params, run
+from tests.synthetic_study import raw_params, run
 
 # Standard deviations of latents; 0.025 is a point of score.
 LABELS, CHECKPOINT, TRIAL = 0.05, 0.02, 0.03  # of a seed's labels (shared), a checkpoint, a trial
@@ -78,11 +78,7 @@ class Drawn:
 
     def truth(self, effect: MainEffect) -> float:
         """Returns the expected value of a main effect."""
-        own = [
-            self.difference(c)
-            for c in self.results.compared
-            if c.levels == (effect.axis, effect.level_a, effect.level_b)
-        ]
+        own = [self.difference(c) for c in self.results.compared if c.family == effect.family]
         return float(np.mean(own))
 
     def lead(self, answer: Answer) -> float:
@@ -92,7 +88,7 @@ class Drawn:
         expected = self.expected[model.model, answer.task, model.method]
         return expected - self.expected[baseline.model, answer.task, CLASSICAL]
 
-    def difference(self, c: Compared) -> float:
+    def difference(self, c: Contrast) -> float:
         """Returns the expected difference of two cells."""
         a, b = (self.expected[side.model, side.task, side.method] for side in (c.a, c.b))
         return b - a
@@ -103,53 +99,45 @@ def _params(case: Case) -> Params:
     runs = {}
     for model in case.models:
         architecture, objective = ARCHITECTURES[model[0]]
-        scratch, corpus = model[2] == "no", model[2] if len(model[2]) > 3 else "all"
-        entry = run(architecture, "none" if scratch else objective, "none" if scratch else corpus)
-        if architecture != "bilstm":
-            entry["architecture"]["d_model"] = SIZES[model[1]][0]
-        else:
-            entry["architecture"] = {
-                "name": architecture,
-                "d_model": SIZES[model[1]][0],
-                "num_layers": 2,
-            }
+        corpus = model[2] if len(model[2]) > 3 else "all"
+        objective = "none" if model[2] == "no" else objective
+        entry = run(architecture, objective, corpus, d_model=SIZES[model[1]][0])
         name = "_".join(model)
         runs[name] = entry | {"seeds": [*range(1, case.seeds(name) + 1)]}
-    raw = raw_params(runs)
+    raw = raw_params(runs, seeds=[1])
     corpora = {entry["corpus"] for entry in runs.values()} - {"none"} | {"all"}
     raw["corpora"] = dict.fromkeys(sorted(corpora), raw["corpora"]["all"])
     raw["tasks"] = {f"t{i}": raw["tasks"]["type"] for i in range(case.tasks)}
     raw["pretrain"]["matched"] = "none"
     raw["baselines"] = {name: {"name": name} for name in (BEST, WEAK)}
-    full: dict[str, Any] = {"method": {"name": "full"}, "training": dict(ADAPTATION)}
-    raw["finetune"] |= {"methods": dict.fromkeys(case.methods, full), "seeds": [1]}
-    return Params(**raw)
+    raw["finetune"]["methods"] = dict.fromkeys(
+        case.methods, raw["finetune"]["methods"]["full"] | {"method": "full"}
+    )
+    return typed(raw)
 
 
 def _trial(case: Case, key: TrialKey, value: float, validation: float) -> ScoredTrial:
-    fields: dict[str, Any] = {
+    about: dict[str, Any] = {"architecture": key.model}
+    if key.model not in (BEST, WEAK):
+        architecture, size, _ = key.model.split("_")
+        about = {"architecture": ARCHITECTURES[architecture][0], "num_params": SIZES[size][1]}
+        about["finetune_flops"] = SIZES[size][1]
+    return ScoredTrial(
         **key._asdict(),
-        "architecture": key.run,
-        "used_architecture": key.run,
-    }
-    scores = {"metric": "accuracy", "value": value, "other_metric": "accuracy"}
-    trial = ScoredTrial(**fields, validation_score=validation, **scores, other_value=value)
-    if key.run in (BEST, WEAK):
-        return trial
-    architecture, size, _ = key.run.split("_")
-    return replace(
-        trial,
-        architecture=ARCHITECTURES[architecture][0],
-        num_params=SIZES[size][1],
-        finetune_flops=SIZES[size][1],
-        lineage_flops=0,
+        **about,
+        used_architecture=key.model,
+        metric="accuracy",
+        value=value,
+        other_metric="accuracy",
+        other_value=value,
+        validation_score=validation,
     )
 
 
 def drawn(case: Case, rng: np.random.Generator) -> Drawn:
     """Draws the predictions of a study; returns its findings."""
     params, number = _params(case), NUM_ROWS + NUM_VALIDATION
-    names = [*params.runs, BEST, WEAK]
+    names = [*params.models, BEST, WEAK]
     seeds_of = {name: case.seeds(name) for name in names}
     num_seeds = max(seeds_of.values())
     checkpoint = CHECKPOINT * rng.standard_normal((len(names), num_seeds))

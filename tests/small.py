@@ -27,7 +27,7 @@ FAMILIES = tuple(name for name in MODELS.names() if name != HUB)
 # One family of each architecture, for tests in which the family makes no difference.
 FAMILY = {
     "encoder": "modernbert",
-    "decoder": "gpt_neox",
+    "decoder": "phi",
     "encoder_decoder": "t5",
     "bilstm": "bilstm",
 }
@@ -77,12 +77,12 @@ def saved(corpus: EncodedCorpus, folder: Path, max_tokens: int | None = None) ->
 
 def with_encoder_decoder(smoke: Params) -> Params:
     """Returns the smoke study with a run of an encoder-decoder, which it leaves out."""
-    decoder = smoke.runs["decoder_causal"]
+    decoder = smoke.models["decoder_causal"]
     sizes = {k: v for k, v in decoder.architecture.items() if k != "start"}
     settings = {"architecture": sizes | {"name": "t5"}}
     run = decoder.model_copy(update=settings | {"objective": {"name": "span_corruption"}})
-    runs = smoke.runs | {"encoder_decoder_span": run}
-    return smoke.model_copy(update={"runs": runs})
+    runs = smoke.models | {"encoder_decoder_span": run}
+    return smoke.model_copy(update={"models": runs})
 
 
 def without_output_layers(backbone: Any) -> Any:

@@ -77,12 +77,12 @@ def write_inputs(params: Params) -> None:
 def write_pair(folder: Path) -> Params:
     """Writes a study of an encoder and a decoder from scratch, with their checkpoints."""
     params = write_study(folder, lr=1e-3)
-    encoder = params.runs[SCRATCH]
-    decoder = encoder.architecture | {"name": "gpt_neox"}
+    encoder = params.models[SCRATCH]
+    decoder = encoder.architecture | {"name": "phi"}
     decoder = encoder.model_copy(update={"architecture": decoder})
-    params = params.model_copy(update={"runs": {SCRATCH: encoder, "decoder": decoder}})
+    params = params.model_copy(update={"models": {SCRATCH: encoder, "decoder": decoder}})
     write_inputs(params)
-    for run in params.runs:
+    for run in params.models:
         pretrain_run(params, run)
     return params
 
@@ -120,12 +120,12 @@ def tuned(params: Params, **settings: Any) -> Params:
 
 def with_public_checkpoint(params: Params) -> Params:
     """Returns the study with two runs: the run from scratch and, as "public", a small BERT."""
-    scratch, folder = params.runs[SCRATCH], checkpoint("bert")
+    scratch, folder = params.models[SCRATCH], checkpoint("bert")
     model = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
     public = scratch.model_copy(update={"architecture": model, "tokenizer": "none"})
     pretrain = params.pretrain.model_copy(update={"matched": "none", "reference": SCRATCH})
     runs = {SCRATCH: scratch, "public": public}
-    return params.model_copy(update={"runs": runs, "pretrain": pretrain})
+    return params.model_copy(update={"models": runs, "pretrain": pretrain})
 
 
 def write_tasks(section: Mapping[str, Any] = SECTION) -> None:

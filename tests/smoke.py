@@ -100,7 +100,7 @@ def paths_of(study: Params | Mapping[str, Any]) -> list[str]:
 def alone(params: Params, run: str) -> Params:
     """Returns the study with one of its runs, which is then its reference."""
     pretrain = params.pretrain.model_copy(update={"reference": run})
-    return params.model_copy(update={"runs": {run: params.runs[run]}, "pretrain": pretrain})
+    return params.model_copy(update={"models": {run: params.models[run]}, "pretrain": pretrain})
 
 
 def plans(params: Params) -> dict[tuple[str, ...], Plan]:

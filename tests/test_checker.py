@@ -25,10 +25,9 @@ def scaled(rows: Float[Tensor, "B T"], by: "Float[Tensor, ' B']") -> Float[Tenso
 class Pair:
     a: Int[Tensor, " N"]
     b: Int[Tensor, " N"]
-    share: float = 0.0
 
 
-def test_checked_functions_refuse_other_types_and_shapes() -> None:
+def test_checked_functions_and_dataclasses_refuse_other_types_and_shapes() -> None:
     for size in (2, 3):
         assert scaled(torch.zeros(size, 4), torch.ones(size)).shape == (size, 4)
     for rows, by in ((SQUARE, THREE), (TWO, TWO), (SQUARE.long(), TWO), (SQUARE, "two")):
@@ -36,10 +35,6 @@ def test_checked_functions_refuse_other_types_and_shapes() -> None:
             scaled(rows, by)
     with pytest.raises(BeartypeCallHintViolation, match="return"):
         scaled(SQUARE, TWO)
-
-
-def test_checked_dataclasses_refuse_other_fields() -> None:
-    assert Pair(TWO.long(), TWO.long(), 1).share == 1
     with pytest.raises(BeartypeCallHintViolation, match="parameter"):
         Pair(TWO.long(), THREE.long())
 

@@ -22,7 +22,7 @@ AGAIN = {
         **{name: f"{name}.jsonl" for name in ("train", "validation", "test")},
     },
 }
-UP_TO = ("evaluate", "measure_contamination", "measure_likeness")  # all stages but the report
+UP_TO = ("evaluate", "measure_contamination")  # all stages but the report
 
 
 class Edit(NamedTuple):
@@ -48,7 +48,7 @@ def text(name: str, old: str, new: str) -> Callable[[Project], None]:
 
 ENCODED = "train_tokenizer@unigram encode_corpus@prose-unigram record_inputs@models"
 CORPUS = f"prepare_corpus@prose {ENCODED}"
-MEASURED = "measure_contamination@prose-unigram measure_likeness@prose-unigram"
+MEASURED = "measure_contamination@prose-unigram"
 CHECKED = f"{MEASURED} record_inputs@corpora record_inputs@models"  # read all tasks
 RUNS = "pretrain@encoder_mlm pretrain@encoder_scratch"
 BASELINE, TUNED = "fit_baseline@loudness", "finetune@loudness evaluate@loudness"
@@ -86,11 +86,6 @@ EDITS = [
         text("stages/objectives/causal.py", "draws_text = True", "draws_text = 1 == 1"),
         f"pretrain@decoder_causal {TUNED}",
         2,
-    ),
-    Edit(
-        "code of an estimate",
-        text("stages/evaluation/transferability.py", "/ (len(states) - 1)", "/ len(states)"),
-        TUNED,
     ),
     Edit(
         "a test label",

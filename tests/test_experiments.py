@@ -41,9 +41,6 @@ def test_metrics_show_is_the_flat_summary_and_any_other_file_by_name(study: Proj
     assert shown() == {"reports/summary.json": summary}
     scores = "reports/metrics.json"
     assert shown(scores) == {scores: read_json(study.folder / scores)}
-    assert max(map(len, study.run("dvc", "metrics", "show").splitlines())) <= 80
-    (experiment, *_) = json.loads(study.run("dvc", "exp", "show", "--json"))
-    assert experiment["data"]["metrics"] == {"reports/summary.json": {"data": summary}}
 
 
 def test_plots_show_draws_every_plot_of_dvc_yaml(study: Project) -> None:

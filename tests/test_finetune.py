@@ -11,7 +11,7 @@ from stages.core.keys import TrialKey
 from stages.core.params import Method, Params
 from stages.evaluation import records
 from stages.evaluation.transferability import EstimateRecord
-from stages.trials import estimates, kept, store
+from stages.trials import kept, store
 from tests.small_study import (
     SCRATCH,
     files_of,
@@ -45,7 +45,7 @@ def finetuned(params) -> Callable[..., dict[str, bytes]]:
     """Fine-tunes in full at these rates, and by a probe; returns the content of every file."""
 
     def run(lr: Rates, **training: Any) -> dict[str, bytes]:
-        remove(store.root())
+        remove(store.ROOT)
         fine_tune(at(params, lr, **training))
         return files_of(FOLDER)
 
@@ -105,19 +105,10 @@ def test_trial_keeps_the_best_of_several_rates_on_validation(finetuned) -> None:
         assert read_trials()["linear_probe"] == single["linear_probe"]
 
 
-def test_trial_that_ends_too_early_differs_from_one_that_has_fitted(finetuned) -> None:
-    """Two epochs are four steps each; the loss still falls in the last one."""
-    finetuned(1e-3)
-    short = read_trials()["full"]
-    assert (short.num_epochs, short.num_steps, short.still_improving) == (2, 8, 1)
-    finetuned(0.01, min_steps=120)
-    long = read_trials()["full"]
-    assert (long.num_epochs, long.num_steps, long.still_improving) == (30, 120, 0)
-    assert (short.last_train_loss or 0) > 0.3 > 0.05 > (long.last_train_loss or 1)
+def test_trial_ends_when_patience_runs_out(finetuned) -> None:
     finetuned(1e-30, min_steps=120, patience=3)  # nothing changes after the 3 epochs of warm-up
     stopped = read_trials()["full"]
     assert (stopped.num_epochs, stopped.best_epoch) == (6, 1)
-    assert stopped.finetune_flops < long.finetune_flops
     assert stopped.chosen_in_warmup == 1 and stopped.best_is_last == 0
     assert [epoch.epoch for epoch in read_curves()] == [1, 2, 3, 4, 5, 6]
 
@@ -160,25 +151,21 @@ def test_choice_of_a_trial_does_not_see_the_test_set(finetuned) -> None:
     assert chosen(after) == chosen(before)
 
 
-def test_seeds_share_the_estimates_of_a_published_checkpoint_and_the_first_measures_speed(
+def test_seeds_of_a_published_checkpoint_have_equal_estimates_and_the_first_measures_speed(
     tmp_path, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    params = tuned(at(write_study(tmp_path, lr=1e-3), 1e-3), seeds=[1, 2])
-    public = params.runs["public"].model_copy(update={"seeds": [1, 2]})
-    params = params.model_copy(update={"runs": params.runs | {"public": public}})
+    params = alone(tuned(at(write_study(tmp_path, lr=1e-3), 1e-3), seeds=[1, 2]), "public")
+    public = params.models["public"].model_copy(update={"seeds": [1, 2]})
+    params = params.model_copy(update={"models": {"public": public}})
     write_inputs(params)
-    for run in params.runs:
-        pretrain_run(params, run)
+    pretrain_run(params, "public")
     fine_tune(params)
     values = {seed: list[float | None]() for seed in public.seeds}
     for row in records.read(FOLDER.parent / "public/estimates.csv", EstimateRecord):
         values[row.pretrain_seed].append(row.value)
     assert values[1] == values[2] != []
-    assert len([*store.root().glob(f"*/{estimates.RECORDS}")]) == len(params.runs)
-    for cost in records.read(
-        Path("data/timings/finetune/section", f"{SCRATCH}.csv"), records.CostRecord
-    ):
+    for cost in records.read(Path("data/timings/finetune/section/public.csv"), records.CostRecord):
         assert cost.hardware and (cost.threads, cost.side_by_side) == (1, 1)
         speed = (cost.latency_s, cost.texts_per_s, cost.tokens_per_s)
         assert all(map(bool, speed)) == (cost.finetune_seed == 1)

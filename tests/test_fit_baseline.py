@@ -73,30 +73,18 @@ def test_fit_baseline_learns_from_the_rows_of_trials_with_the_same_seeds(
 
     monkeypatch.setattr(BASELINES, "build", lambda component, where: Recorder())
     fitted("type", baselines={"own": {"name": "own"}})
-    train = read_jsonl(paths.examples("type") / "train.jsonl")
-    rows = [
-        labelled_rows(
-            train,
-            key.label_budget,
-            TASKS["classification"],
-            pretrain_seed=key.pretrain_seed,
-            finetune_seed=key.finetune_seed,
-            task="type",
-        )
-        for key in trials("type")
-    ]
-    assert learnt == [[row["id"] for row in of_trial] for of_trial in rows]
+    train, kind = read_jsonl(paths.examples("type") / "train.jsonl"), TASKS["classification"]
+    for ids, key in zip(learnt, trials("type"), strict=True):
+        seeds = {"pretrain_seed": key.pretrain_seed, "finetune_seed": key.finetune_seed}
+        rows = labelled_rows(train, key.label_budget, kind, **seeds, task="type")
+        assert ids == [row["id"] for row in rows]
     assert len({*map(tuple, learnt[:-1])}) > 3 and learnt[-1] == [row["id"] for row in train]
 
 
-def test_fit_baseline_writes_the_probability_that_a_model_gives() -> None:
+def test_fit_baseline_writes_probabilities_and_the_score_on_validation_rows() -> None:
     predictions = fitted("type")
-    assert {row.probability for row in predictions if row.run == "majority"} == {None}
-    probabilities = [row.probability for row in predictions if row.run == "tfidf"]
+    assert {row.probability for row in predictions if row.model == "majority"} == {None}
+    probabilities = [row.probability for row in predictions if row.model == "tfidf"]
     assert all(p is not None and 0.5 <= p <= 1 for p in probabilities)
-
-
-def test_fit_baseline_records_the_score_on_validation_rows() -> None:
-    fitted("type")
     for trial in read(paths.BASELINES / "type" / "trials.csv", TrialRecord):
         assert trial.validation_score is not None and 0 <= trial.validation_score <= 1

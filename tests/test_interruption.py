@@ -5,8 +5,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -64,71 +62,30 @@ def test_killed_pretraining_ends_as_if_it_had_not_been_killed(tmp_path: Path) ->
     assert outputs() == resumed
 
 
-@pytest.fixture(scope="module")
-def endless(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A study whose pretraining takes hours, with all its inputs."""
-    project = tiny_study(tmp_path_factory.mktemp("endless") / "project")
+def test_signal_saves_the_training(tmp_path: Path) -> None:
+    """Ctrl-C reaches DVC and its stage, here of a pretraining that takes hours."""
+    project = tiny_study(tmp_path / "project")
     project.edit("pretrain", "training", "num_steps", value=6_000_000)
     project.repro("record_inputs@models")
-    return Project(project.folder, cold=True)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    ends = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < ends
-        time.sleep(0.01)
-
-
-@contextmanager
-def pretraining(
-    project: Project, **variables: str
-) -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
-    """Yields the processes of DVC and of its stage, which has begun."""
+    states = project.folder / ".scratch/pretrain/encoder_mlm"
     dvc = subprocess.Popen(
         ["dvc", "repro", "--single-item", STAGE],
         cwd=project.folder,
-        env=project.environment | variables,
+        env=Project(project.folder, cold=True).environment | {"CHECKPOINT_SECONDS": "3"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    stages = list[psutil.Process]()
-
-    def has_begun() -> bool:
-        stages[:] = psutil.Process(dvc.pid).children()
-        return any("stages.pretrain" in " ".join(stage.cmdline()) for stage in stages)
-
     try:
-        until(has_begun)
-        yield dvc, stages[0]
+        while not any(states.glob("1/[!.]*.safetensors")):
+            assert dvc.poll() is None, "it ended before it could be interrupted"
+            time.sleep(0.01)
+        (stage,) = psutil.Process(dvc.pid).children()
+        shutil.rmtree(states)  # without a signal, the next state is saved three seconds later
+        os.killpg(dvc.pid, signal.SIGINT)
+        assert not psutil.wait_procs([stage], timeout=5)[1], "it has not ended"
     finally:
         if dvc.poll() is None:
             os.killpg(dvc.pid, signal.SIGKILL)
         dvc.wait()
-        for stage in stages:
-            if stage.is_running():
-                stage.kill()
-
-
-def ends(stage: psutil.Process) -> bool:
-    """Returns whether a process ends within five seconds."""
-    return not psutil.wait_procs([stage], timeout=5)[1]
-
-
-def test_stage_ends_with_a_killed_dvc(endless: Project) -> None:
-    with pretraining(endless) as (dvc, stage):
-        dvc.kill()
-        assert ends(stage)
-
-
-def test_signal_saves_the_training(endless: Project) -> None:
-    """Ctrl-C reaches DVC and its stage."""
-    states = endless.folder / ".scratch/pretrain/encoder_mlm"
-    shutil.rmtree(states, ignore_errors=True)
-    with pretraining(endless, CHECKPOINT_SECONDS="3") as (dvc, stage):
-        until(lambda: any(states.glob("1/[!.]*.safetensors")))
-        shutil.rmtree(states)  # without a signal, the next state is saved three seconds later
-        os.killpg(dvc.pid, signal.SIGINT)
-        assert ends(stage)
     assert any(states.glob("1/[!.]*.safetensors"))

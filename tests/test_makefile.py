@@ -11,6 +11,9 @@ from tests.smoke import ROOT
 pytestmark = pytest.mark.slow  # starts processes
 
 NAMES = ["$(touch RAN).csv", 'a"; touch RAN; ".csv', "a'b $HOME.csv", "-x.csv"]
+NEW = ["-m", "stages.commands.new"]
+PREDICT = ["-m", "stages.commands.predict"]
+REPRO = ["-m", "stages.commands.repro", "--jobs", "auto"]
 
 
 @pytest.fixture
@@ -34,21 +37,15 @@ def printed(folder: Path, *arguments: str) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_make_gives_no_file_name_to_a_shell(folder: Path, name: str) -> None:
     new = printed(folder, "new", f"DATA={name}", f"TEXT={name}", "FLAGS=--label a")
-    expected = [f"--corpus={name}", "--minutes", "10", "--label", "a", "--", name]
-    assert new == ["-m", "stages.commands.new", *expected]
-    repro = printed(folder, "repro", f"STUDY={name}")
-    assert repro[:5] == ["-m", "stages.commands.repro", "--jobs", "auto", f"--study={name}"]
+    assert new == [*NEW, f"--corpus={name}", "--minutes", "10", "--label", "a", "--", name]
+    assert printed(folder, "repro", f"STUDY={name}")[:5] == [*REPRO, f"--study={name}"]
+    named = [f"--model={name}", f"--task={name}"]
+    predict = printed(folder, "predict", f"DATA={name}", f"MODEL={name}", f"TASK={name}")
+    assert predict == [*PREDICT, *named, "--", name]
     assert not (folder / "RAN").exists()
 
 
 def test_make_leaves_out_what_is_not_given(folder: Path) -> None:
-    assert printed(folder, "new") == ["-m", "stages.commands.new", "--minutes", "10"]
-    assert printed(folder, "repro")[:4] == ["-m", "stages.commands.repro", "--jobs", "auto"]
-    assert "--study" not in "".join(printed(folder, "repro"))
-
-
-def test_make_plan_refuses_a_study_that_it_would_not_read(folder: Path) -> None:
-    command = ["make", "--no-print-directory", "plan", "STUDY=a.yaml"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "copy the study there first" in done.stderr and not done.stdout
+    assert printed(folder, "new") == [*NEW, "--minutes", "10"]
+    assert printed(folder, "predict") == PREDICT
+    assert printed(folder, "repro")[:5] == [*REPRO, "-m"]  # then the summary

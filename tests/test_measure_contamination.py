@@ -8,17 +8,18 @@ import pytest
 from stages import encode_corpus, measure_contamination
 from stages.core import paths
 from stages.core.artifacts import read_json, write_json, write_jsonl
-from stages.core.params import Corpus, Task, Tokenizer
+from stages.core.params import Corpus, TaskEntry, Tokenizer
 from stages.core.plans import EncodingPlan, TextsPlan
 from tests.small import small_tokenizer
 
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 # No two share eight words in a row.
 SENTENCES = [f"This is number {n} of them, and {n} times {n} is a square." for n in NUMBERS]
+SOME = [SENTENCES[3], "It is tested on", f"So {SENTENCES[5][:-9]}"]  # the second: in validation
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A corpus with a document for each sentence, two tasks, and "old", a task of another study."""
     monkeypatch.chdir(tmp_path)
     folder = Path("data/corpora/all")
@@ -28,36 +29,36 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_jsonl(folder / "validation.jsonl", [{"id": "v", "sentences": ["It is tested on."]}])
     tests = {
         "every": [{"text": text} for text in SENTENCES],
-        "some": [
-            {"words": SENTENCES[3].split()},
-            {"words": ["It", "is", "tested", "on"]},  # in validation alone
-            {"words": f"So {SENTENCES[5][:-9]}".split()},
-        ],
+        "some": [{"words": text.split()} for text in SOME],
         "old": [{"text": "nothing"}],
     }
     for task, of_task in tests.items():
-        examples = Path("data/tasks", task, "examples")
-        examples.mkdir(parents=True)
+        paths.examples(task).mkdir(parents=True)
         kind = "tagging" if "words" in of_task[0] else "classification"
-        write_json(examples / "task.json", {"kind": kind})
+        write_json(paths.examples(task) / "task.json", {"kind": kind})
         numbered = [{"id": str(i), **row} for i, row in enumerate(of_task)]
-        write_jsonl(examples / "test.jsonl", numbered)
+        write_jsonl(paths.examples(task) / "test.jsonl", numbered)
         write_jsonl(paths.test_originals(task), [])
     small_tokenizer().save_to(Path("data/tokenizers/unigram"))
-    return tmp_path
 
 
-def measured(max_tokens: int | Literal["all"], **about: Any) -> dict[str, Any]:
-    write_json(Path("data/corpora/all/corpus.json"), {"max_tokens": max_tokens, **about})
+def measured(max_tokens: int | Literal["all"]) -> dict[str, Any]:
+    """Returns what the stage measures of the corpus, encoded up to ``max_tokens``."""
+    write_json(Path("data/corpora/all/corpus.json"), {"max_tokens": max_tokens, "sha256": "abc"})
     corpus = Corpus(source={"name": "files"}, max_tokens=max_tokens, decontaminate_against="none")
     tokenizer = Tokenizer(corpus="all", vocab_size=300)
     plan = EncodingPlan(corpus=corpus, tokenizer=tokenizer, code={})
     encode_corpus.main(plan, "all", "unigram")
     numbers: dict[str, Any] = dict.fromkeys(("num_train", "num_validation", "num_test"), "all")
-    task = Task(task={"name": "classification"}, source={"name": "files"}, seed=1, **numbers)
-    tasks = TextsPlan(tasks=dict.fromkeys(("every", "some"), task), code={})
-    measure_contamination.main(tasks, "all", "unigram")
-    return read_json(Path("data/contamination/all/unigram.json"))
+    task = TaskEntry(task={"name": "classification"}, source={"name": "files"}, seed=1, **numbers)
+    measure_contamination.main(
+        TextsPlan(tasks={"every": task, "some": task}, code={}), "all", "unigram"
+    )
+    return read_json(paths.CONTAMINATION / "all/unigram.json")
+
+
+def encoded() -> dict[str, int]:
+    return read_json(Path("data/encoded/all/unigram/encoded.json"))
 
 
 def test_measure_contamination_counts_rows_of_every_task() -> None:
@@ -68,23 +69,23 @@ def test_measure_contamination_counts_rows_of_every_task() -> None:
             "some": {"num_test": 3, "exact": 1, "ngram": 2},
         },
         "removed": {},
+        "tokens": encoded()["train_tokens"],
+        "sha256": "abc",
     }
 
 
 def test_measure_contamination_leaves_out_what_max_tokens_leaves_out() -> None:
     """Each document holds one test row, so that as many rows match as documents were encoded."""
-    encoded = Path("data/encoded/all/unigram/encoded.json")
-    for max_tokens in (30, 90):
-        record = measured(max_tokens)
-        assert record["documents"] == read_json(encoded)["train_documents"] < 10
-        assert record["tasks"]["every"]["exact"] == record["documents"]
+    record = measured(90)
+    assert record["documents"] == encoded()["train_documents"] < 10
+    assert record["tasks"]["every"]["exact"] == record["documents"]
 
 
 def test_measure_contamination_searches_original_texts() -> None:
     """No document has the masked texts, and a row that is not changed has no original."""
     masked = [{"id": str(i), "text": f"value {i} of the value"} for i in range(len(SENTENCES))]
     write_jsonl(paths.examples("every") / "test.jsonl", masked)
-    assert measured("all")["tasks"]["every"]["ngram"] == 0
     originals = [{"id": str(i), "text": SENTENCES[i]} for i in (0, 2, 7)]
     write_jsonl(paths.test_originals("every"), originals)
-    assert measured("all")["tasks"]["every"] == {"num_test": 10, "exact": 3, "ngram": 3}
+    of_task = measured("all")["tasks"]["every"]
+    assert of_task == {"num_test": 10, "exact": 3, "ngram": 3}

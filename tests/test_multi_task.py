@@ -16,6 +16,7 @@ from stages.core.plans import CorpusPlan, EncodingPlan, EvaluationPlan
 from stages.core.seeding import stream
 from stages.core.study_file import load
 from stages.evaluation import records
+from stages.evaluation.doubtful_labels import DoubtfulLabel
 from tests.small import small_tokenizer
 from tests.small_study import fine_tune, pretrain_run, write_inputs
 from tests.smoke import alone, plans
@@ -61,6 +62,7 @@ def write_task(task: str, name: str, labels: list[str], metrics: list[str], targ
     records.write(Path("data/baselines", task, "trials.csv"), records.TrialRecord, [])
     predictions = Path("data/baselines", task, "predictions.csv.gz")
     records.write(predictions, records.PredictionRecord, [])
+    records.write(predictions.with_name("doubtful_labels.csv"), DoubtfulLabel, [])
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,7 @@ def study(tmp_path_factory) -> Path:
         prepare_corpus.main(corpus, "mixture")
         encode_corpus.main(encoding, "mixture", "unigram")
         write_inputs(params)
-        for run in params.runs:
+        for run in params.models:
             pretrain_run(params, run)
         for run, task in (("both", "first"), ("both", "which"), ("scratch", "first")):
             fine_tune(alone(params, run), task)
@@ -98,7 +100,7 @@ def study(tmp_path_factory) -> Path:
 
 def mixture() -> Params:
     smoke = load(ROOT / "studies/smoke.yaml")
-    scratch = smoke.runs["encoder_scratch"]
+    scratch = smoke.models["encoder_scratch"]
     model = {"name": "t5", "d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128}
     scratch = scratch.model_copy(update={"architecture": model})
     training = scratch.training.model_copy(
@@ -129,7 +131,7 @@ def mixture() -> Params:
                 "mixture": Corpus(source=source, max_tokens="all", decontaminate_against="none")
             },
             "tasks": {"first": section, "which": tagging},
-            "runs": {"both": scratch.model_copy(update=both), "scratch": scratch},
+            "models": {"both": scratch.model_copy(update=both), "scratch": scratch},
             "pretrain": smoke.pretrain.model_copy(update={"matched": "none", "reference": "both"}),
             "finetune": smoke.finetune.model_copy(update=tuning),
         }
@@ -140,9 +142,9 @@ def test_multi_task_run_answers_both_tasks_as_text(study, monkeypatch) -> None:
     monkeypatch.chdir(study)
     trials = {}
     for task, runs in (("first", ["both", "scratch"]), ("which", ["both"])):
-        evaluate.main(EvaluationPlan(runs=runs, code={}), task)
+        evaluate.main(EvaluationPlan(models=runs, code={}), task)
         for trial in records.read(Path(f"data/evaluated/{task}/trials.csv"), records.ScoredTrial):
-            trials[trial.run, task, trial.method] = trial
+            trials[trial.model, task, trial.method] = trial
     assert trials["both", "first", "as_it_is"].value > 0.9  # by chance half
     assert trials["both", "which", "as_it_is"].value > 0.8  # all O is two thirds
     assert trials["scratch", "first", "as_it_is"].value < 0.1

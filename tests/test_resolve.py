@@ -57,7 +57,6 @@ def test_resolve_writes_plans_and_files_that_never_change(folder: Path) -> None:
         "data/contamination/none",
         "data/corpora/none/train.jsonl",
         "data/encoded/none",
-        "data/likeness/none",
         "data/tokenizers/none",
     }
     with_values(folder, {"title": "Which?"})  # this also writes out every default
@@ -75,23 +74,10 @@ def test_resolve_discards_what_params_yaml_no_longer_lists(
     monkeypatch.delenv("DVC_STAGE", raising=False)
     if by_dvc:
         monkeypatch.setenv("DVC_STAGE", "resolve")
-    measured = ("contamination", "likeness")
-    kept = [
-        "tasks/tag/examples",
-        "pretrained/encoder_mlm/1",
-        "tokenizers/unigram",
-        "encoded/prose/unigram",
-        *(f"{name}/prose/unigram.json" for name in measured),
-    ]
-    old = [
-        "tasks/old",
-        "pretrained/old",
-        "checkpoints/old",
-        "tokenizers/old",
-        "encoded/old",
-        "encoded/prose/old",
-        *(f"{name}/{place}" for name in measured for place in ("old", "prose/bpe.json")),
-    ]
+    kept = ["tasks/tag/examples", "pretrained/encoder_mlm/1", "tokenizers/unigram"]
+    kept += ["encoded/prose/unigram"]
+    old = [f"{name}/old" for name in ("tasks", "pretrained", "checkpoints", "tokenizers")]
+    old += ["encoded/old", "encoded/prose/old", "contamination/prose/bpe.json"]
     for name in (*kept, *old):
         Path("data", name).mkdir(parents=True)
     Path("data/plans/pretrain").mkdir(parents=True)
@@ -104,11 +90,11 @@ def test_resolve_discards_what_params_yaml_no_longer_lists(
 
 def test_resolve_refuses_every_fault_at_once_and_keeps_the_plans(folder: Path) -> None:
     resolve.main()
-    with_values(folder, {"pretrain.reference": "bert", "finetune.seeds": [1, 1]})
+    with_values(folder, {"pretrain.reference": "bert", "tokenizers.unigram.vocab_size": 9})
     with pytest.raises(ValueError) as error:
         resolve.main()
     paths = [line.partition(": ")[0] for line in str(error.value).splitlines()]
-    assert paths == ["pretrain.reference", "finetune.seeds"]
+    assert paths == ["tokenizers.unigram.vocab_size", "pretrain.reference"]
     assert path_of("report").is_file()
 
 

@@ -6,30 +6,10 @@ import json
 import pytest
 from ruamel.yaml import YAML
 
-from stages.core.artifacts import read_json
 from stages.core.study_file import load
-from tests.project import (
-    ROOT,
-    SHORTER,
-    Project,
-    clone_of_working_tree,
-    recommented,
-)
+from tests.project import SHORTER, Project, clone_of_working_tree, recommented
 
 pytestmark = pytest.mark.slow
-
-AFTER_THE_NOTEBOOK = """
-import json
-
-again = run_study("../studies/smoke.yaml")  # as it was
-both = [found.scores.query("model == 'encoder_mlm'") for found in (tables, more)]
-one = again.scores.query("task == 'tag' and model == 'encoder_mlm' and method == 'full'")
-print(json.dumps({
-    "trials_of_a_score": [int(scores["num_trials"].max()) for scores in both],
-    "trials": [len(tables.trials), len(more.trials)],
-    "mean": list(one["mean"]),
-}))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +24,13 @@ def test_report_has_every_trial(study) -> None:
     params = load(study.folder / "params.yaml")
     with (study.folder / "reports" / "trials.csv").open() as file:
         rows = list(csv.DictReader(file))
-    keys = {
-        (r["model"], r["task"], r["method"], r["label_budget"], r["finetune_seed"]) for r in rows
-    }
+    names = ("model", "task", "method", "label_budget", "finetune_seed")
+    keys = {tuple(row[name] for name in names) for row in rows}
     assert len(keys) == len(rows)
-    trials = [key for key in keys if key[0] in params.runs]
-    cells = len(params.runs) * len(params.tasks) * len(params.finetune.methods)
+    trials = [key for key in keys if key[0] in params.models]
+    cells = len(params.models) * len(params.tasks) * len(params.finetune.methods)
     assert len(trials) == cells * len(params.finetune.seeds) * len(params.finetune.label_budgets)
-    baselines = {(run, task) for run, task, *_ in keys if run not in params.runs}
+    baselines = {(run, task) for run, task, *_ in keys if run not in params.models}
     assert baselines == {
         ("majority", "tag"),
         ("majority", "section"),
@@ -83,30 +62,6 @@ def test_weights_of_a_frozen_backbone_are_not_stored_again(study) -> None:
     probe = weights / "linear_probe-50-1-1.safetensors"
     assert probe.stat().st_size < 10_000 < (weights / "full-50-1-1.safetensors").stat().st_size
     assert not (weights / "full-50-1-2.safetensors").exists()  # keep_weights: first_seed
-
-
-def test_notebook_trains_what_a_seed_adds_and_has_the_tables_of_the_report(study, tmp_path) -> None:
-    """Its cells run in one process in the folder of the notebook, as Jupyter runs them."""
-    cells = read_json(study.folder / "docs" / "notebook.ipynb")["cells"]
-    script = tmp_path / "cells.py"
-    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    script.write_text("\n\n".join([*sources, AFTER_THE_NOTEBOOK]))
-    before = num_stored(study)
-    lines = study.run("sh", "-c", f"cd docs && exec python {script}").splitlines()
-    assert "refused" in lines
-    shown = json.loads(lines[-1])
-    assert shown["trials_of_a_score"] == [1, 2] and shown["trials"][0] < shown["trials"][1]
-    params = load(ROOT / "studies" / "smoke.yaml")
-    groups = len(params.runs) * len(params.tasks) * len(params.finetune.methods)
-    assert num_stored(study) - before == groups * len(params.finetune.label_budgets)
-    metrics = read_json(study.folder / "reports" / "metrics.json")
-    mean = metrics["tag"]["encoder_mlm"]["full"]["50"]["mean"]
-    assert shown["mean"] == [mean]  # of the report that the last cell leaves
-
-
-def num_stored(study: Project) -> int:
-    code = "from stages.trials.store import root; print(len([*root().glob('*/trial.json.gz')]))"
-    return int(study.run("python", "-c", code))
 
 
 def test_comments_and_docstrings_rerun_nothing(study) -> None:

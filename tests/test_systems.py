@@ -10,7 +10,7 @@ from stages.budgets.budget import matched
 from stages.checking.faults import find_faults
 from stages.core import paths
 from stages.core.artifacts import read_json
-from stages.core.keys import RunKey
+from stages.core.keys import CheckpointKey
 from stages.core.params import Params
 from stages.core.study_file import load
 from stages.evaluation import records
@@ -38,7 +38,7 @@ def test_one_setting_takes_every_system_to_base_scale(tmp_path, monkeypatch) -> 
     monkeypatch.chdir(ROOT)
     params = load(path)
     assert list(find_faults(params)) == []
-    for key, run in matched(params).runs.items():
+    for key, run in matched(params).models.items():
         student = key in ("distilbert", "student_scratch")
         bert = {"num_layers": 6 if student else 12, "num_heads": 12, "d_ff": 3072, "start": "usual"}
         elmo = {"num_layers": 2, "d_cell": 3072}
@@ -57,7 +57,7 @@ def systems() -> Params:
                 "training": run.training.model_copy(update=BATCH | {"num_validations": 1}),
             }
         )
-        for key, run in params.runs.items()
+        for key, run in params.models.items()
         if "scratch" not in key
     }
     corpus = params.corpora["all"].model_copy(update={"max_tokens": "all"})
@@ -67,9 +67,9 @@ def systems() -> Params:
     full = params.finetune.methods["full"]
     assert full.training is not None
     training = full.training.model_copy(update={"num_epochs": 1, "min_steps": 1, "lr": 1e-3})
-    full = full.model_copy(update={"training": training, "runs": {}})
+    full = full.model_copy(update={"training": training, "models": {}})
     params = tuned(params, methods={"full": full}, label_budgets=[64], seeds=[1])
-    changes = {"runs": runs, "corpora": {"prose": corpus}, "tokenizers": {"unigram": tokenizer}}
+    changes = {"models": runs, "corpora": {"prose": corpus}, "tokenizers": {"unigram": tokenizer}}
     return params.model_copy(update=changes)
 
 
@@ -80,12 +80,12 @@ def test_each_system_pretrains_and_is_fine_tuned(tmp_path: Path, monkeypatch) ->
     write_tasks()
     params = systems()
     write_inputs(params)
-    for key in params.runs:
+    for key in params.models:
         pretrain_run(params, key)
-        metrics = read_json(paths.pretrained(RunKey(key, 1)) / "metrics.json")
+        metrics = read_json(paths.pretrained(CheckpointKey(key, 1)) / "metrics.json")
         assert metrics["pretrain_tokens"] == 2 * 4 * 64, "every system sees the same tokens"
         assert metrics["pretrain_flops"] > 0
     run_stage(params, finetune, "tag")
-    for key in params.runs:
+    for key in params.models:
         (trial,) = records.read(Path("data/finetuned/tag", key, "trials.csv"), records.TrialRecord)
         assert trial.num_trained_params > 0 and trial.finetune_flops > 0

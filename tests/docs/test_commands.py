@@ -10,7 +10,6 @@ Other blocks are not run.
 import re
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,15 +21,18 @@ from tests.docs.pages import Block, blocks, name, pages
 from tests.project import ROOT, Project, clone_of_working_tree
 from tests.smoke import SMOKE
 
-CONSOLE = [(page, block) for page in pages() for block in blocks(page) if block.info == "console"]
-SETTINGS = [(page, block) for page in pages() for block in blocks(page) if block.info == "yaml"]
+
+def blocks_of(info: str) -> list[Any]:
+    """Returns the blocks of this kind in all pages, as parameters of a test."""
+    return [
+        pytest.param(block, id=f"{name(page)} line {block.line}")
+        for page in pages()
+        for block in blocks(page)
+        if block.info == info
+    ]
+
+
 OF_OTHER_FILES = {"jobqueue"}  # the first keys of blocks that are no part of params.yaml
-
-
-def ids(value: object) -> str | None:
-    if isinstance(value, Path):
-        return name(value)
-    return f"line {value.line}" if isinstance(value, Block) else None
 
 
 def merged(study: Any, changes: Any) -> Any:
@@ -39,8 +41,8 @@ def merged(study: Any, changes: Any) -> Any:
     return {**study, **{key: merged(study.get(key), value) for key, value in changes.items()}}
 
 
-@pytest.mark.parametrize(("page", "block"), SETTINGS, ids=ids)
-def test_settings_in_pages_are_settings_of_a_study(page: Path, block: Block) -> None:
+@pytest.mark.parametrize("block", blocks_of("yaml"))
+def test_settings_in_pages_are_settings_of_a_study(block: Block) -> None:
     settings = YAML(typ="safe").load(block.body)
     if not settings.keys() <= OF_OTHER_FILES:
         assert settings.keys() <= {
@@ -71,18 +73,15 @@ def matches(shown: str, printed: str) -> bool:
     """Returns whether the output is what the page shows; blanks at the ends of lines do not
     count."""
     lines = [line.rstrip() for line in shown.strip().splitlines()]
-    parts = ["(?:.*\n)*?" if line == "..." else _line(line) + "\n" for line in lines]
+    escaped = ["[^\n]*".join(map(re.escape, line.split("..."))) + "\n" for line in lines]
+    parts = ["(?:.*\n)*?" if line == "..." else e for line, e in zip(lines, escaped, strict=True)]
     output = "".join(f"{line.rstrip()}\n" for line in printed.strip().splitlines())
     return re.fullmatch("".join(parts), output) is not None
 
 
-def _line(line: str) -> str:
-    return "[^\n]*".join(re.escape(part) for part in line.split("..."))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("page", "block"), CONSOLE, ids=ids)
-def test_commands_print_what_the_page_shows(page: Path, block: Block, project: Project) -> None:
+@pytest.mark.parametrize("block", blocks_of("console"))
+def test_commands_print_what_the_page_shows(block: Block, project: Project) -> None:
     project.run("git", "checkout", "--quiet", "--", ".")
     for command, shown in commands(block):
         printed = project.run("bash", "-c", command, check="error: " not in shown)
@@ -90,4 +89,5 @@ def test_commands_print_what_the_page_shows(page: Path, block: Block, project: P
 
 
 def test_readme_and_data_formats_have_commands_that_run() -> None:
-    assert {ROOT / "README.md", ROOT / "docs" / "data_formats.md"} <= {page for page, _ in CONSOLE}
+    for page in (ROOT / "README.md", ROOT / "docs" / "data_formats.md"):
+        assert any(block.info == "console" for block in blocks(page)), name(page)

@@ -49,17 +49,14 @@ def test_pages_name_files_that_exist(page: Path) -> None:
     assert not [path for path in files if not (ROOT / path).exists()]
 
 
-def test_pages_of_the_site_link_to_pages_of_the_site() -> None:
+def test_pages_of_the_site_link_to_pages_of_the_site_and_are_in_its_contents() -> None:
     """The generator knows no file outside docs/."""
-    for page in ROOT.glob("docs/*.md"):
+    site = [*ROOT.glob("docs/*.md")]
+    for page in site:
         links = [link for link in LINK.findall(CODE.sub("", prose(page))) if "/" in link]
         assert not [link for link in links if not re.match(r"[a-z]+:", link)], name(page)
-
-
-def test_pages_are_in_the_contents_of_the_site() -> None:
     contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    listed = set(re.findall(r"[\w-]+\.md", contents))
-    assert {page.name for page in ROOT.glob("docs/*.md")} == listed
+    assert {page.name for page in site} == set(re.findall(r"[\w-]+\.md", contents))
 
 
 def test_readme_is_short() -> None:
