@@ -29,7 +29,6 @@ STAGES = (
     "train_tokenizer",
     "encode_corpus",
     "measure_contamination",
-    "measure_likeness",
 )
 SAMPLED_S = 0.2  # between measurements of memory
 PROGRAM = """

@@ -92,9 +92,8 @@ class Counts:
                 _covers(each.estimate, 0.0) for each in study.results.interactions
             ]
         for compared in study.results.compared:
-            interval, truth = compared.interval, study.difference(compared)
-            estimate = Estimate(interval.value, interval.low, interval.high)
-            self.of_contrasts.append(_covers(estimate, truth))
+            truth = study.difference(compared)
+            self.of_contrasts.append(_covers(compared.estimate, truth))
         false = False
         for answer in study.results.answers:
             truth = study.lead(answer)

@@ -193,8 +193,7 @@ def run_ours(side: Side, clock: Clock) -> None:
     initialise_head(model.head, generator=torch_stream(1, "head"))
     packing = Packing(corpus(side), side.length, seed=1)
     rows = {"batch_rows": side.rows, "micro_batch_rows": side.rows}
-    few_widths = side.device == "cuda"
-    data = PretrainingData(packing, objective, **rows, seed=1, few_widths=few_widths)
+    data = PretrainingData(packing, objective, **rows, seed=1)
     steps = train(
         model.to(device.torch),
         objective,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stages.core import paths
-from stages.core.params import Params, Run
+from stages.core.params import Model, Params
 from stages.core.seeding import torch_stream
 from stages.models._backbone import Backbone, draw_weights
 from stages.models._heads import ModelWithHead, initialise_head
@@ -42,25 +42,27 @@ class Start:
         return mean_loss(self.model, self.compared, self.validation, self.device)
 
 
-def reference(params: Params) -> Run:
-    return params.runs[params.pretrain.reference]
+def reference(params: Params) -> Model:
+    return params.models[params.pretrain.reference]
 
 
-def start(run: Run, device: Device, *, num_steps: int, teacher: Backbone | None = None) -> Start:
+def start(
+    entry: Model, device: Device, *, num_steps: int, teacher: Backbone | None = None
+) -> Start:
     """Returns a run as the stage ``pretrain`` begins it, with random weights. ``teacher`` is for
     objectives that learn from a teacher."""
-    backbone, objective, _ = _outline(run)
-    draw_weights(backbone, seed=run.seeds[0])
+    backbone, objective, _ = _outline(entry)
+    draw_weights(backbone, seed=entry.seeds[0])
     if teacher is not None:
         objective.learn_from(teacher, backbone)
     model = ModelWithHead(backbone, objective.head(backbone))
-    initialise_head(model.head, generator=torch_stream(run.seeds[0], "head"))
+    initialise_head(model.head, generator=torch_stream(entry.seeds[0], "head"))
     model.to(device.torch)
-    data = _data(run, objective)
+    data = _data(entry, objective)
     begin_with_frequencies(backbone, data, num_steps=num_steps)
     compared = objective.for_validation()
     validation = validation_batches(
-        _packing(run, "validation", seed=0), compared, batch_rows=run.training.micro_batch_rows
+        _packing(entry, "validation", seed=0), compared, batch_rows=entry.training.micro_batch_rows
     )
     return Start(model, objective, data, device, compared, validation)
 
@@ -78,7 +80,7 @@ def pretraining(
     and the reference run's tokenizer and corpus, in steps of ``rows`` rows of ``length`` tokens."""
     entry = reference(params)
     steps = {"max_tokens": length, "batch_rows": rows, "micro_batch_rows": rows}
-    run = entry.model_copy(
+    model = entry.model_copy(
         update={
             "architecture": {"name": ARCHITECTURES[name], **sizes},
             "objective": {"name": name, **(settings or {})},
@@ -86,26 +88,26 @@ def pretraining(
             "seeds": [1],
         }
     )
-    backbone, objective, tokenizer = _outline(run)
-    return backbone, objective, tokenizer, _data(run, objective)
+    backbone, objective, tokenizer = _outline(model)
+    return backbone, objective, tokenizer, _data(model, objective)
 
 
-def _outline(run: Run) -> tuple[Backbone, Objective, Tokenizer]:
+def _outline(entry: Model) -> tuple[Backbone, Objective, Tokenizer]:
     """The model, whose weights are not drawn yet, the objective and the tokenizer of a run."""
-    tokenizer = tokenizer_of(run)
-    return *built(run, tokenizer, where="benchmark"), tokenizer
+    tokenizer = tokenizer_of(entry)
+    return *built(entry, tokenizer, where="benchmark"), tokenizer
 
 
-def _data(run: Run, objective: Objective) -> PretrainingData:
+def _data(entry: Model, objective: Objective) -> PretrainingData:
     return PretrainingData(
-        _packing(run, "train", seed=run.seeds[0]),
+        _packing(entry, "train", seed=entry.seeds[0]),
         objective,
-        batch_rows=run.training.batch_rows,
-        micro_batch_rows=run.training.micro_batch_rows,
-        seed=run.seeds[0],
+        batch_rows=entry.training.batch_rows,
+        micro_batch_rows=entry.training.micro_batch_rows,
+        seed=entry.seeds[0],
     )
 
 
-def _packing(run: Run, split: str, *, seed: int) -> Packing:
-    corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / split)
-    return Packing(corpus, run.training.max_tokens, seed=seed)
+def _packing(entry: Model, split: str, *, seed: int) -> Packing:
+    corpus = EncodedCorpus.load(paths.ENCODED / entry.corpus / entry.tokenizer / split)
+    return Packing(corpus, entry.training.max_tokens, seed=seed)

@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=75)
     num_steps = parser.parse_args().steps
     params = load()
-    run = reference(params)
+    entry = reference(params)
     sweep = {
         (width, rate): pretrained(params, width, rate, num_steps, SEEDS[0])
         for width, rate in product(WIDTHS, RATES)
@@ -68,8 +68,8 @@ def main() -> None:
         for n in (1, 2, 4)
     ]
     print(
-        f"Encoders of {NUM_LAYERS} layers, {run.objective['name']}, {num_steps} steps of "
-        f"{BATCH_ROWS * run.training.max_tokens:,} tokens of corpus `{run.corpus}`.\n"
+        f"Encoders of {NUM_LAYERS} layers, {entry.objective['name']}, {num_steps} steps of "
+        f"{BATCH_ROWS * entry.training.max_tokens:,} tokens of corpus `{entry.corpus}`.\n"
         "Validation loss at the end, in nats; in bold the best rate of a width. Another seed\n"
         "(weights and order of data) at that rate says how far chance goes.\n\n"
         f"{sweep_table(sweep, best, again)}\n\n"
@@ -92,8 +92,8 @@ def pretrained(
     rows = {"batch_rows": BATCH_ROWS, "micro_batch_rows": BATCH_ROWS}
     training = entry.training.model_copy(update=rows)
     changes = {"architecture": architecture, "seeds": [seed], "training": training}
-    run = entry.model_copy(update=changes)
-    begun = start(run, device, num_steps=num_steps)
+    model = entry.model_copy(update=changes)
+    begun = start(model, device, num_steps=num_steps)
     losses = dict[int, float]()
     about = f"{width} wide, {rate:g}, seed {seed}"
     try:

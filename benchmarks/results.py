@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 STUDIES = ROOT / "benchmarks" / "studies"
 SECOND_WAY = ROOT / "benchmarks" / "second_way.csv"
 USUAL = {"pooling": "mean", "start": "study"}  # what the second way does unless it is varied
-KEPT = ("comparison.md", "scores.csv", "effects.csv")
+KEPT = ("comparison.md", "scores.csv", "effects.csv", "tables/interactions.csv")
 METHODS = {"full": "full", "lora": "lora", "probe": "linear_probe"}  # names of the study
 NUMBER = r"\d+\.\d+"
 
@@ -68,6 +68,15 @@ def table(study: str, first: str, *, without: tuple[str, ...] = (), top: int | N
 scores = partial(table, first="Model | Weights")
 effects = partial(table, first="Compared | Pairs", without=("p", "Also differs"))
 leads = partial(table, first="Task | Model | Best baseline", without=("p",))
+
+
+def interactions(study: str) -> Rows:
+    """Returns how each effect changes with a second axis; columns of one name are told apart."""
+    folder = folder_of(study) / ("tables" if study == "default" else "")
+    with (folder / "interactions.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.reader(file))
+    names = ("Effect", "at", "is", "and at", "is ", "Change", "95% interval", "Verdict")
+    return [dict(zip(names, line, strict=True)) for line in lines[1:]]
 
 
 class Trainings:
@@ -158,6 +167,8 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
                         ("Llama", "ModernBERT"),
                         ("Llama from scratch", "ModernBERT from scratch"),
                     ),
+                    "Llama vs. BART": models(("Llama", "BART")),
+                    "ModernBERT vs. BART": models(("ModernBERT", "BART")),
                 },
             ),
             partial(second_way, "default", varied=True),
@@ -192,6 +203,12 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
                 },
             ),
         ],
+        "Labels": [
+            partial(effects, "label_budgets"),
+            partial(interactions, "label_budgets"),
+            partial(leads, "label_budgets"),
+        ],
+        "Methods": [partial(scores, "methods"), partial(second_way, "methods")],
     },
 }
 

@@ -31,7 +31,7 @@ from benchmarks.speed_peer import (
 )
 from benchmarks.speed_recipe import seconds_of_recipe
 from stages.core.artifacts import read_jsonl
-from stages.core.keys import RunKey
+from stages.core.keys import CheckpointKey
 from stages.core.params import Optimisation, Params
 from stages.core.seeding import torch_stream
 from stages.core.study_file import load
@@ -43,7 +43,7 @@ from stages.text.batch import IGNORE_INDEX, Batch
 from stages.training.device import Device, resolve
 from stages.training.finetuning import FinetuningData
 from stages.training.flops import counting
-from stages.training.loop import Data, accumulate, train
+from stages.training.loop import Data, add_gradients, train
 from stages.training.pretraining import PretrainingData
 from stages.trials.prediction import predict
 from stages.trials.setup import TrialSetup
@@ -77,7 +77,7 @@ def main() -> None:
     model, criterion, data, peer = side(request, params, device)
     some = data.micro_batches(0)
     with counting() as of_step:
-        accumulate(model, criterion, some, replace(device, device="cpu"))
+        add_gradients(model, criterion, some, replace(device, device="cpu"))
     for weight in model.parameters():
         weight.grad = None
     if request.peer == RECIPE:
@@ -88,7 +88,7 @@ def main() -> None:
     else:
         seconds = _of_loop(request, model.to(device.torch), criterion, data, device)
     units = request.rows * request.length if request.work in ARCHITECTURES else request.rows
-    sys.stdout.write(json.dumps(asdict(Timed(seconds, units, of_step.get_total_flops()))) + "\n")
+    sys.stdout.write(json.dumps(asdict(Timed(seconds, units, of_step.flops))) + "\n")
 
 
 def _of_loop(
@@ -170,7 +170,7 @@ def _scattered(batch: Batch) -> torch.Tensor:
 
 def _setup(asked: Asked, params: Params) -> TrialSetup:
     """Returns the first checkpoint of a run with a task of the study."""
-    checkpoint = RunKey(asked.run, params.runs[asked.run].seeds[0])
+    checkpoint = CheckpointKey(asked.run, params.models[asked.run].seeds[0])
     return TrialSetup(checkpoint, asked.work, max_tokens=params.finetune.max_tokens)
 
 

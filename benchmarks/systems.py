@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pretraining_data import start
 from stages.budgets.budget import trains
-from stages.core.params import Run
+from stages.core.params import Model
 from stages.core.study_file import load
 from stages.models._backbone import Backbone
 from stages.text.batch import IGNORE_INDEX, Batch
@@ -45,11 +45,11 @@ def main() -> None:
     rows = []
     for d_model in options.sizes:
         trained: dict[str, Trained] = {}  # teachers
-        for key, run in params.runs.items():
-            if trains(run):
-                rows.append(measure(key, run, d_model, num_steps, device, trained))
+        for key, model in params.models.items():
+            if trains(model):
+                rows.append(measure(key, model, d_model, num_steps, device, trained))
                 print(*rows[-1].values(), sep="  ", file=sys.stderr, flush=True)
-    first = next(iter(params.runs.values())).training
+    first = next(iter(params.models.values())).training
     print(
         f"Validation loss (nats per target) of each system of {STUDY} on the default study's\n"
         f"corpus; {num_steps} steps of {first.batch_rows} rows of {first.max_tokens} tokens, one "
@@ -75,7 +75,7 @@ class Trained:
 
 def measure(
     key: str,
-    run: Run,
+    entry: Model,
     d_model: int,
     num_steps: int,
     device: Device,
@@ -83,11 +83,11 @@ def measure(
 ) -> dict[str, Any]:
     """Trains one system; returns its row of the table."""
     # Adam's best rate falls as the width grows (Yang et al. 2022, table 3).
-    training = run.training
+    training = entry.training
     schedule = training.at(training.rates[0] * OWN_SIZE / d_model)
-    run = run.model_copy(update={"architecture": run.architecture | {"d_model": d_model}})
-    teacher = trained[run.parent].backbone if run.parent in trained else None
-    begun = start(run, device, num_steps=num_steps, teacher=teacher)
+    entry = entry.model_copy(update={"architecture": entry.architecture | {"d_model": d_model}})
+    teacher = trained[entry.parent].backbone if entry.parent in trained else None
+    begun = start(entry, device, num_steps=num_steps, teacher=teacher)
     losses: dict[int, float] = {}
     flops = 0
     began = time.monotonic()
@@ -97,7 +97,7 @@ def measure(
         begun.data,
         schedule,
         num_steps=num_steps,
-        seed=run.seeds[0],
+        seed=entry.seeds[0],
         device=device,
     ):
         flops += step.flops
@@ -106,7 +106,7 @@ def measure(
     seconds = time.monotonic() - began
     step_tokens = training.batch_rows * training.max_tokens
     backbone = begun.model.backbone.requires_grad_(False).eval()
-    parent = trained.get(run.parent, Trained(backbone, 0, 0))
+    parent = trained.get(entry.parent, Trained(backbone, 0, 0))
     tokens = num_steps * step_tokens + parent.tokens
     trained[key] = Trained(backbone, tokens, flops + parent.flops)
     entropy = entropy_of_targets(begun.validation)
