@@ -166,6 +166,8 @@ def test_predict_gives_labels_and_tags_of_new_text(method, study, monkeypatch, c
         ("which", "def class 37", {"words": ["def", "class", "37"], "tags": ["O", "B-X", "O"]}),
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        monkeypatch.setattr(sys, "argv", ["predict", "both", task, "--method", method])
+        monkeypatch.setattr(
+            sys, "argv", ["predict", "--model", "both", "--task", task, "--method", method]
+        )
         predict.main()
         assert json.loads(capsys.readouterr().out) == {"line": 1} | expected

@@ -301,7 +301,7 @@ def test_predict_writes_its_output_whole_or_not_at_all(study, command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text", "message"),
     [
-        ((*SECTION, "--format", "csv"), "id,txt\n1,some\n", "line 2: no column 'text'; there are"),
+        ((*SECTION, "--format", "csv"), "id,txt\n1,some\n", "line 2: no column 'text'"),
         ((*SECTION, "--column", "txt=a"), "a\n", "--column"),
         ((*SECTION, "--method", "ful"), "a\n", "no kept trial matches; kept are: "),
         (("--model", SCRATCH, "--task", "tga"), "a\n", "unknown 'tga'; did you mean 'tag'"),

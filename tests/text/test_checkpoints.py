@@ -43,7 +43,7 @@ def test_content_of_is_the_hash_that_studies_pin(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_checkpoint_is_downloaded_once_without_pickles(tmp_path: Path) -> None:
-    """By huggingface_hub's own client, which asks a server on this machine."""
+    """The client is huggingface_hub's own; it asks a server on this machine."""
     files = {file.name: file.read_bytes() for file in checkpoint("bert").iterdir()}
     others = {"pytorch_model.bin": b"pickle", "onnx/model.onnx": b"graph", "README.md": b"card"}
     load = (
