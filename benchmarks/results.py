@@ -275,9 +275,14 @@ def keep_second_way(study: str, folder: Path, files: Iterable[Path]) -> None:
     """Puts trainings of the second way in the place of those that are kept of the study."""
     models = YAML(typ="safe").load(folder / "params.yaml")["models"]
     rows = [row for row in read(SECOND_WAY) if row["study"] != study] if SECOND_WAY.exists() else []
+    rates: dict[tuple[str, str], float] = {}  # those of the first file are the study's
     for line in (line for file in files for line in file.read_text(encoding="utf-8").splitlines()):
         row = json.loads(line)
-        varied = {name: row[name] for name, usual in USUAL.items() if row.get(name, usual) != usual}
+        usual = rates.setdefault((row["model"], row.get("method", "full")), row["lr"])
+        varied = {"rate": row["lr"]} if row["lr"] != usual else {}
+        varied |= {
+            name: row[name] for name, usual in USUAL.items() if row.get(name, usual) != usual
+        }
         rows.append(
             {
                 "study": study,
