@@ -31,6 +31,7 @@ STARTS = "starts"  # the topic of Dask's events that say which unit has started
 DVC = ["python", "-m", "dvc", "--wait-for-lock", "repro", "--single-item"]
 # Output of DVC if a signal ended a command, or a killed DVC left files or locks behind.
 KILLED = re.compile(r"exited with -\d+|Unable to acquire lock|is busy|corrupted|invalid.*dvc\.lock")
+PAUSE_S = 2.0  # after a kill, so that processes which die let go of their locks
 
 Scores = tuple[tuple[TrialKey, float], ...]
 R = TypeVar("R")
@@ -113,6 +114,7 @@ def run(unit: Unit) -> Result:
             preexec_fn=partial(die_with_parent, os.getpid()),
         ).returncode
     if code < 0 or (code and KILLED.search(unit.log.read_text(errors="replace"))):
+        time.sleep(PAUSE_S)
         raise Killed
     return Result("failed" * bool(code), time.monotonic() - began)
 
