@@ -93,23 +93,23 @@ def _own_faults(params: Params, outlined: ModelOutline) -> Iterator[str]:
 def _public_faults(params: Params, outlined: ModelOutline) -> Iterator[str]:
     """Yields the faults of a model of a public checkpoint. What only the hub knows is checked after
     the download."""
-    run, where, kind = outlined.entry, outlined.where, outlined.kind
-    folder = Path(str(run.architecture.get("path")))
+    model, where, kind = outlined.entry, outlined.where, outlined.kind
+    folder = Path(str(model.architecture.get("path")))
     if folder.parent == paths.CHECKPOINTS:
         yield from unlisted(folder.name, params.packaged_checkpoints, f"{where}.architecture.path")
-    if name_of(run.objective) == NONE:
-        for setting, given in (("corpus", run.corpus), ("tokenizer", run.tokenizer)):
+    if name_of(model.objective) == NONE:
+        for setting, given in (("corpus", model.corpus), ("tokenizer", model.tokenizer)):
             if given != NONE:
                 yield f"{where}.{setting}: must be {NONE} without an objective, not {given}"
         return
-    yield from unlisted(run.corpus, params.corpora, f"{where}.corpus")
-    own = [key for key, entry in params.tokenizers.items() if belongs_to(entry, run)]
-    if run.tokenizer not in own:
+    yield from unlisted(model.corpus, params.corpora, f"{where}.corpus")
+    own = [key for key, entry in params.tokenizers.items() if belongs_to(entry, model)]
+    if model.tokenizer not in own:
         solution = f"use {own[0]}" if own else "add it"
         yield (
             f"{where}.tokenizer: must be the checkpoint's own, an entry of tokenizers with corpus "
             f"{NONE}, algorithm {HUB} and the path and revision of {where}.architecture, not "
-            f"{run.tokenizer}; {solution}"
+            f"{model.tokenizer}; {solution}"
         )
     if kind is not None and (kind.has_teacher or kind.has_prefix):
         what = "needs a teacher" if kind.has_teacher else "uses a bidirectional prefix"

@@ -17,8 +17,8 @@ from stages.training.pretraining import objective_for
 
 @dataclass
 class ModelOutline:
-    """A run's model and objective. Each is None if it is invalid (``faults`` has the reasons) or
-    belongs to a public checkpoint that is not downloaded."""
+    """A declared model with its objective. Each is None if it is invalid (``faults`` has the
+    reasons) or belongs to a public checkpoint that is not downloaded."""
 
     key: str
     entry: Model

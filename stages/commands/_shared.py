@@ -33,7 +33,7 @@ def console(*, piped_width: int) -> Console:
 
 
 def add_trial_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that identify one of the kept trials of a run and task."""
+    """Adds the options that identify one of the kept trials of a model and a task."""
     add = parser.add_argument
     add("--pretrain-seed", type=int, metavar="N", help="by default the first that is kept")
     add("--method", help="the method of the trial, if several are kept")
@@ -48,5 +48,5 @@ def chosen_trial(options: argparse.Namespace) -> TrialKey:
     """
     from stages.trials.lookup import find_trial
 
-    names = ("run", "task", "method", "label_budget", "finetune_seed", "pretrain_seed")
+    names = ("model", "task", "method", "label_budget", "finetune_seed", "pretrain_seed")
     return find_trial(*(getattr(options, name) for name in names))

@@ -1,4 +1,4 @@
-"""Write a checkpoint of a run, or a fine-tuned trial of it, as a model that `transformers` loads.
+"""Write a checkpoint of a model, or a fine-tuned trial of it, as a model that `transformers` loads.
 
 With --task it is a trial: the weights of its method are merged, and its head is part of the model
 where a class of `transformers` computes the same. What was written is loaded again and compared
@@ -23,9 +23,7 @@ from stages.exporting.export import (
 
 def main() -> None:
     parser = parser_of("export", __doc__)
-    parser.add_argument(
-        "run", metavar="model", help="the model or baseline, by its name in params.yaml"
-    )
+    parser.add_argument("model", help="the model or baseline, by its name in params.yaml")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     parser.add_argument("--task", help="export a trial on this task, not the checkpoint")
     add_trial_options(parser)
@@ -43,7 +41,7 @@ def export(options: argparse.Namespace) -> Path | str:
         raise ValueError(
             "--method, --label-budget and --finetune-seed belong to a trial; add --task"
         )
-    checkpoint = find_checkpoint(options.run, options.pretrain_seed)
+    checkpoint = find_checkpoint(options.model, options.pretrain_seed)
     return export_checkpoint(checkpoint, options.out)
 
 

@@ -4,7 +4,7 @@ Nothing is written. The work of a training is its weights times the tokens that 
 comes from earlier trainings of the same kind, assumed to have run on this machine, or from a
 calibration, which trains for about a second per kind.
 
-With --resolved it shows the study instead: every setting of every run and task, with its defaults
+With --resolved it shows the study instead: every setting of every model and task, with its defaults
 and after the budget has been matched.
 """
 

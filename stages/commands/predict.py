@@ -61,7 +61,7 @@ def main() -> None:
     parser = parser_of("predict", __doc__)
     add = parser.add_argument
     add("file", metavar="DATA", nargs="?", type=Path, help="also .gz; without it: stdin")
-    add("--model", dest="run", metavar="NAME", help="a model or baseline of params.yaml")
+    add("--model", metavar="NAME", help="a model or baseline of params.yaml")
     add("--task", metavar="NAME", help="a task of params.yaml, if the file fits several")
     add_trial_options(parser)
     add("--format", choices=FORMATS, help="of the file, if its name does not say it")
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> None:
     """Writes the predictions, and to stderr how many rows have none, and which model was used if
     the report chose it. Raises ValueError for a trial that was not kept and for unreadable
     input."""
-    abstention, is_named = Abstention(options.min_confidence), options.run is not None
+    abstention, is_named = Abstention(options.min_confidence), options.model is not None
     inputs, file, reading = chosen_task(options)
     trial = chosen_model(options, inputs.task)
     predicted = predictions(loaded(trial), inputs.kind, inputs.rows(file, reading), abstention)
@@ -161,15 +161,15 @@ def chosen_model(options: argparse.Namespace, task: str) -> TrialKey:
     answers.sort(key=lambda row: budget_order(row["label_budget"]))
     if options.label_budget:
         answers = [row for row in answers if row["label_budget"] == options.label_budget]
-    if options.run is None:
+    if options.model is None:
         reported, declared = studies()
         if reported != declared or not answers:
             raise ValueError(
                 f"{ANSWERS} recommends no model for {task} of the study {declared}: run "
                 "`make repro` first, or name a model: MODEL=NAME (--model NAME)"
             )
-        options.run = answers[-1]["model"]
-    of_model = [row for row in answers if row["model"] == options.run]
+        options.model = answers[-1]["model"]
+    of_model = [row for row in answers if row["model"] == options.model]
     if options.method is None and of_model:
         options.method = of_model[-1]["method"]
     options.task = task

@@ -108,9 +108,9 @@ def finetunings(study: Params, stored: Collection[TrialKey] = ()) -> list[Cost]:
     """Returns the cost of each compatible combination of model, task and method in a study under
     the matched budget, without the trials in ``stored``."""
     tune, costs = study.finetune, []
-    backbones = {key: backbone_of(run, study.tokenizers) for key, run in study.models.items()}
+    backbones = {key: backbone_of(model, study.tokenizers) for key, model in study.models.items()}
     texts = {task: Texts.of(task, entry, tune.max_tokens) for task, entry in study.tasks.items()}
-    for (key, run), (task, settings) in product(study.models.items(), study.tasks.items()):
+    for (key, model), (task, settings) in product(study.models.items(), study.tasks.items()):
         backbone, of_task = backbones[key], settings.task["name"]
         for name in tune.methods_of(key):
             method, entry, cost = method_of(tune, name), tune.methods[name].of(key), Cost(key)
@@ -121,9 +121,9 @@ def finetunings(study: Params, stored: Collection[TrialKey] = ()) -> list[Cost]:
                     continue
                 cost.weights, cost.multiplied = num_weights(backbone), num_multiplied(backbone)
                 cost.kind = Task(name, backbone.architecture, backbone.d_model)
-            for seed in run.seeds:
+            for seed in model.seeds:
                 for group in trial_groups(
-                    tune, CheckpointKey(key, seed), task, [name], from_scratch=run.from_scratch
+                    tune, CheckpointKey(key, seed), task, [name], from_scratch=model.from_scratch
                 ):
                     missing = [trial for trial in group if trial not in stored]
                     for trial in missing:

@@ -7,8 +7,8 @@ a changed stage in DVC's own graph are added here.
 For two stages this rule would add too much. Any edit of params.yaml or below ``stages/`` runs the
 root stage, which writes the plan of every stage. Making plans is quick, so they are made here,
 outside of ``data/``, and only stages whose plan differs from the one in dvc.lock are added. And a
-new run or corpus runs ``record_inputs``, but the pretraining of a run is only added if the inputs
-of this run change.
+new model or corpus runs ``record_inputs``, but the pretraining of a model is only added if the
+inputs of this model change.
 
 The result is the most that would run: a stage that writes the same outputs as before does not make
 DVC run the stages after it, and DVC takes outputs that it has computed before from its run cache.
@@ -49,9 +49,9 @@ def _pending(params: Params, graph: Any, status: Mapping[str, Any]) -> dict[str,
     from networkx import dfs_postorder_nodes
 
     named = {stage.addressing: stage for stage in graph}
-    for key, run in params.models.items():
-        if run.parent != NONE:  # which no template of dvc.yaml can name
-            graph.add_edge(named[f"pretrain@{key}"], named[f"pretrain@{run.parent}"])
+    for key, model in params.models.items():
+        if model.parent != NONE:  # which no template of dvc.yaml can name
+            graph.add_edge(named[f"pretrain@{key}"], named[f"pretrain@{model.parent}"])
     stages, root = [*dfs_postorder_nodes(graph)], named[ROOT]
     written, hashes = [out.def_path for out in root.outs], _hashes_of_plans(params)
     waiting: set[Any] = {root} if ROOT in status else set()
@@ -65,8 +65,8 @@ def _pending(params: Params, graph: Any, status: Mapping[str, Any]) -> dict[str,
     }
 
     def has_other_inputs(stage: Any) -> bool:
-        """Whether ``record_inputs`` will change its record of what a stage's run reads. Changed
-        outputs of the root stage do not count: a run reads only one of them, the file for runs
+        """Whether ``record_inputs`` will change its record of what a stage reads. Changed
+        outputs of the root stage do not count: a model reads only one of them, that for models
         without a tokenizer, which never changes."""
         changing = {out.def_path for b in waiting if b != root for out in b.outs}
         for path in {dep.def_path for dep in stage.deps} & read.keys():

@@ -168,21 +168,21 @@ def _measured(study: Params, cost: Cost, name: str) -> float:
     """Returns the speed of pretraining a model with its own objective (a teacher has random
     weights), or of adapting it to a task with two classes and texts of the mean length of the
     cost's task."""
-    compute, run = study.compute, study.models[name]
+    compute, declared = study.compute, study.models[name]
     device = resolve(compute, threads=compute.trial_threads if cost.task else compute.threads)
     vocabulary: Any
-    if run.is_hub:
+    if declared.is_hub:
         from stages.text.checkpoints import folder_of  # imports transformers
 
-        pinned = str(run.architecture["path"]), str(run.architecture["revision"])
+        pinned = str(declared.architecture["path"]), str(declared.architecture["revision"])
         vocabulary = Tokenizer(folder_of(*pinned))
     else:
-        vocabulary = cast(Any, vocabulary_for(run, study.tokenizers[run.tokenizer]))
+        vocabulary = cast(Any, vocabulary_for(declared, study.tokenizers[declared.tokenizer]))
     if cost.task:
         entry = study.finetune.methods[cost.method]
         task = Texts.of(cost.task, study.tasks[cost.task], study.finetune.max_tokens)
         length, training = round(task.tokens), entry.training
-        backbone = MODELS.build(run.architecture, vocabulary.vocab_size, where="architecture")
+        backbone = MODELS.build(declared.architecture, vocabulary.vocab_size, where="architecture")
         draw_weights(backbone, seed=0)
         backbone.drop_output_layers()
         criterion: Any = Classification(["0", "1"], vocabulary, length)
@@ -196,8 +196,10 @@ def _measured(study: Params, cost: Cost, name: str) -> float:
         examples = [Example(str(i), text, np.array([i % 2])) for i, text in enumerate(texts)]
         batch = criterion.collate(examples, rngs=[])
     else:
-        training = run.training
-        model, criterion = untrained(run, study.models.get(run.parent), vocabulary, device)
+        training = declared.training
+        model, criterion = untrained(
+            declared, study.models.get(declared.parent), vocabulary, device
+        )
         weights = num_weights(model.backbone)
         number, length = training.micro_batch_rows, training.max_tokens
         batch = random_batch(criterion, vocabulary, rows=number, length=length)

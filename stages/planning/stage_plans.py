@@ -177,16 +177,17 @@ def pretrain_plan(study: Params, key: str) -> PretrainPlan:
     )
 
 
-def finetune_plan(runs: dict[str, Model], finetune: Finetune, compute: Compute) -> FinetunePlan:
-    """Returns the plan, equal for all tasks, of fine-tuning ``runs`` that have the matched budget.
-    The hashes of the code of models and tasks are not here but in checkpoints and examples."""
+def finetune_plan(models: dict[str, Model], finetune: Finetune, compute: Compute) -> FinetunePlan:
+    """Returns the plan, equal for all tasks, of fine-tuning ``models``, which have the matched
+    budget. The hashes of the code of models and tasks are not here but in checkpoints and
+    examples."""
     methods = without_texts(finetune.methods)
     adapted = {f"methods/{entry.method['name']}" for entry in methods.values()}
-    trainings = (m.of(model).training for m in methods.values() for model in runs)
+    trainings = (m.of(model).training for m in methods.values() for model in models)
     optimizers = {f"optimizers/{each.optimizer['name']}" for each in trainings if each}
     finetune = finetune.model_copy(update={"methods": methods})
     code = hashes("finetune", *sorted(adapted | optimizers))
-    return FinetunePlan(models=runs, finetune=finetune, compute=compute, code=code)
+    return FinetunePlan(models=models, finetune=finetune, compute=compute, code=code)
 
 
 def _revisions(params: Params, folder: Path) -> dict[str, str]:

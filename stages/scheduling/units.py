@@ -34,20 +34,20 @@ def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
     costs += finetunings(study, stored)
     works = {key: work for cost in costs for key, work in cost.works.items()}
     own_work, parts = dict[str, float](), defaultdict[str, list[Unit]](list)
-    for name, run in study.models.items():
+    for name, model in study.models.items():
         stage = f"pretrain@{name}"
-        keys = [key for seed in run.seeds if (key := CheckpointKey(name, seed)) in works]
+        keys = [key for seed in model.seeds if (key := CheckpointKey(name, seed)) in works]
         if len(keys) == 1:  # the stage trains it itself
             own_work[stage] = works[keys[0]]
             continue
         for key in keys:
             unit, needs = f"pretrain_seed@{name}-{key.pretrain_seed}", (*pending[stage],)
             parts[stage].append(Unit(unit, needs, f"pretrain {key}", key, work=works[key]))
-    for task, (name, run) in product(tasks, study.models.items()):
+    for task, (name, model) in product(tasks, study.models.items()):
         before = f"pretrain@{name}", f"prepare_task@{task}"
         needs = tuple(stage for stage in before if stage in pending)
-        methods, scratch = tune.methods_of(name), run.from_scratch
-        for key in (CheckpointKey(name, seed) for seed in run.seeds):
+        methods, scratch = tune.methods_of(name), model.from_scratch
+        for key in (CheckpointKey(name, seed) for seed in model.seeds):
             for group in trial_groups(tune, key, task, methods, from_scratch=scratch):
                 if trials := tuple(trial for trial in group if trial in works):
                     work = sum(works[trial] for trial in trials)

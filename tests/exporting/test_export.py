@@ -105,7 +105,10 @@ def test_export_of_a_checkpoint_has_its_states_and_tokenizer(family: str) -> Non
     assert tokenizer.decode(ids[0], skip_special_tokens=True).strip() == text
 
 
-@pytest.mark.parametrize(("family", "method"), zip(FAMILIES, cycle(["full", "lora"]), strict=False))
+PAIRS = [*zip(FAMILIES, cycle(["full", "lora"]), strict=False)]
+
+
+@pytest.mark.parametrize(("family", "method"), PAIRS)
 @torch.no_grad()
 def test_export_of_a_trial_has_the_states_that_predict_uses(family: str, method: str) -> None:
     key, model, batch = fine_tuned(family, method, "classification")
