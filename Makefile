@@ -21,7 +21,7 @@ override TASK := $(value TASK)
 export DATA TEXT STUDY MODEL TASK
 
 .DEFAULT_GOAL := help
-.PHONY: help new plan repro check test coverage docs ui lock clean setup
+.PHONY: help new plan repro check test nightly coverage docs ui lock clean setup
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /make \1|/p' Makefile | while IFS='|' read -r name text; do \
@@ -58,13 +58,16 @@ define CHECKED
 endef
 
 check: setup ## lint, types, layers (.pre-commit-config.yaml) and the fast tests
-	$(call CHECKED,-q -m "not slow")
+	$(call CHECKED,-q -m "not slow and not nightly")
 
-test: setup ## the same with all tests
-	$(call CHECKED)
+test: setup ## the same with the slow tests
+	$(call CHECKED,-m "not nightly")
+
+nightly: setup ## the tests that take long and find little
+	@pytest -n auto --dist loadfile -m nightly
 
 coverage: setup ## make test, and how much of the code it runs: a tenth slower
-	$(call CHECKED,--cov --cov-report=term)
+	$(call CHECKED,-m "not nightly" --cov --cov-report=term)
 
 ui: setup ## the study in MLflow
 	@python -m stages.commands.ui
