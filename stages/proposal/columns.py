@@ -18,13 +18,13 @@ from stages.tasks._cells import (
     structured,
 )
 from stages.tasks._labels import label_of
-from stages.tasks._task import split_named
+from stages.tasks._task import split_in
 
 MOST_LABELS = 300
 NUM_FEW = 20  # with fewer rows, shares say nothing
 RECUR, LONG_RECUR = 4, 10  # times that a label in lists, or with a long name, occurs on average
 MOST_DISTINCT = 0.5  # most distinct values per row in a column of labels
-TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 5.0, 5.0  # means per cell: at least, at least, at most
+TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 5.0, 5.0  # means: fewest, fewest, most
 MOST = 0.9  # share of the cells or rows that is nearly all
 LOOKED_AT = 200  # number of values to look at to see what a column holds
 HOT_SIGNS = {"0", "1", "0.0", "1.0", "-1", "true", "false", "t", "f", "yes", "no", "y", "n"}
@@ -48,7 +48,8 @@ LABELS = "stance polarity label labels class category target gold y sentiment in
 _WORDS = {
     "text": TEXTS,
     "label": LABELS,
-    "split": "split splits fold folds subset partition set usage is_train is_dev is_valid is_test",
+    "split": "split splits fold folds kfold k_fold subset partition set usage"
+    " is_train is_dev is_valid is_test",
     "no class": f"context passage premise question query post prompt title subject {TEXTS}",
     "id": "id ids idx index key uid uuid guid no nr number oid file filename path url hash sha1 md5"
     " email mail",
@@ -59,9 +60,10 @@ _WORDS = {
     "answers": "answer answers text",
     "no answers": "start end id ids",
     "start": "start",
+    "offset": "start begin end stop offset from to",
     "choices": "choices options endings candidates alternatives",
     "right choice": f"answer right {LABELS}",
-    "premise": "premise ctx context",
+    "premise": "premise ctx context passage article",
     "words": "words tokens form",
     "tags": "tags ner upos labels",
     "one word": "word token form words tokens",
@@ -149,16 +151,19 @@ class Column:
         recurs_often = self.distinct * LONG_RECUR <= self.filled and not self.hints_at("no class")
         is_short = self.words <= LABEL_WORDS or self.is_named_label or recurs_often
         are_values = (self.are_strings or self.are_numbers) and self.are_whole
-        has_enough = self.filled >= MOST * self.num and 2 <= self.distinct <= MOST_LABELS
-        self.is_label = (
-            are_values and has_enough and self.recurs and is_short and not self.are_marks
-        )
+        self.is_full = self.filled >= MOST * self.num
+        has_enough = self.is_full or self.is_named_label  # other rows may have no label yet
+        are_few = 2 <= self.distinct <= MOST_LABELS and self.recurs and is_short
+        self.is_label = are_values and has_enough and are_few and not self.are_marks
         if self.are_lists:
             most = min(MOST_LABELS, self.items.total() / RECUR)
             self.is_label = 0 < len(self.items) <= most and not self.are_structures
-        names = {split_named(value) for value in self.values[:MOST_LABELS]}
-        is_split = self.are_strings and self.filled == self.num and self.words < 2
-        self.splits = names if is_split and None not in names else set()
+        says = name if name.lower() in HINTS["split"] else ""
+        splits = {value: split_in(says, value) for value in self.values[:MOST_LABELS]}
+        is_split = are_single and self.filled == self.num and None not in splits.values()
+        if says.startswith("is_"):  # that most rows are valid may be meant otherwise
+            is_split &= splits.get(Counter(texts).most_common(1)[0][0]) == "train"
+        self.splits = {*splits.values()} if is_split and self.words < 2 else set()
 
     def hints_at(self, what: str) -> bool:
         """Whether a word of the name hints at this. The words of ``sentence_A``, ``Sentence A`` and

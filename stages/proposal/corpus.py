@@ -23,7 +23,7 @@ MAX_WORDS = 3_000_000  # words of a folder after which counting stops
 LATIN = 0.8  # least share of Latin letters with which English documentation may help
 DOCS = ["numpy", "pandas", "scikit-learn", "scipy"]
 DOCS_WORDS = 700_000  # approximate number of words of DOCS
-# Kinds whose texts are a corpus; the contexts of questions recur.
+# Kinds whose texts can be a corpus. (The contexts of span_qa recur.)
 RUNNING_TEXT = {"classification", "multi_label", "regression", "seq2seq"}
 OF_ANSWERS = {"text_pair", "label", "labels", "tags"} | {
     key for kind in TASKS.values() for key in settings_of(kind)
@@ -90,7 +90,7 @@ def choose_corpus(examples: Examples, text: Path | None, task: str, notes: list[
             "each by itself" if enough else "for the tokenizer alone: too few to pretrain on"
         )
         notes.append(f"Text: {why} ({words:,} words). --corpus FOLDER gives other text.")
-        # Of few rows the other draws of the splits test on most (split_per_seed).
+        # With few rows each seed draws its splits, so other draws test on most of these texts.
         learnt = texts if sum(examples.num.values()) >= FEW_ROWS else texts[::FEW_LEFT]
     else:
         key, words, pretrains = "documentation", DOCS_WORDS, is_latin

@@ -16,19 +16,22 @@ from stages.sources.files import files_below
 
 TABLE = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
 HEAD = 2**16  # bytes that are looked at
-MANY = 0.05  # share of texts in which a form is said
+MANY = 0.05  # share of texts with a form from which on a note says so
 
 
-def refuse_known(data: Path, *, always: bool) -> None:
+def refuse_known(data: Path, *, always: bool, is_named: bool = False) -> None:
     """Raises ValueError with a command if a file of ``data`` has a form that is not read; with
-    ``always`` only for the forms that would be read wrongly."""
+    ``always`` only for the forms that would be read wrongly, and if the
+    user has named the format (``is_named``) only for those with a command."""
     files = files_below(data) if data.is_dir() else [data] * data.is_file()
     heads = {file: _head(file) for file in files[:HEAD]}
     for form, (file, head) in product(TABLE["forms"], heads.items()):
         named = re.search(f"(^|/)[^/]*{form.get('name', '')}(\\.gz)?$", file.as_posix().lower())
         match = named and re.search(form.get("head", ""), head)
-        if match and "texts" not in form and (not always or "always" in form):
-            raise ValueError(f"{file}: {_advice(form, file, match)}")
+        is_meant = (not always or "always" in form) and "texts" not in form
+        advice = _advice(form, file, match) if match and is_meant else ""
+        if "\n" in advice or (advice and not is_named):
+            raise ValueError(f"{file}: {advice}")
 
 
 def odd_texts(texts: Sequence[str], file: Path) -> Iterator[str]:

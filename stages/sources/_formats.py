@@ -233,7 +233,15 @@ def _decoded(text: str, name: str, line: int | None = None) -> Any:
         return dict(pairs)
 
     try:
-        return json.loads(text, object_pairs_hook=unique)
+        value = json.loads(text, object_pairs_hook=unique)
+        if r"\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise ValueError(
+            f"{name}{f' line {line}' if line else ''}: {half} is half a character; delete it"
+        ) from None
     except json.JSONDecodeError as error:
         place = f"{name} line {line or error.lineno}"
         raise ValueError(

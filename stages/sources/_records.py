@@ -50,7 +50,11 @@ class Placed(NamedTuple):
 
 
 class RecordSource(Source):
-    """A source of records, which a subclass yields together with the splits that are ``given``."""
+    """A source of records, which a subclass yields together with the splits that are ``given``.
+
+    The first parameter of the constructor is ``naming: Columns``, made of the settings in
+    ``schema``; the subclass keeps it as ``columns``.
+    """
 
     schema = SCHEMA
     columns: Columns
@@ -66,7 +70,8 @@ class RecordSource(Source):
 
     @abstractmethod
     def parts(self, kind: Task | None) -> Iterable[Iterable[Placed]]:
-        """Returns the records of each file or split; ``kind`` is None for a corpus."""
+        """Returns the records of each file or split; ``kind`` is None for a corpus, whose records
+        are of the kind ``TEXT`` (``_columns.py``)."""
 
     def check(self, kind: Task | None) -> None:
         """Reads the first document or example of each part."""

@@ -9,7 +9,7 @@ from stages.core.components import unknown
 from stages.sources._columns import EMPTY_CELLS, NONE, TEXT, TIME, WORDS, Columns, cell
 from stages.sources._formats import FORMATS, Delimiter, Format, Record, Unit, format_of, sides
 from stages.sources._records import Placed, RecordSource, SourceFile
-from stages.tasks._task import SPLITS, Split, Task, split_named
+from stages.tasks._task import SPLITS, Split, Task, split_in
 
 PARALLEL = "parallel"
 
@@ -134,11 +134,8 @@ class Files(RecordSource):
         if self.split_column is None:
             return file.split
         place = f"{file.path} {record.place}"
-        value = str(cell(record.cells, self.split_column, place))
-        named = split_named(self.split_column)  # test for a column is_test of true and false
-        if named in SPLITS[1:] and value.lower() in ("true", "false"):
-            return named if value.lower() == "true" else "train"
-        if (split := split_named(value)) is None:
+        value = cell(record.cells, self.split_column, place)
+        if (split := split_in(self.split_column, value)) is None:
             raise ValueError(f"{place}: {self.split_column} is {value!r}, not one of {SPLITS}")
         return split
 

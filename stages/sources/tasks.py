@@ -28,7 +28,7 @@ class Tasks(Source):
     a large task are left out. Each validation row is one document.
 
     All of a task's train rows are mixed, whatever the label budgets are. So a comparison with other
-    runs is fair only at the label budget ``all``.
+    models is fair only at the label budget ``all``.
 
     Without ``answers`` a document is the text of a train row, without its label (task-adaptive
     pretraining; Gururangan et al. 2020, section 4). No validation row becomes a document: the

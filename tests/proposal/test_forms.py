@@ -1,32 +1,22 @@
 """Files in a known form that is not read: the command of the table makes one that is read."""
 
-import json
 import re
 import subprocess
 import tarfile
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import datasets
 import pytest
-from ruamel.yaml import YAML
 
 from stages.proposal.forms import TABLE
-from tests.labelled_files import NUM, objects, proposed, table, texts
+from tests.labelled_files import NUM, proposed, table, texts
 
 PAIRS = texts(NUM)
-ROWS = [{"text": text, "label": label} for text, label in PAIRS]
 SPLITS = (("train", slice(0, 40)), ("dev", slice(40, 50)), ("test", slice(50, 60)))
-HEADER = ("text", "label")
-PIECES = "[CLS] X\nHe{0} O\nliv O\n##ed O\nin O\nBuda B-LOC\n##pe I-LOC\n##st I-LOC\n[SEP] X\n\n"
-MARKDOWN = "".join(
-    f"\n## intent:{name}\n" + "".join(f"- {name} in [Rome](city) for {i}\n" for i in range(40))
-    for name in ("stay", "dine")
-)
 
 
 def tar(path: Path) -> None:
-    Path("train.csv").write_text(table([HEADER, *PAIRS]))
+    Path("train.csv").write_text(table([("text", "label"), *PAIRS]))
     with tarfile.open(path, "w:gz") as archive:
         archive.add("train.csv")
 
@@ -34,7 +24,8 @@ def tar(path: Path) -> None:
 def saved_to_disk(path: Path) -> None:
     label = datasets.ClassLabel(names=["bad", "good"])
     features = datasets.Features(text=datasets.Value("string"), label=label)
-    splits = {s: datasets.Dataset.from_list(ROWS[rows], features=features) for s, rows in SPLITS}
+    rows = [{"text": text, "label": label} for text, label in PAIRS]
+    splits = {s: datasets.Dataset.from_list(rows[part], features=features) for s, part in SPLITS}
     datasets.DatasetDict(splits).save_to_disk(path.parent.parent)
 
 
@@ -47,178 +38,188 @@ def slots(path: Path) -> None:
         (folder / "seq.out").write_text("O B-from O B-to O\n" * len(lines))
 
 
-class Example(NamedTuple):
-    """The name of a file; its text, value in JSON, or function that writes it; the name of what
-    the command writes; the kind of task that this is read as; names of its columns."""
-
-    name: str
-    content: Any
-    written: str = "a-rows.jsonl"
-    kind: str = "classification"
-    names: list[str] | None = None
+def annotated(path: Path) -> None:
+    lines = [f"Ada saw {text}.\n" for text, _ in PAIRS]
+    path.with_suffix(".txt").write_text("".join(lines))
+    begins = [sum(map(len, lines[:i])) for i in range(NUM)]
+    path.write_text("".join(f"T{i}\tPER {b} {b + 3}\tAda\n" for i, b in enumerate(begins)))
 
 
-EXAMPLES = {  # by a part of what the table calls the form
-    "save_to_disk": Example("d/test/data-00000-of-00001.arrow", saved_to_disk, "d"),
-    "pandas writes": Example(
-        "a.json", {key: {i: row[key] for i, row in enumerate(ROWS)} for key in HEADER}
-    ),
-    "the hub's API": Example(
-        "a.json",
-        {
-            "features": [{"name": "label", "type": {"names": ["bad", "good"]}}],
-            "rows": [
-                {"row_idx": i, "row": {"text": text, "label": i % 2}}
-                for i, (text, _) in enumerate(PAIRS)
-            ],
-        },
-    ),
-    "in JSON": Example(
-        "a.json",
-        {"rasa_nlu_data": {"common_examples": [{"text": t, "intent": of} for t, of in PAIRS]}},
-    ),
-    "with entities": Example(
-        "a.json",
-        [[f"Ada saw {t}.", {"entities": [[0, 3, "PER"]]}] for t, _ in PAIRS],
-        kind="tagging",
-    ),
-    "doccano": Example(
-        "a.jsonl",
-        objects([{"text": f"Ada saw {t}.", "label": [[0, 3, "PER"]]} for t, _ in PAIRS]),
-        kind="tagging",
-    ),
-    "with cats": Example(
-        "a.json", [[t, {"cats": {"good": of == "good", "bad": of == "bad"}}] for t, of in PAIRS]
-    ),
-    "several annotators": Example(
-        "a.json",
-        {
-            text: {"annotators": [{"label": x} for x in (of, "bad", of)]}
-            | {"post_tokens": text.split()}
-            for text, of in PAIRS
-        },
-    ),
-    "CMRC": Example(
-        "a.json",
-        [
-            {
-                "context_text": f"Film {i} was made in {1900 + i}.",
-                "qas": [{"query_text": f"When was film {i} made?", "answers": [str(1900 + i)]}],
-            }
-            for i in range(NUM)
-        ],
-        kind="span_qa",
-    ),
-    "pairs of text and label": Example("a.json", {split: PAIRS[rows] for split, rows in SPLITS}),
-    "objects below the names": Example("a.json", {split: ROWS[rows] for split, rows in SPLITS}),
-    "objects below their ids": Example("a.json", {f"p{i}": row for i, row in enumerate(ROWS)}),
-    "lists below the names": Example("a.json", {key: [r[key] for r in ROWS] for key in HEADER}),
-    "the first names": Example("a.json", [HEADER, *PAIRS]),
-    "lists of a text": Example("a.json", PAIRS),
-    "a list of a text": Example("a.jsonl", "".join(json.dumps(pair) + "\n" for pair in PAIRS)),
-    "chat": Example(
-        "a.jsonl",
-        objects(
-            [
-                {
-                    "messages": [
-                        {"role": "user", "content": text},
-                        {"role": "assistant", "content": of},
-                    ]
-                }
-                for text, of in PAIRS
-            ]
-        ),
-    ),
-    "Prodigy": Example(
-        "a.jsonl",
-        objects([row | {"answer": "accept", "_task_hash": i} for i, row in enumerate(ROWS)]),
-    ),
-    "retrieval": Example(
-        "a.jsonl",
-        objects([{"query": t, "pos": [f"it was {t}"], "neg": [f"no {t}"]} for t, _ in PAIRS]),
-    ),
-    "Python's": Example("a.jsonl", "".join(f"{row}\n" for row in ROWS)),
-    "tar": Example("a.tgz", tar, "a-rows"),
-    "choices of which": Example(
-        "a.csv",
-        "question,correct_answer,distractor1,distractor2\n"
-        + table([(f"What is {i}?", f"{'amz'[i % 3]} {i}", f"b {i}", f"c {i}") for i in range(NUM)]),
-        kind="multiple_choice",
-    ),
-    "cells between tabs": Example(
-        "a.csv",
-        "".join(
-            "\t".join([of, t, str(i), *"xy"[: i % 3]]) + "\n" for i, (t, of) in enumerate(PAIRS)
-        ),
-        "a-rows.tsv",
-        names=["label", "text", "id"],
-    ),
-    "SIGN between": Example(
-        "a.txt",
-        "".join(f"{of} ||| {text}, so\n" for text, of in PAIRS),
-        "a-rows.tsv",
-        names=["label", "text"],
-    ),
-    "printed": Example(
-        "a.csv",
-        "| text | label |\n|---|:--|\n" + "".join(f"| {t}, so | {of} |\n" for t, of in PAIRS),
-        "a-rows.csv",
-    ),
-    "after blanks": Example(
-        "a.csv", "text, label\n" + "".join(f'"{t}, so", "{of}"\n' for t, of in PAIRS), "a-rows.csv"
-    ),
-    "ARFF": Example(
-        "a.arff",
-        "@relation r\n@attribute text string\n@attribute class {good,bad}\n@data\n"
-        + "".join(f"'{text}, so it\\'s', {of}\n" for text, of in PAIRS),
-    ),
-    "YAML": Example("a.yaml", lambda path: YAML().dump(ROWS, path)),
-    "in Markdown": Example("a.md", MARKDOWN),
-    "fastText": Example("a.txt", "".join(f"__label__{of} {text}\n" for text, of in PAIRS)),
-    "TREC": Example("a.label", "".join(f"HUM:{of} {text}\n" for text, of in PAIRS)),
-    "SST": Example(
-        "a.txt", "".join(f"({i % 3} (2 {text}) (1 .))\n" for i, (text, _) in enumerate(PAIRS))
-    ),
-    "wordSIGNtag": Example(
-        "a.pos", "".join(f"He/PRP saw/VBD film/NN {i}/CD\n" for i in range(NUM)), kind="tagging"
-    ),
-    "seq.in": Example("d/test/seq.in", slots, "d", "tagging"),
-    "pieces": Example(
-        "a.conll", "".join(map(PIECES.format, range(NUM))), "a-rows.conll", "tagging"
-    ),
-    "HTML": Example(
-        "a.csv", table([HEADER, *((f"<p>{t} &amp; so</p>", of) for t, of in PAIRS)]), "a-rows.csv"
-    ),
-    "line breaks": Example(
-        "a.tsv", table([HEADER, *((f"{t}\\nso", of) for t, of in PAIRS)], "\t"), "a-rows.tsv"
-    ),
+def sides(path: Path) -> None:
+    for split, rows in SPLITS:
+        for column, name in enumerate(("text", "labels")):
+            lines = "".join(f"{pair[column]}\n" for pair in PAIRS[rows])
+            path.with_name(f"{split}_{name}.txt").write_text(lines)
+
+
+WRITERS = {
+    "save_to_disk": ("d/test/data-00000-of-00001.arrow", saved_to_disk, "d"),
+    "brat": ("d/x.ann", annotated, "d/x-rows.jsonl"),
+    "line by line": ("d/train_labels.txt", sides, "d"),
+    "tar": ("a.tgz", tar, "a-rows"),
+    "seq.in": ("d/test/seq.in", slots, "d"),
 }
+ROW, SPAN = '{"text": "TEXT", "label": "LABEL"}', '"text": "Ada saw TEXT.", "label": '
+# By a part of what the table calls the form: the kind of the file, and its content, in which a part
+# between « and » is repeated for each row. ROW is its number, BIT is 0 or 1.
+EXAMPLES = {
+    "pandas writes": ("json", '{"text": {«"ROW": "TEXT"»}, "label": {«"ROW": "LABEL"»}}'),
+    "the hub's API": (
+        "json",
+        '{"features": [{"name": "label", "type": {"names": ["bad", "good"]}}],\n'
+        '"rows": [«{"row_idx": ROW, "row": {"text": "TEXT", "label": BIT}}»]}',
+    ),
+    "in JSON": (
+        "json",
+        '{"rasa_nlu_data": {"common_examples": [«{"text": "TEXT", "intent": "LABEL"}»]}}',
+    ),
+    "with entities": ("json", '[«["Ada saw TEXT.", {"entities": [[0, 3, "PER"]]}]»]'),
+    "doccano": ("jsonl", f'«{{{SPAN}[[0, 3, "PER"]]}}\n»'),
+    "spans of Prodigy": (
+        "jsonl",
+        '«{"text": "Ada TEXT", "_task_hash": ROW, "answer": "accept", "tokens": [{"text": "Ada", '
+        '"id": 0}, {"text": "TEXT", "id": 1}], "spans": [{"token_start": 0, "token_end": 0, '
+        '"label": "PER"}]}\n»',
+    ),
+    "spans of Label Studio": (
+        "json",
+        f'[«{{{SPAN}[{{"start": 0, "end": 3, "labels": ["PER"]}}]}}»]',
+    ),
+    "choices of Label Studio": (
+        "json",
+        '[«{"data": {"text": "TEXT"}, "annotations": [{"result": [{"value": {"choices": '
+        '["LABEL"]}}]}]}»]',
+    ),
+    "with cats": ("json", '[«["TEXT", {"cats": {"LABEL": 1, "other": 0}}]»]'),
+    "several annotators": (
+        "json",
+        '{«"TEXT": {"annotators": [{"label": "LABEL"}, {"label": "bad"}, {"label": "LABEL"}], '
+        '"post_tokens": ["TEXT"]}»}',
+    ),
+    "CMRC": (
+        "json",
+        '[«{"context_text": "Film ROW was TEXT.", "qas": [{"query_text": "What was film ROW of '
+        'all?", "answers": ["TEXT"]}]}»]',
+    ),
+    "pairs of text and label": (
+        "json",
+        '{"train": [«["TEXT", "LABEL"]»], "dev": [«["so TEXT", "LABEL"]»]}',
+    ),
+    "objects below the names": (
+        "json",
+        f'{{"train": [«{ROW}»], "dev": [«{ROW.replace("TEXT", "so TEXT")}»]}}',
+    ),
+    "below the key": ("json", f'{{"status": "ok", "count": 60, "results": [«{ROW}»]}}'),
+    "objects below their ids": ("json", f'{{«"pROW": {ROW}»}}'),
+    "lists below the names": ("json", '{"text": [«"TEXT"»], "label": [«"LABEL"»]}'),
+    "the first names": ("json", '[["text", "label"], «["TEXT", "LABEL"]»]'),
+    "lists of a text": ("json", '[«["TEXT", "LABEL"]»]'),
+    "a list of a text": ("jsonl", '«["TEXT", "LABEL"]\n»'),
+    "chat": (
+        "jsonl",
+        '«{"messages": [{"role": "user", "content": "TEXT"}, {"role": "assistant", "content": '
+        '"LABEL"}]}\n»',
+    ),
+    "rows of Prodigy": (
+        "jsonl",
+        '«{"text": "TEXT", "label": "LABEL", "answer": "accept", "_task_hash": ROW}\n»',
+    ),
+    "retrieval": ("jsonl", '«{"query": "TEXT", "pos": ["it was TEXT"], "neg": ["no TEXT"]}\n»'),
+    "Python's": ("jsonl", "«{'text': 'TEXT', 'label': 'LABEL'}\n»"),
+    "choices of which": (
+        "csv",
+        "question,correct_answer,distractor1,distractor2\n«What is ROW?,LABEL ROW,b ROW,c ROW\n»",
+    ),
+    "cells between tabs": ("csv", "«LABEL\tTEXT\tROW\n»good\tone more\t8\tx\ty\n"),
+    "SIGN between": ("txt", "«LABEL ||| TEXT, so\n»"),
+    "printed": ("csv", "| text | label |\n|---|:--|\n«| TEXT, so | LABEL |\n»"),
+    "after blanks": ("csv", 'text, label\n«"TEXT, so", "LABEL"\n»'),
+    "a backslash": ("csv", 'text,label\n«"TEXT, \\"so\\" it was",LABEL\n»'),
+    "returns within": ("csv", "text,label\n«TEXT\rTEXT,LABEL\n»"),
+    "returns alone": ("csv", "text,label\r«TEXT,LABEL\r»"),
+    "single quotation": ("csv", "text,label\n«'TEXT, so','LABEL'\n»"),
+    "comments above": ("csv", "# made by x\ntext,label\n«TEXT,LABEL\n»"),
+    "numpy": (
+        "csv",
+        "context,question,answers\n«film of TEXT,What was film ROW of?,"
+        "\"{'text': array(['film'], dtype=object), 'answer_start': array([0])}\"\n»",
+    ),
+    "ARFF": (
+        "arff",
+        "@relation r\n@attribute text string\n@attribute class {good,bad}\n@data\n"
+        "«'TEXT, so it\\'s', LABEL\n»",
+    ),
+    "data in YAML": (
+        "yml",
+        "nlu:\n- intent: ask\n  examples: |\n«    - TEXT [it](x)\n»"
+        "- intent: say\n  examples: |\n«    - say TEXT [it](x)\n»",
+    ),
+    "YAML": ("yaml", "«- {text: TEXT, label: LABEL}\n»"),
+    "in Markdown": (
+        "md",
+        "## intent:ask\n«- TEXT in [Rome](city)\n»\n## intent:say\n«- say TEXT in [Rome](city)\n»",
+    ),
+    "fastText": ("txt", "«__label__LABEL TEXT\n»"),
+    "TREC": ("label", "«HUM:LABEL TEXT\n»"),
+    "SST": ("txt", "«(BIT (2 TEXT) (1 .))\n»"),
+    "wordSIGNtag": ("pos", "«He/PRP saw/VBD film/NN ROW/CD\n»"),
+    "pieces": (
+        "conll",
+        "«[CLS] X\nHeROW O\nliv O\n##ed O\nin O\nBuda B-LOC\n##pe I-LOC\n##st I-LOC\n[SEP] X\n\n»",
+    ),
+    "HTML": ("csv", "text,label\n«<p>TEXT &amp; so</p>,LABEL\n»"),
+    "line breaks": ("tsv", "text\tlabel\n«TEXT\\nso\tLABEL\n»"),
+}
+KINDS: dict[str, tuple[str, ...]] = {
+    "span_qa": ("CMRC", "numpy"),
+    "multiple_choice": ("choices of which",),
+}
+KINDS["tagging"] = ("with entities", "doccano", "spans", "brat", "seq.in", "wordSIGN", "pieces")
+COLUMNS = {"cells between tabs": ["label", "text", "id"]}
+COLUMNS |= dict.fromkeys(("SIGN between", "line by line"), ["label", "text"])
 WITH_COMMAND = [
     form["what"] for form in TABLE["forms"] if {*form} & {"command", *TABLE["commands"]}
 ]
 
 
+def filled(content: str, separator: str) -> str:
+    """Returns the content of an example with all rows."""
+
+    def rows(match: re.Match[str]) -> str:
+        numbered = [(str(i), str(i % 2), *pair) for i, pair in enumerate(PAIRS)]
+        named = (dict(zip(("ROW", "BIT", "TEXT", "LABEL"), row, strict=True)) for row in numbered)
+        return separator.join(
+            re.sub("ROW|BIT|TEXT|LABEL", lambda m: row[m[0]], match[1])  # noqa: B023
+            for row in named
+        )
+
+    return re.sub("«(.*?)»", rows, content, flags=re.DOTALL)
+
+
 @pytest.mark.parametrize("what", WITH_COMMAND)
 def test_each_form_is_recognised_and_its_command_makes_a_file_that_is_read(what: str) -> None:
-    example = next(example for part, example in EXAMPLES.items() if part in what)
-    path = Path(example.name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if callable(example.content):
-        example.content(path)
+    part = next(part for part in (*WRITERS, *EXAMPLES) if part in what)
+    name, write, new = WRITERS.get(part, ("", None, ""))
+    if write is not None:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        write(Path(name))
     else:
-        text = example.content
-        path.write_text(text if isinstance(text, str) else json.dumps(text, indent=len(what) % 2))
-    data = "d" if example.name.startswith("d/") else example.name
+        ending, content = EXAMPLES[part]
+        name = f"a.{ending}"
+        Path(name).write_text(filled(content, ",\n" if ending == "json" else ""))
     try:
-        said = "\n".join(note for note in proposed(data).notes if "to convert it" in note)
+        notes = proposed(name[:1] if "/" in name else name).notes
+        said = next(note for note in notes if "to convert it" in note)
     except ValueError as error:
         said = str(error)
-    first, command = said.split("\n  ")
+    first, command = said.split("\n  ", 1)
+    command = command.splitlines()[0]
     assert re.search(re.escape(what).replace("SIGN", r"\S+"), first)
     subprocess.run(command, shell=True, check=True)  # noqa: S602
-    proposal = proposed(example.written, names=example.names)
-    assert proposal.study.kind == example.kind
+    written = new or re.search(r"> (\S+)$", command)[1]  # type: ignore[index]
+    proposal = proposed(written, names=COLUMNS.get(part))
+    kinds = [kind for kind, parts in KINDS.items() if part.startswith(parts)]
+    assert proposal.study.kind == (kinds[0] if kinds else "classification")
     assert not any("to convert it" in note for note in proposal.notes)
     assert "##" not in str(proposal.rows) and "SEP" not in str(proposal.rows)
 

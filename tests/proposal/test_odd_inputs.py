@@ -1,4 +1,4 @@
-"""Odd files of real users: what each is read as, or what its refusal says.
+"""Files of real users: what each is read as, or what its refusal says and which flags it names.
 
 `make new` proposes a study, and ``prepare_task`` reads the same rows.
 """
@@ -107,7 +107,7 @@ BIO = "B-PER B-LOC I-LOC O O B-LOC"
 SPAN_TAGS = ("O", "B-PER", "B-LOC", "I-LOC")
 QUESTION = {"text": "film", "answer_start": 0}
 CONTEXTS = [f"film number {i} was made in the year {1900 + i}" for i in range(NUM)]
-USUAL = csv_of(text=TEXTS, label=SIDES)
+USUAL, LONGER = csv_of(text=TEXTS, label=SIDES), [*enumerate(texts(3000))]
 SENTENCES = str(conll(spans(), BIO)[1])
 
 ODD: dict[str, Odd] = {
@@ -116,13 +116,56 @@ ODD: dict[str, Odd] = {
         f"{name} of ids is no text": csv(
             classes(text="title"),
             ",",
-            **{"title": lambda i: f"{'ab'[i % 2]} boots {i}", "label": SIDES, name: ids},
+            **{name: ids, "title": lambda i: f"{'ab'[i % 2]} boots {i}", "label": SIDES},
         )
         for name, ids in {
+            "": str,  # as pandas writes an index
+            "Unnamed: 0": lambda i: i + i // 9,  # after rows were left out
+            "place": str,
+            "made": lambda i: f"https://example.org/{i % 4}",
+            "day": lambda i: f"2016-09-{i % 4 + 10} 10:22:34",
+            "on": lambda i: f"{i % 4 + 1}/12/2016",
             "AssignmentId": lambda i: hashlib.md5(b"%d" % i).hexdigest().upper(),
             "file": lambda i: f"/data/My Files/{i}.txt",
             "sender": lambda i: f"person{i % 9}@example.org",
         }.items()
+    },
+    "several columns may be predicted": csv(
+        refused(
+            "(stars, author)", "--label NAME", "author: 3 different in 60 of 60", "such as 'a'"
+        ),
+        **{"review": TEXTS, "stars": SIDES, "author": tuple("abc")},
+    ),
+    "one of several columns is named": csv(
+        classes("a", "b", "c", flags={"columns": {"label": "author"}}, said=("Not read: stars",)),
+        **{"review": TEXTS, "stars": SIDES, "author": tuple("abc")},
+    ),
+    "a class for each fifth": beside_texts(classes(*"01234"), grade=lambda i: i % 5),
+    "numbers with decimals": beside_texts(read("regression"), grade=lambda i: i / 7),
+    "many whole numbers": beside_texts(
+        refused("--task classification", "--task regression"), grade=lambda i: i % 25
+    ),
+    "which text is written": jsonl(
+        refused("--text NAME --set target=NAME"), one=TEXTS, other=[f"it is {t}" for t in TEXTS]
+    ),
+    "a text is written": jsonl(
+        read("seq2seq", text="other", flags={"columns": {"text": "other", "target": "one"}}),
+        one=TEXTS,
+        other=[f"it is {t}" for t in TEXTS],
+    ),
+    **{
+        f"{name} beside words": jsonl(
+            expected, tokens=lambda i: [f"a{i}", "b"][: 1 + i % 2], tags=make
+        )
+        for name, expected, make in (
+            ("as many tags", spans("O", "B-X"), lambda i: ["O", "B-X"][: 1 + i % 2]),
+            ("3 tags", refused("--text NAME"), lambda i: ["O"] * 3),
+            (
+                "a tag too many",
+                refused("line 7", "tags"),
+                lambda i: ["O", "B-X"][: 1 + (i % 2 or i == 6)],
+            ),
+        )
     },
     "spans as text": beside_texts(
         refused("entities", "structures"), label=SIDES, entities="[(0, 4, 'PER')]"
@@ -160,12 +203,43 @@ ODD: dict[str, Odd] = {
         Word=("He", "saw", "Rome", "."),
         Tag=("O", "O", "B-LOC", "O"),
     ),
-    "a column of truth values": beside_texts(
-        classes(split="is_test", flags={"split": "is_test"}),
-        label=SIDES,
-        is_test=lambda i: str(i % 5 == 0),
+    **{
+        f"{name} of truth values": csv(
+            expected,
+            ",",
+            **{"text": TEXTS, "label": SIDES, name: tuple(map(str, is_true))},
+        )
+        for name, expected, is_true in (
+            ("is_test", classes(split="is_test"), (True, False, False, False)),
+            ("is_valid", classes(split="is_valid"), (1, 0, 0, 0)),
+            ("is_train", classes(split="is_train"), (False, True, True, True)),
+            ("is_dev", refused("--split is_dev", "--split none"), (False, True, True, True)),
+        )
+    },
+    "spans in columns": csv(
+        refused("begin and end are places in text", "--text text"),
+        **{"text": TEXTS, "begin": "2", "end": lambda i: 4 + i % 3, "label": ("THING", "OBJECT")},
+    ),
+    "questions as names": (
+        "a.csv",
+        csv_of(**{"What was good: or bad?": TEXTS, "So?": SIDES}),
+        classes("good", "bad", label="So?", flags={"header": True}),
     ),
     # Labels
+    "a label with gaps": beside_texts(
+        classes("good", "bad", num=45, label=None),
+        label=lambda i: SIDES[i] if i % 4 else "",
+        topic=lambda i: "abc"[i % 3],
+    ),
+    "truth values and numbers": jsonl(
+        refused("truth values and numbers", "'True' (15)"), text=TEXTS, label=(1, "0", 0.0, True)
+    ),
+    "amounts alone": beside_texts(refused("'$1,000.00' of price is no number"), price="$1,000.00"),
+    "half a character": (
+        "a.jsonl",
+        '{"text": "so \\ud83d", "label": 1}\n',
+        refused("a.jsonl line 1: '\\ud83d' is half a character"),
+    ),
     "absent keys": (
         "a.jsonl",
         objects(
@@ -410,6 +484,39 @@ ODD: dict[str, Odd] = {
         table([("text", "sku"), *((f"item {i} is here", f"kind{i % 400}") for i in range(1200))]),
         refused("sku has 400", "300"),
     ),
+    # Files and flags that make no study
+    **{
+        name: (path, content, refused(*words))
+        for name, (path, content, *words) in {
+            "empty": ("a.csv", "", "a.csv: the file is empty"),
+            "header only": ("a.csv", "text,label\n", "no rows"),
+            "one column": ("a.csv", table([("text",), *((t,) for t in TEXTS)]), "one column"),
+            "ids": ("a.csv", csv_of(text=TEXTS, label=lambda i: f"x{i}"), "--label"),
+            "many labels": (
+                "a.csv",
+                table([("text", "label"), *((f"{t} so", f"k {i // 3}") for i, (t, _) in LONGER)]),
+                "1,000 different",
+            ),
+            "one label": ("a.csv", csv_of(text=TEXTS, label="same"), "label: 1 different"),
+            "no texts": ("a.csv", csv_of(x=lambda i: i / 7, label=SIDES), "--text NAME"),
+            "no header": ("a.tsv", table(texts(NUM), "\t"), "--columns", "header=yes"),
+            "a nameless column": ("a.csv", "text,\nx,1\n", "not name column 2"),
+            "columns of words": ("a.conll", "a X O\nb Y O\n\n", "--columns"),
+            "uneven rows": ("a.csv", "text,label\nodd, too,x\n", "a.csv line 2"),
+            "no labels": ("a.txt", "Only text.\nAnd more of it.\n", "--format", "--corpus"),
+            "few rows": ("a.csv", table([("text", "label"), *texts(4)]), "4 rows"),
+        }.items()
+    },
+    **{
+        f"flags {flags}": csv(refused(*words, **flags), review=TEXTS, stars=SIDES)
+        for flags, *words in (
+            ({"columns": {"label": "grade"}}, "grade", "review, stars"),
+            ({"columns": {"label": "review", "text": "stars"}}, "free text"),
+            ({"columns": {"label": "stars", "words": "stars"}}, "words: classification has"),
+            ({"label_budgets": [1000]}, "label_budgets"),
+            ({"splits": {"train": ["b.csv"]}}, "no such file"),
+        )
+    },
     # Exports of tools
     "prodigy": jsonl(
         refused("Prodigy"), text=TEXTS, label=SIDES, answer=("accept", "reject"), _task_hash=int
@@ -519,6 +626,47 @@ def test_propose_refuses_odd_inputs_and_says_what_helps(name: str) -> None:
         proposed(path, **expected.flags)
     for words in expected.words:
         assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ([*texts(60)[50:], ("one more of them", "rare")], "rare"),
+        ([(f"a text of number {i}", "") for i in range(20)], "no row of test has a label"),
+        ([(f"a text of number {i}", i % 2) for i in range(20)], "bad, good, but test has 0, 1"),
+        (texts(40), "all 40 rows of train are also in test"),
+    ],
+)
+def test_propose_refuses_test_labels_that_train_lacks(test: list, message: str) -> None:
+    Path("data").mkdir()
+    for name, rows in {"train": texts(40), "dev": texts(50)[40:], "test": test}.items():
+        Path(f"data/{name}.csv").write_text(table([("text", "label"), *rows]))
+    with pytest.raises(ValueError, match=message):
+        proposed("data")
+
+
+def test_propose_refuses_a_missing_file_and_a_folder_without_data() -> None:
+    with pytest.raises(ValueError, match="no such file"):
+        proposed("b.csv")
+    Path("empty").mkdir()
+    with pytest.raises(ValueError, match="--format.*--corpus"):
+        proposed("empty")
+    for name in ("one", "other"):
+        Path(f"empty/{name}.csv").write_text(USUAL)
+    with pytest.raises(ValueError, match="train=FILE"):
+        proposed("empty")
+    with pytest.raises(ValueError, match="no such file.*third.csv"):
+        proposed("empty", splits={"train": ["third.csv"]})
+
+
+def test_propose_says_below_make_how_make_takes_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("a.odd").write_text("some words")
+    for level in (None, "1"):
+        if level:
+            monkeypatch.setenv("MAKELEVEL", level)
+        with pytest.raises(ValueError, match="--format NAME") as error:
+            proposed("a.odd")
+        assert ("With make: FLAGS=" in str(error.value)) == bool(level)
 
 
 def test_propose_says_which_file_has_no_labels_or_perhaps_placeholders() -> None:

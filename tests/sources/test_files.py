@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+from collections import Counter
 from datetime import date
 from itertools import combinations
 from pathlib import Path
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from stages.sources._source import SOURCES, split_of
 from stages.sources.files import Files
 from stages.tasks._task import SPLITS, TASKS
+from tests.published import DATASETS, needs_datasets
 
 KIND = TASKS["classification"]
 
@@ -466,3 +468,61 @@ def test_check_reads_the_first_row_of_each_file() -> None:
     with pytest.raises(ValueError, match=r"b.csv line 2: no column 'label'"):
         source("data").check(KIND)
     source("data").check(None)
+
+
+# Published datasets have the sizes that their README states
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "sst2": {"columns": ["text", "label"]},
+    "sick": {"format": "tsv", "text": "sentence_A", "text_pair": "sentence_B"}
+    | {"label": "entailment_judgment"},
+    "wnut17": {"format": "conll"},
+    "qa": {"unanswerable": "drop"},
+    "multi30k": {"format": "parallel", "text": "en", "target": "de"},
+}
+
+
+TAGGED = ["wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"]
+WIKI = ["new_wiki_v1.0.json", "squad-v2.0-dev-half.json", "xquad.en.json"]
+
+
+@needs_datasets
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "path", "files", "sizes"),
+    [
+        ("classification", "sst2", ["train.tsv", "dev.tsv", "test.tsv"], [6920, 872, 1821]),
+        (
+            "classification",
+            "sick",
+            ["SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"],
+            [4500, 500, 4927],
+        ),
+        ("tagging", "wnut17", TAGGED, [3394, 1009, 1287]),
+        ("span_qa", "qa", WIKI, [7938, 2910, 1190]),
+        ("seq2seq", "multi30k", ["train", "val", "test_2016_flickr"], [29000, 1014, 1000]),
+    ],
+)
+def test_published_splits_have_their_numbers_of_examples(kind, path, files, sizes) -> None:
+    named = dict(zip(SPLITS, files, strict=True))
+    read = [*source(f"{DATASETS}/{path}", **SETTINGS[path], **named).examples(TASKS[kind])]
+    counts = Counter(example.split for example in read)
+    assert [counts[split] for split in SPLITS] == sizes
+    assert len({example.id for example in read}) == len(read)
+
+
+@needs_datasets
+@pytest.mark.parametrize(
+    ("path", "unit", "words"),
+    [
+        ("gutenberg/Doyle_Hound_1902.txt.gz", "file", 59_639),
+        ("gutenberg/Lee_Penelope_1903.txt.gz", "paragraph", 21_840),
+        ("state-union/state_union.txt.gz", "paragraph", 349_711),
+    ],
+)
+def test_published_texts_lose_no_word(path: str, unit: str, words: int) -> None:
+    """Whatever the unit, no word is lost, and byte order marks and line ends are no text."""
+    texts = source(f"{DATASETS}/{path}", unit=unit).documents()
+    text = " ".join(sentence for document in texts for sentence in document.sentences)
+    assert len(text.split()) == words
+    assert not {"\ufeff", "\r", "\n"} & set(text)
