@@ -43,9 +43,9 @@ class Baseline(ABC):
     num_tries: int = 1
 
     def files(self, tasks: Sequence[str]) -> dict[str, Path] | None:
-        """Returns, by task, the user's file that the baseline reads, which becomes the setting
-        ``path`` of the task's plan; None for a baseline that needs no files. A task without a file
-        is left out. Raises ValueError, which begins with a setting's name, for files of no task."""
+        """Returns {task: the user's file that the baseline reads}, without tasks that have no file;
+        None if the baseline needs no files. The file becomes the setting ``path`` of the task's
+        plan. Raises ValueError, which begins with a setting's name, for a file of no task."""
         return None
 
     def check_file(self, file: Path, kind: Task) -> None:
@@ -69,6 +69,6 @@ BASELINES = Components[Baseline]("baselines")
 
 
 def kind_of_source(kind: Task, source: Settings) -> Task:
-    """Returns the kind with those settings of a task's source that say how cells are read."""
+    """Returns ``kind``, set up to read cells as a task's source does (``CellSettings``)."""
     settings = {key: source[key] for key in settings_of(kind) if key in source}
     return kind.for_rows(**settings) if settings else kind

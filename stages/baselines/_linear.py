@@ -40,7 +40,8 @@ class LinearBaseline(Baseline):
 
     The two texts of a pair are joined. For numbers the features of a pair are the cosine of the
     two, and the product and the absolute difference of their TF-IDF. For several labels there is a
-    separate model for each label (binary relevance; Tsoumakas and Katakis 2007), with one choice.
+    separate model for each label (binary relevance; Tsoumakas and Katakis 2007), and one choice for
+    all.
     """
 
     features: ClassVar[Sequence[str]] = ("words", "parts", "words_and_parts")

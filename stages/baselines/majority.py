@@ -4,6 +4,7 @@ from statistics import fmean
 
 from stages.baselines._baseline import Baseline, Row, Score
 from stages.tasks._cells import written_number
+from stages.tasks._task import TASKS
 
 
 class Majority(Baseline):
@@ -12,10 +13,7 @@ class Majority(Baseline):
     It is the reference for every score: a model that learnt nothing ties with it.
     """
 
-    fits = (
-        *("classification", "multi_label", "regression"),
-        *("tagging", "span_qa", "multiple_choice"),
-    )
+    fits = tuple(kind.name for kind in TASKS.values() if not (kind.generates or kind.is_own_answer))
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         self.kind = score.kind

@@ -3,9 +3,8 @@
 ``{name: mlm, mask_prob: 0.15}`` under ``objective:`` names the one public class of
 ``stages/objectives/mlm.py``. The constructor is the schema: its positional parameters come from
 code, its keyword-only parameters (after ``*``) come from params.yaml. Settings that several
-components share are the fields of a dataclass, which the class names (``schema = Dimensions``) and
-takes as its last positional parameter. If the dataclass has a class method ``from_settings``, that
-constructs it, and the parameters of the method are settings, too.
+components share are the fields of a dataclass, which the class names (``schema = Reading``) and
+takes as its last positional parameter.
 """
 
 import difflib
@@ -41,7 +40,8 @@ class Components(Generic[C]):
         """Returns the class of the component ``stages/{folder}/{name}.py``.
 
         Raises ValueError with the path in params.yaml (``where``) if there is no such file, and
-        with the path of the file if it does not have one public class with all methods.
+        with the path of the file if it does not have one public class with all methods and class
+        attributes.
         """
         if name not in self.names():
             raise ValueError(f"{where}.name: {unknown(name, self.names())}")
@@ -72,7 +72,7 @@ class Components(Generic[C]):
         own = {key: values.pop(key) for key in _keywords(cls.__init__)}
         try:
             if schema := getattr(cls, "schema", None):
-                from_code = (*from_code, getattr(schema, "from_settings", schema)(**values))
+                from_code = (*from_code, schema(**values))
             return cls(*from_code, **own)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
@@ -90,10 +90,14 @@ def _public_class(folder: str, name: str) -> type[Any]:
         names = ", ".join(cls.__name__ for cls in classes) or "none"
         raise ValueError(f"{file}: must define one public class, not {names}")
     (cls,) = classes
-    if missing := ", ".join(sorted(getattr(cls, "__abstractmethods__", ()))):
+    declared = (item for base in cls.__mro__ for item in inspect.get_annotations(base).items())
+    attributes = {key for key, kind in declared if "ClassVar[" in str(kind)}
+    absent = {key for key in attributes if not hasattr(cls, key)}
+    if missing := sorted(absent | getattr(cls, "__abstractmethods__", frozenset())):
         contract = file_of(cls.__mro__[1])
         raise ValueError(
-            f"{file}: {cls.__name__} must define {missing}; the contract is in {contract}"
+            f"{file}: {cls.__name__} must define {', '.join(missing)}; the contract is in "
+            f"{contract}"
         )
     return cls
 
@@ -103,7 +107,12 @@ def _schema(cls: type) -> Any:
     """Returns a model of pydantic with the settings of a component as its fields."""
     fields: dict[str, Any] = {}
     schema: Any = getattr(cls, "schema", cls)
-    for part in (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__)):
+    for key, parameter in inspect.signature(cls).parameters.items():
+        is_positional = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        if is_positional and parameter.default not in (inspect.Parameter.empty, None):
+            what = f"{file_of(cls)}: the setting {key} of {cls.__name__}"
+            raise ValueError(f"{what} must be keyword-only: put it after `*`")
+    for part in (cls.__init__, schema.__init__):
         hints = get_type_hints(part, include_extras=True)
         for key, parameter in _keywords(part).items():
             if key not in hints:

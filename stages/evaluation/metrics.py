@@ -18,21 +18,16 @@ from functools import cache
 import numpy as np
 from jaxtyping import Float
 
-from stages.tasks._metric import F1_OF, POINTS, Metric, Scale, Sums
+from stages.tasks._metric import CORRELATION, F1_OF, POINTS, Metric, Scale, Sums
 from stages.tasks._task import TASKS
 
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
-# The smallest and largest value of metrics that are not shares, before multiplication by ``factor``
-LIMITS = {
-    **dict.fromkeys(("matthews", "pearson", "spearman"), (-1.0, 1.0)),
-    **dict.fromkeys(("bits_per_byte", "word_perplexity"), (0.0, math.inf)),
-}
 Texts = Sequence[str]
 Ends = tuple[float, float]
 
 
 def metric_of(name: str) -> Metric:
-    """Returns the metric of this name, shared or of one kind.
+    """Returns the metric of this name, from this file or from a kind of rows.
 
     Raises KeyError for an unknown name.
     """
@@ -71,12 +66,9 @@ def cut(low: float, high: float, metric: str, *, difference: bool = False) -> En
     A t interval ignores the ends of the scale: from two seeds it may reach from -88 to 151 points.
     The true value lies on the scale, so the cut does not change the interval's coverage.
     """
-    shares = (0.0, 1.0) if scale_of(metric) == POINTS else (-math.inf, math.inf)
-    least, largest = LIMITS.get(metric, shares)
+    least, largest = scale_of(metric).limits
     if difference:
         least, largest = least - largest, largest - least
-    if not least <= (low + high) / 2 <= largest:  # a component's own metric may have another scale
-        return low, high
     return max(low, least), min(high, largest)
 
 
@@ -271,8 +263,8 @@ def _chrf(gold: Texts, predicted: Texts) -> float:
     return CHRF().corpus_score(predicted, [gold]).score / 100
 
 
-_BITS = Scale("bits per byte", factor=1, decimals=3, lower_is_better=True)
-_PERPLEXITY = Scale("", factor=1, decimals=1, lower_is_better=True)
+_BITS = Scale("bits per byte", factor=1, decimals=3, lower_is_better=True, limits=(0.0, math.inf))
+_PERPLEXITY = Scale("", factor=1, decimals=1, lower_is_better=True, limits=(0.0, math.inf))
 _IS_EQUAL = _mean(lambda gold, predicted: float(gold == predicted))
 
 METRICS = {
@@ -280,7 +272,7 @@ METRICS = {
     for metric in (
         _metric("macro_f1", Sums(_label_counts, _macro_f1)),
         _metric("accuracy", _IS_EQUAL),
-        Metric("matthews", _matthews),
+        Metric("matthews", _matthews, CORRELATION),
         _metric("entity_f1", _ratio(_right_entities)),
         _metric("word_accuracy", _ratio(_right_words)),
         _metric("squad_f1", _best_of_answers(_overlap)),

@@ -83,7 +83,10 @@ class Method:
 
 class TrainedMethod(Method):
     """Trains weights of the model, or weights that the method adds to it, with the settings
-    ``training:`` of the method's entry. Other types of methods have no such settings."""
+    ``training:`` of the method's entry. Other types of methods have no such settings.
+
+    ``apply`` lets all weights train by default; ``freeze_backbone`` leaves only the head to train.
+    """
 
     freezes_backbone = False
     probe: "SolvedMethod | None" = None  # fits the head after each epoch; else the head trains
@@ -94,12 +97,13 @@ class TrainedMethod(Method):
     def lesson(
         self, task: Lesson, examples: Sequence[Example], *, rng: np.random.Generator
     ) -> tuple[Lesson, Sequence[Example]]:
-        """Returns what is trained, and the examples of an epoch, made of those of labelled rows."""
+        """Returns what training minimises, and the examples of an epoch, made of the ``examples``
+        of the labelled rows."""
         return task, examples
 
     def epoch_size(self, num_rows: int) -> tuple[int, int]:
-        """Returns the number of examples that ``lesson`` makes of labelled rows, at most, and the
-        number of rows in each."""
+        """Returns (the most examples that ``lesson`` makes of labelled rows, rows in an
+        example)."""
         return num_rows, 1
 
     def frozen(self, model: ModelWithHead, epoch: int) -> Iterable[nn.Parameter]:

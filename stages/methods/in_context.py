@@ -169,8 +169,8 @@ class _Prompts:
         return candidates
 
     def _encoded(self, context: str) -> tuple[list[list[int]], int]:
-        """Returns the tokens of the context followed by each label, and the number of first tokens
-        that are not scored, because all share them with the context alone."""
+        """Returns the tokens of the context followed by each label, and the number of tokens at the
+        beginning that all of them share with the context alone, which are not scored."""
         # If texts have no start token, the checkpoint was trained on texts that each follow the end
         # token of the previous text.
         start = self.tokenizer.before or self.tokenizer.after[-1:]

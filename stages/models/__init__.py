@@ -1,3 +1,2 @@
-"""Backbones and their cost. Each file without a leading underscore defines one architecture; the
-parameters of its constructor or ``schema`` are the settings of ``model:`` in params.yaml.
-"""
+"""Backbones. Each file without a leading underscore defines one architecture; the parameters of its
+constructor are the settings of ``architecture:`` in params.yaml."""

@@ -51,8 +51,8 @@ def attend(
     values are shared by groups of heads (Llama).
 
     Short rows in bfloat16 on a CPU use explicit matrix products: torch's kernel takes 1.7 to 6
-    times as long. ``documents`` use the kernels for sequences of different lengths, other rows
-    torch's kernel.
+    times as long (benchmarks/attention.py). ``documents`` use the kernels for sequences of
+    different lengths, other rows torch's kernel.
     """
     # Rotary positions leave queries and keys in float32 under autocast.
     query, key = query.to(value.dtype), key.to(value.dtype)

@@ -61,7 +61,7 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def initialise(self, *, generator: torch.Generator) -> None:
-        """Gives the model the weights that a model starts from: random ones, or published ones."""
+        """Gives the model its first weights: random ones, or published ones."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:

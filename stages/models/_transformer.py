@@ -75,7 +75,7 @@ class Transformer(Backbone):
 
     family: str  # the ``model_type`` of the configuration
     defaults: ClassVar[Mapping[str, Any]] = {}  # fields that differ from the family's defaults
-    d_ff_factor: ClassVar[float] = 4.0  # of the default d_ff; fewer where the MLP is gated
+    d_ff_factor: ClassVar[float] = 4.0  # default d_ff / d_model; smaller where the MLP is gated
     sizes = ("num_layers", "num_heads", "d_ff", "start")
     has_published_head: bool = False
 
@@ -105,6 +105,8 @@ class Transformer(Backbone):
             "d_ff": self.d_ff,
             "head_width": d_model // self.num_heads,
         }
+        if self.family not in CONFIG_MAPPING:
+            raise ValueError(f"family: transformers has no model_type {self.family!r}")
         kind = CONFIG_MAPPING[self.family]
         own_name = kind.attribute_map
         known = {*kind().to_dict(), *own_name}
@@ -119,7 +121,9 @@ class Transformer(Backbone):
                 settable = sorted({*known} - {*fields})
                 raise ValueError(f"config: {unknown(field, settable)}")
         special = {key: value for key, value in SPECIAL_TOKENS.items() if key in known}
-        fields = {"vocab_size": vocab_size, **special, **self.defaults, **fields, **config}
+        # Some families would keep the published width of a head, such as Qwen3's 128.
+        head = {"head_dim": d_model // self.num_heads} if "head_dim" in known else {}
+        fields = {"vocab_size": vocab_size, **special, **head, **self.defaults, **fields, **config}
         try:
             configuration = kind(**fields)
         except Exception as error:  # a configuration raises errors of many types
@@ -143,8 +147,8 @@ class Transformer(Backbone):
             self.max_positions = most - self._first_position
         if start == "local" and not any(True for _ in self.query_key_biases()):
             raise ValueError(
-                "start: local needs rotary positions and biases of queries and keys, which "
-                f"{self.family} lacks; valid: usual"
+                "start: local needs rotary positions and biases of queries and keys; "
+                f"`query_key_biases` finds none in {self.family}; valid: usual"
             )
 
     # Weights -------------------------------------------------------------------------------------
@@ -172,7 +176,7 @@ class Transformer(Backbone):
 
     def query_key_biases(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields the biases of queries and keys of each attention with rotary positions, as parts
-        of its parameters of equal shape."""
+        of its parameters of equal shape. A family with other names for them overrides this."""
         if not getattr(self.config, "rope_parameters", None):
             return
         for module in self.model.modules():
@@ -400,7 +404,7 @@ class Transformer(Backbone):
         prompt = prompts(batch) if self.is_causal else batch
         documents = prompt.document_ids
         beams: dict[str, Any] = {}
-        if num_beams > 1:  # settings of beams without beams could not be saved
+        if num_beams > 1:  # transformers saves no settings of beams for a single beam
             beams = {"length_penalty": length_penalty, "early_stopping": "never"}
         self.model.generation_config = GenerationConfig(
             max_new_tokens=max_new_tokens,

@@ -76,7 +76,7 @@ class MaskedObjective(Objective):
     def further_terms(
         self, model: ModelWithHead, batch: Batch, states: Float[Tensor, "B T D"]
     ) -> Terms:
-        """Returns what else is predicted from the states."""
+        """Returns the terms of the loss other than that of masked tokens; here none."""
         return {}
 
     def for_validation(self) -> "MaskedObjective":

@@ -22,7 +22,8 @@ Terms = dict[str, tuple[float, Tensor]]  # {term: (its weight, its loss summed o
 
 
 class Objective(ABC):
-    """Turns rows of packed documents into a batch and a batch into a loss.
+    """Turns rows of packed documents (``text/packing.py``) into a batch (``text/batch.py``) and a
+    batch into a loss.
 
     ``model.backbone`` is pretrained and kept; ``model.head`` holds weights that only the objective
     needs, and is dropped at the end.
@@ -89,7 +90,7 @@ class Objective(ABC):
 
     def for_validation(self) -> "Objective":
         """The objective for validation. Subclasses with settings of their own return one with fixed
-        settings, so that runs can be compared."""
+        settings, so that models can be compared."""
         return self
 
 

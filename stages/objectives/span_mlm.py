@@ -62,7 +62,7 @@ class SpanMLM(MaskedObjective):
             return batch
         assert batch.target_positions is not None and batch.labels is not None
         counted = batch.labels.numpy() != IGNORE_INDEX
-        # A span is a model of consecutive positions, since spans do not touch.
+        # Consecutive positions are of one span, since spans do not touch.
         places = np.where(counted, batch.target_positions.numpy(), _FAR)
         first = np.where(np.diff(places, prepend=-2) > 1, places, 0)
         last = np.where(np.diff(places, append=2 * _FAR) > 1, places, _FAR)
@@ -137,7 +137,7 @@ class SpanMLM(MaskedObjective):
 
     def for_validation(self) -> "SpanMLM":
         """The objective with the paper's spans and rates and without the boundary term, so that
-        runs with and without that term can be compared."""
+        models with and without that term can be compared."""
         return SpanMLM(self.vocabulary, self.max_tokens, boundary_objective=False)
 
 

@@ -118,7 +118,7 @@ def unprinted(cell: Any) -> Any:
 
 
 def structured(cell: Any) -> Any:
-    """Returns what ``unprinted`` does, but a list in a form that is not read as it is."""
+    """Returns what ``unprinted`` does, but leaves a list in a form that is not read as it is."""
     try:
         return unprinted(cell)
     except ValueError:

@@ -1,7 +1,8 @@
 """A metric and the scale on which its values are compared and shown."""
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
@@ -15,6 +16,8 @@ class Scale:
     factor: int  # shown values are multiplied by this
     decimals: int
     lower_is_better: bool = False
+    # The smallest and largest value, before multiplication by ``factor``; intervals end there.
+    limits: tuple[float, float] = field(default=(-math.inf, math.inf), compare=False)
 
     def shown(self, value: float) -> str:
         return f"{self._scaled(value):.{self.decimals}f}"
@@ -31,7 +34,8 @@ class Scale:
 
 
 F1_OF = "f1_of_"  # prefix of a label: the metric is the F1 of that label
-POINTS = Scale("points", factor=100, decimals=1)  # for values in 0..1
+POINTS = Scale("points", factor=100, decimals=1, limits=(0.0, 1.0))
+CORRELATION = Scale("points", factor=100, decimals=1, limits=(-1.0, 1.0))  # or chance is 0
 
 
 @dataclass(frozen=True)

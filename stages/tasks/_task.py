@@ -49,13 +49,22 @@ def split_named(name: str) -> Split | None:
     return next(matching, None)
 
 
+def split_in(column: str, cell: object) -> Split | None:
+    """Returns the split that a cell indicates by itself, or as a truth value in a column with the
+    name of a split: test for ``True`` in ``is_test``, whose other rows are of train."""
+    value, named = str(cell), split_named(column)
+    if named and value.lower() in ("false", "0"):
+        return "test" if named == "train" else "train"
+    return named if named and value.lower() in ("true", "1") else split_named(value)
+
+
 @dataclass(frozen=True)
 class Example:
     """An encoded example; labels are IGNORE_INDEX where they are unknown or do not count."""
 
     id: str  # id of the example's row
     tokens: np.ndarray  # int64 [T]
-    labels: np.ndarray  # int64 (float32 for numbers): of the text or its tokens, or tokens to write
+    labels: np.ndarray  # of the text, of its tokens, or tokens to write; float32 if numbers
     pair_start: int | None = None  # start of the second text of a pair
     word_positions: np.ndarray | None = None  # int64: where each uncut word is predicted
     num_words: int = 0
@@ -63,7 +72,7 @@ class Example:
     window: int = 0  # index of the example among the examples of its row
     num_cut: int = 0  # number of the row's tokens that are in no example
     weights: np.ndarray | None = None  # float64: of the labels in the loss; None: all 1
-    choices: tuple["Example", ...] = ()  # of which one is right; ``tokens`` has those of all
+    choices: tuple["Example", ...] = ()  # one example each; ``tokens`` joins theirs
 
     @property
     def key(self) -> str:
@@ -139,6 +148,7 @@ class Task(ABC):
         cls.name = cls.__module__.rpartition(".")[2]
 
     def __init__(self, labels: list[str], tokenizer: Any, max_tokens: int) -> None:
+        """``labels`` are the classes of the train rows as texts, sorted as texts."""
         self.kind: Task = self  # reads and scores the rows; another task if this writes its answers
         self.labels = labels
         self.index = {label: i for i, label in enumerate(labels)}
@@ -291,8 +301,8 @@ class Task(ABC):
         return self.form(self, key, record)
 
     def longest_as_text(self, longest_class: int) -> int:
-        """Returns the most tokens of an answer written as text; those of the longest class are
-        ``longest_class``, 0 if answers are free text."""
+        """Returns the most tokens of an answer written as text. The longest class has
+        ``longest_class`` tokens (0 if answers are free text)."""
         return longest_class or self.max_tokens
 
     # Learning and predicting ----------------------------------------------------------------------
@@ -425,7 +435,7 @@ def cross_entropy(
     labels: "Int[Tensor, '*N'] | None",
     weights: "Float[Tensor, '...'] | None" = None,
 ) -> "Float[Tensor, '']":
-    """Returns the sum of the losses of labels, each multiplied by its weight, if there are any."""
+    """Returns the sum of the labels' losses, each times its weight if ``weights`` are given."""
     import torch.nn.functional as F
 
     from stages.models._heads import at_least_float32

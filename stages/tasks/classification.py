@@ -94,7 +94,8 @@ class Classification(PooledTask):
         super().check_labels(labels, settings)
 
     def compared_by(self, settings: Settings) -> tuple[str, str]:
-        """``positive_f1`` becomes the F1 of the label that ``positive`` names."""
+        """Returns what ``Task.compared_by`` does; ``positive_f1`` becomes the F1 of the label
+        ``positive``."""
         chosen, other = super().compared_by(settings)
         return (F1_OF + settings["positive"], other) if chosen == POSITIVE_F1 else (chosen, other)
 

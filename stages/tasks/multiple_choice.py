@@ -49,9 +49,9 @@ class MultipleChoice(PooledTask):
 
     ``first_choice`` is the number or letter of the first choice in the data.
 
-    Reads each choice as the pair of the text, which a question about it follows. One state gives
-    the choice's logit (``PooledTask``); the softmax is over the choices of a row (BERT on SWAG;
-    Devlin et al. 2019, section 4.4).
+    Reads each choice as the second text of a pair; the first is the text with its question. One
+    state gives the choice's logit (``PooledTask``); the softmax is over the choices of a row (BERT
+    on SWAG; Devlin et al. 2019, section 4.4).
 
     The choices of a row are always in one batch, so ``batch_examples`` counts rows.
     """

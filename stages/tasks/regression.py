@@ -13,7 +13,7 @@ from jaxtyping import Float
 from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.tasks._cells import Decimal, Row, read_number, written_number
-from stages.tasks._metric import Metric, Sums
+from stages.tasks._metric import CORRELATION, Metric, Sums
 from stages.tasks._pooled import PooledTask, Reading
 from stages.tasks._task import CellSettings, Example
 from stages.tasks._text_form import TextForm
@@ -66,11 +66,13 @@ def _ranks(texts: Sequence[str]) -> Numbers:
 PEARSON = Metric(
     "pearson",
     lambda gold, predicted: _correlation(_numbers(gold), _numbers(predicted)),
-    sums=Sums(_moments, _of_moments),
+    CORRELATION,
+    Sums(_moments, _of_moments),
 )
 SPEARMAN = Metric(
     "spearman",
     lambda gold, predicted: _correlation(_ranks(gold), _ranks(predicted)),
+    CORRELATION,
 )
 
 

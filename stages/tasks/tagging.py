@@ -123,8 +123,8 @@ class Tagging(Task):
             )
 
     def check_labels(self, labels: list[str], settings: Settings) -> None:
-        """Raises ValueError if the metric compares spans and a tag, such as a part of speech, is
-        not part of a span."""
+        """Raises ValueError for a tag that belongs to no span, such as a part of speech, if the
+        metric compares spans."""
         if self.compared_by(settings)[0] != "entity_f1":
             return
         for tag in labels:
@@ -153,7 +153,7 @@ class Tagging(Task):
         return self.max_tokens * longest_class
 
     def read_by(self, backbone: Backbone, *, has_prefix: bool) -> None:
-        """Sets of which subword the label is predicted, too.
+        """Also sets the subword from which a word's label is predicted.
 
         In a bidirectional LSTM neither state has read the whole word in both directions: at the
         first subword the backward half has, at the last one the forward half.
