@@ -24,7 +24,8 @@ LEAST_ANSWERED = 20  # fewest validation rows at or above a threshold on the pro
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Calibration of the probabilities of predictions; all numbers are in 0..1."""
+    """How well the probabilities of predictions agree with the accuracy; all numbers are in
+    0..1."""
 
     accuracy: float
     mean_probability: float  # above the accuracy if the model is overconfident
@@ -94,8 +95,8 @@ def reliability(
 class CoverageRecord(TrialRow):
     """The number of test rows that a trial can answer at a stated accuracy, and the trial's
     calibration error before and after temperature scaling. A row is answered if its prediction has
-    at least the probability ``min_confidence``; such predictions for validation rows reach the
-    stated accuracy."""
+    at least the probability ``min_confidence``, which is chosen so that answered validation rows
+    reach the stated accuracy."""
 
     num_validation: int
     num_test: int
@@ -112,8 +113,8 @@ def fitted_temperature(scores: Sequence[Mapping[str, float]], gold: Sequence[str
     """Returns the temperature T at which softmax(log p / T) of the probabilities in ``scores`` has
     the lowest log loss (Guo et al. 2017, section 4.2).
 
-    Returns None for fewer than ``LEAST_FITTED`` rows, if every prediction is right (the loss then
-    has no minimum), or if the minimum is not between 1/20 and 20.
+    Returns None for fewer than ``LEAST_FITTED`` rows, if no wrong answer is likelier than the right
+    one (the loss then has no minimum), or if the minimum is not between 1/20 and 20.
     """
     # Imported here, since evaluation without probabilities does not need SciPy's optimisers.
     from scipy.optimize import minimize_scalar
@@ -125,7 +126,7 @@ def fitted_temperature(scores: Sequence[Mapping[str, float]], gold: Sequence[str
     logs = np.array([*columns]).T
     right = np.array([[*row].index(label) for row, label in zip(scores, gold, strict=True)])
     rows = np.arange(len(right))
-    if (logs.argmax(axis=1) == right).all():
+    if (logs[rows, right] == logs.max(axis=1)).all():
         return None
 
     def loss(log_temperature: float) -> float:

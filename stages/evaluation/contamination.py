@@ -77,7 +77,7 @@ class TaskTexts:
         self._wholes: dict[Words, set[Words]] = {}
         for text in texts:
             self._wholes.setdefault(text[: gram_length(len(text))], set()).add(text)
-        self._lengths: dict[str, set[int]] = {}  # of the n-grams that begin with a word
+        self._lengths: dict[str, set[int]] = {}  # by first word: the lengths of its n-grams
         for gram in self._grams:
             self._lengths.setdefault(gram[0], set()).add(len(gram))
 

@@ -32,11 +32,11 @@ def doubtful_labels(kind: Task, rows: Sequence[Row], classifier: Any) -> list[Do
     """Returns the rows off the diagonal of the confident joint (equation 1), the most doubtful
     first, at most ``MAX_DOUBTFUL``; none unless rows have one label each.
 
-    A class's threshold is the mean probability of its label among its rows. A row counts as of the
-    likeliest class whose threshold its probability reaches. The doubt is by how much the
-    probability of the row's own label is below that label's threshold. Each probability is that of
-    a clone of ``classifier`` (of scikit-learn, for texts) that was fitted to the other folds. Rows
-    of a class with fewer than ``FOLDS`` rows are left out.
+    A class's threshold is the mean probability of the class over its own rows. A row counts towards
+    the likeliest class whose threshold it reaches; its doubt is the threshold of its label less the
+    probability of its label. Probabilities are out of fold: a clone of ``classifier`` (of
+    scikit-learn, for texts) is fitted to the other folds. Rows of a class with fewer than ``FOLDS``
+    rows are left out.
     """
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
 

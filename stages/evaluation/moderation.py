@@ -33,7 +33,7 @@ from stages.evaluation.statistics import Interval, are_paired, difference, mean
 from stages.evaluation.variance import Prior, Sample
 
 PRIOR_DF = 3.0  # most degrees of freedom of a prior
-PRIOR_DF_PER_OWN = 1.5  # most of them per degree of freedom of the contrast itself
+PRIOR_DF_PER_OWN = 1.5  # most degrees of freedom of a prior, per degree of the contrast's own
 OF_ONE_TASK = 0.5  # multiplies the degrees of freedom of a prior if the study has one task
 FACTOR_DF = 3.0  # weight of the value 1, towards which a model's factor is shrunk
 
@@ -43,7 +43,7 @@ Place = tuple[str, str, str]  # task, method and label budget of a CellKey
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Scores, or differences of scores, of models that have the same units."""
+    """Scores [model, unit], or differences of scores, of models with the same units of seeds."""
 
     models: tuple[str, ...]
     values: Float[np.ndarray, "models units"]
@@ -119,8 +119,9 @@ class Moderation:
         return self._differences[a, b]
 
     def _table(self, place: Place, other: Callable[[str], CellKey] | None = None) -> _Table | None:
-        """Returns the scores of the largest group of a place's models with the same units, or their
-        differences to the cell ``other`` of a model; None for fewer than two models."""
+        """Returns the scores at a place of the largest group of models with the same units of
+        seeds, less the scores of each model's cell ``other(model)`` if given; None for fewer than
+        two models."""
         members: dict[tuple[object, ...], list[tuple[str, Sample]]] = defaultdict(list)
         for model in self._models.get(place, ()):
             sample = self.samples[CellKey(model, *place)]
@@ -169,7 +170,7 @@ class Moderation:
         model, baseline = (b, a) if a.model in self._baselines else (a, b)
         if baseline.model not in self._baselines or model.model in self._baselines:
             return None
-        # The mean variance of such differences, of which the model's half has the model's factor.
+        # Half of the variance of such a difference is the model's, so half of it gets its factor.
         place = model[1:]
         if (place, baseline) not in self._to_baselines:
             self._to_baselines[place, baseline] = self._table(place, lambda _: baseline)

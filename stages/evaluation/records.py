@@ -55,9 +55,9 @@ class TrialRecord(TrialRow):
 
     Defaults are the values of a baseline. It has its component's name as architecture, the method
     CLASSICAL and the seeds that drew its labelled rows. A method that fits nothing has the defaults
-    of what fitting gives. A public checkpoint has the objective "hub"; its corpus is its path, or
-    the corpus on which a model continued its pretraining; the cost of its original pretraining is
-    unknown. A lineage is a model with all its parents and teachers.
+    in the columns about fitting. A public checkpoint has the objective "hub"; its corpus is its
+    path, or the corpus on which a model continued its pretraining; the cost of its original
+    pretraining is unknown. A lineage is a model with all its parents and teachers.
     """
 
     architecture: str
@@ -69,7 +69,7 @@ class TrialRecord(TrialRow):
     pretrain_flops: int | None = 0
     lineage_tokens: int | None = 0
     lineage_flops: int | None = 0
-    finetune_flops: int = 0  # at all learning rates; of a solved probe the states of its rows
+    finetune_flops: int = 0  # at all learning rates; for a solved probe, of the states of its rows
     lr: float = 0.0  # the best learning rate on validation; 0 if nothing was trained
     d_model: int = 0
     num_layers: int = 0

@@ -137,7 +137,7 @@ def _basis(samples: Sequence[Sample]) -> str:
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Returns p-values with Holm's correction (Holm 1979), which bounds the family-wise error rate:
     if all below alpha are called significant, the chance of any false positive is at most alpha.
-    What is None is not in the family and stays None."""
+    None is outside of the family and stays None."""
     known = np.array([p for p in p_values if p is not None])
     order = np.argsort(known, kind="stable")
     corrected = np.empty(len(known))

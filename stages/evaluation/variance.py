@@ -168,12 +168,12 @@ class Sample:
 
 @dataclass(frozen=True)
 class Between:
-    """The variance of a mean between units, with its degrees of freedom."""
+    """The part of a mean's variance that is due to units of seeds, with its degrees of freedom."""
 
     units: float  # the variance
     df: float
     interaction: float  # part of the variance that more test rows reduce
-    num_units: float  # mean number per sample
+    num_units: float  # of a difference: the mean over its samples
     prior_df: float = 0.0  # part of ``df`` that comes from other cells
 
     def moderated(self, prior: Prior | None) -> "Between":
@@ -188,7 +188,7 @@ class Between:
         return replace(self, units=units, df=df, prior_df=prior.df)
 
 
-# If seeds draw the splits and the checkpoints are given or a single one, only the draws vary.
+# If seeds draw the splits and all trials share a checkpoint, nothing varies but the draws.
 NO_UNITS = Between(0.0, 1.0, 0.0, 1)
 
 

@@ -1,9 +1,9 @@
 """The answer for each task and label budget: what to use, and how sure it is better than the rest.
 
 The best model and the best baseline are each chosen by their mean validation score, and their
-difference is measured on test rows; so it is no larger than in truth because of the choice. With
-limits of size and speed (``answer:`` of params.yaml) the choice is among what is within them; they
-are ignored if nothing is.
+difference is measured on test rows, so the choice does not inflate it. With limits of size and
+speed (``answer:`` of params.yaml) the choice is among what is within them; they are ignored if
+nothing is.
 """
 
 from collections import Counter
@@ -92,8 +92,8 @@ def _violations(results: "Results", cell: Cell) -> Iterator[str]:
 
 def _chosen(cells: Sequence[Cell]) -> Cell | None:
     """Returns the cell with the best validation score, the cheaper of equal ones. A baseline
-    without validation counts with its test score, so that the model's lead is no larger than in
-    truth; a model without validation is chosen only if none has it."""
+    without validation counts with its test score, so that the model's lead is not inflated; a model
+    without validation is chosen only if none has it."""
 
     def by_validation(cell: Cell) -> tuple[float, float]:
         score = cell.score.value if cell.validation is None else cell.validation
@@ -104,8 +104,8 @@ def _chosen(cells: Sequence[Cell]) -> Cell | None:
 
 
 def _cheapest(results: "Results", best: Cell, others: Sequence[Cell]) -> Cell | None:
-    """Returns the cell with the fewest FLOPs of fine-tuning of those that are not significantly
-    worse than ``best`` (the interval of the difference includes 0) and need fewer; or None."""
+    """Returns the cheapest cell, by FLOPs of fine-tuning, that is cheaper than ``best`` and not
+    significantly worse (the interval of the difference includes 0); None if there is none."""
     for cell in sorted(others, key=lambda c: (c.finetune_flops, c.preference)):
         if cell.finetune_flops < best.finetune_flops and not cell.is_external:
             difference = results.moderation.difference(best.key, cell.key)

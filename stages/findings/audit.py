@@ -221,7 +221,7 @@ def seeds(results: "Results") -> Finding:
 def power(results: "Results") -> Finding:
     """How small an effect could the study find in four of five repetitions (Card et al. 2020)?
 
-    An objection is more than 2 points for the main effect in the middle. Values: ``smallest`` and
+    An objection is more than 2 points for the median main effect. Values: ``smallest`` and
     ``largest`` such effect, in the unit of the metric as shown.
     """
     sizes = []

@@ -20,7 +20,8 @@ MAX_RATIO = 1.02  # sizes, amounts of text or numbers of epochs within this rati
 # Settings of architectures that make a size; any other setting makes another architecture.
 DIMENSIONS = {"d_model", "num_layers", "num_heads", "num_kv_heads", "d_ff", "d_cell", "d_head"}
 DIMENSIONS |= {"d_embedding", "d_projection", "num_encoder_layers", "num_decoder_layers"}
-# Axes whose effects the start of a model may decide: it is told even if both sides share it.
+_CHECKPOINT = ("path", "revision")
+# Axes whose effects may depend on how attention starts: reported even if both sides share it.
 STARTING = ("architecture", "pretrained", "published")
 # An optimizer, and the settings that are chosen for it: learning rates and, to compare optimizers
 # at equal time, a number of steps.
@@ -44,7 +45,7 @@ def pairs(models: Sequence[ComparedModel]) -> list[Pair]:
     another), those nearest to each other in size, then in settings, are paired: a pair is left out
     if one of its models has a nearer one at the other's level. Two amounts of one text are compared
     at equal steps and at equal epochs, two texts at the nearest amounts. A pretrained model without
-    a model from scratch of its own is matched with one of which a task uses the same part: an
+    a twin from scratch is matched with one from scratch of which tasks use the same part: an
     encoder-decoder with an encoder.
     """
     levels = {axis: _levels(axis, models) for axis in AXES if axis not in WITHIN}
@@ -55,14 +56,14 @@ def pairs(models: Sequence[ComparedModel]) -> list[Pair]:
 
     def is_nearest(model: ComparedModel, other: ComparedModel, axis: AxisName) -> bool:
         if axis == "pretrained" and not model.pretrained:
-            return True  # one model from scratch serves all that begin as it does
+            return True  # one model from scratch is matched with several
         level, text = levels[axis][other.name], other.corpus_text
         is_text = axis == "training set" and text is not None
         rivals = [
             rival
             for rival in models
             if axis_of.get((model.name, rival.name)) == axis
-            # Another amount of a text is of the text's level.
+            # Two amounts of one text are one level.
             and (rival.corpus_text == text if is_text else levels[axis][rival.name] == level)
         ]
         return _distance(model, other, axis) <= min(_distance(model, r, axis) for r in rivals)
@@ -205,10 +206,9 @@ def _level(axis: AxisName, model: ComparedModel, models: Sequence[ComparedModel]
     if axis == "amount of text" and model.corpus_tokens:
         return f"{model.corpus}, {model.corpus_tokens:,} tokens, {model.epochs:.3g} epochs"
     if axis == "checkpoint":
-        path = str(architecture.get("path", architecture["name"]))
-        others = [m.entry.architecture for m in models]
-        revisions = {other.get("revision") for other in others if other.get("path") == path}
-        return f"{path} at {architecture['revision'][:7]}" if len(revisions) > 1 else path
+        # The first model with the checkpoint has its label.
+        of_all = {m.name: [m.entry.architecture.get(k) for k in _CHECKPOINT] for m in models}
+        return next(name for name, of_model in of_all.items() if of_model == of_all[model.name])
     if axis == "training":
         # The settings in which the study's models differ.
         varied = {key for m in models for key in differing(model.settings, m.settings)}

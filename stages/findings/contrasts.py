@@ -1,4 +1,4 @@
-"""Contrasts: pairs of cells that differ in one axis, on one task. The second stage of a study."""
+"""Contrasts: pairs of cells that differ in one axis, on one task. The second stage of testing."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -122,8 +122,8 @@ class Trials:
         )
 
     def _weights(self, matches: Sequence[Match]) -> tuple[Float[np.ndarray, " trials"], Matrix]:
-        """Returns the weights of trials, and of their deviations from the means of cells by seed:
-        all that a seed changes, whatever models share.
+        """Returns the weight of each trial in the mean over matches, and the same weights of the
+        trials' deviations from the means of their cells, [seeds, trials]: what each seed adds.
 
         Cells of a match are compared on the seeds that they share (if there are two, or one for
         all): a seed draws the same labels for all models.
@@ -144,8 +144,8 @@ class Trials:
         return weights, blocks
 
     def _residual(self, member: Bool[np.ndarray, " trials"], *, draws_cancel: bool) -> np.ndarray:
-        """Returns the matrix that subtracts the means of cells and, if the draws of labels cancel,
-        of draws (by least squares), among members."""
+        """Returns the matrix that subtracts from each member the mean of its cell and, if
+        ``draws_cancel``, that of its draw of labels (by least squares)."""
         key = draws_cancel, member.tobytes()
         if key not in self._residuals:
             factors = [self._of_cell, *([self._draws] if draws_cancel else [])]
@@ -172,8 +172,9 @@ class Trials:
         return rows, rows**2 / squares if squares else 1.0, interaction
 
     def _quadratic(self, parts: Matrix, square: float) -> Component:
-        """Returns the variance of a sum by residual sums, unbiased for equal variances, and its
-        degrees of freedom. ``square`` is the sum of the squared weights."""
+        """Returns the variance of a sum, estimated from the sums ``parts`` of residuals (unbiased
+        if all trials vary equally), and its degrees of freedom. ``square`` is the sum of the
+        squared weights."""
         gram = parts @ parts.T
         trace = float(np.trace(gram))
         if trace < 1e-12:
@@ -183,9 +184,9 @@ class Trials:
 
 
 def _moderated(own: Component, pool: Component, blocks: Component, *, kind: Task) -> Component:
-    """Returns the variance between seeds and its degrees of freedom. The sum's own models are
-    averaged with all models; for an effect that is the prior of the blocks, which alone see what
-    models of one seed share."""
+    """Returns the variance between seeds and its degrees of freedom. The variance of the sum's own
+    models is averaged with that of all models. For an effect, this is the prior of the variance
+    between blocks, which includes what the models of a seed share."""
     df = min(own[1] + PRIOR_DF, pool[1])
     variance = (own[1] * own[0] + PRIOR_DF * pool[0]) / (own[1] + PRIOR_DF) if df else 0.0
     if kind != "lead" or not df:
@@ -237,7 +238,8 @@ def _levels(c: Contrast) -> dict[str, Any]:
 
 
 def judged(family: Sequence[T], level: float) -> list[T]:
-    """Returns facts with the verdicts of a family of tests with this error rate (Holm)."""
+    """Returns the facts of a family with their verdicts: p-values are corrected (Holm) and compared
+    with ``level``."""
     corrected = holm([None if fact.verdict is Verdict.ONE_SEED else fact.p for fact in family])
     facts = []
     for fact, p in zip(family, corrected, strict=True):
@@ -250,8 +252,8 @@ def judged(family: Sequence[T], level: float) -> list[T]:
 def _mean(
     results: "Results", groups: Sequence[Sequence[Contrast]], *axes: AxisName
 ) -> dict[str, Any]:
-    """Returns the fields of a claim: the mean over groups of the last contrast of a group less its
-    first, if it has two."""
+    """Returns the fields of a claim about the mean over groups. A group counts as its contrast or,
+    if it has two, as the last less the first."""
     kind: Task = "within models" if all(axis in WITHIN for axis in axes) else "between models"
     matches = [
         [
@@ -294,8 +296,8 @@ def interactions(results: "Results") -> list[Interaction]:
 
 
 def _squares(every: Sequence[Contrast]) -> Iterator[tuple[Contrast, Contrast, Contrast]]:
-    """Yields the contrast of an axis at both levels of a later axis, and a contrast of that: of the
-    four cells, each two neighbours differ in one of the axes."""
+    """Yields (contrast of an axis at level a of a later axis, the same at level b, the contrast of
+    the later axis that leads from one to the other)."""
     by_first: dict[CellKey, list[Contrast]] = {}
     for contrast in every:
         by_first.setdefault(contrast.a.key, []).append(contrast)

@@ -85,7 +85,7 @@ class AxisClaim(Claim):
 
     @property
     def family(self) -> tuple[object, ...]:
-        """What claims are averaged over, or gated by: their levels and the unit of their scores."""
+        """The main effect that a contrast belongs to: its axis, levels and unit of scores."""
         return self.axis, self.level_a, self.level_b, unit_of(self.metric)
 
 
@@ -171,8 +171,8 @@ class Calibration:
 class Answer:
     """What to use for a task at a label budget.
 
-    ``model`` and ``baseline`` are each first on validation rows, within the study's limits if any
-    choice is. ``recommended`` is the one of the two that is better on test rows.
+    ``model`` and ``baseline`` are the best on validation rows, among those within the study's
+    limits if there are any. ``recommended`` is the one of the two that is better on test rows.
     """
 
     task: str
@@ -183,7 +183,7 @@ class Answer:
     model: "Cell | None"
     baseline: "Cell | None"
     lead: Lead | None  # None without a model or without a baseline
-    best_on_test: "Cell"  # of all choices; another one than ``recommended`` is shown in the table
+    best_on_test: "Cell"  # of all choices, also of those beyond the study's limits
     next_best: "Cell | None"  # of the other models and baselines, by score
     cheapest_as_good: "Cell | None"  # not significantly worse, fewest FLOPs of a trial; or None
     smaller: "Cell | None"  # the best of the models with fewer parameters
@@ -275,7 +275,7 @@ class ScoreRow:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """All scores, sorted by mean (the best first), rows without one at the end."""
+    """All scores, sorted by mean (the best first), rows without a mean at the end."""
 
     tasks: tuple[str, ...]
     metrics: Mapping[str, str]  # by task

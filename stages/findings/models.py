@@ -50,7 +50,7 @@ class ComparedModel:
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """Where its weights come from."""
+        """Where the weights come from: "pretrained here", "published" or "none" (from scratch)."""
         if self.entry.as_published:
             return "published"
         return "pretrained here" if self.pretrained or self.entry.parent != NONE else "none"
@@ -73,7 +73,7 @@ class ComparedModel:
 
     @property
     def targets_per_token(self) -> float | None:
-        """The share of a row's tokens that the objective predicts, where a setting says it."""
+        """The share of a row's tokens that the objective predicts; None if no setting says it."""
         objective = self.entry.objective
         if objective["name"] == "causal":
             return 1.0

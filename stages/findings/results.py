@@ -51,8 +51,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Results:
-    """The trials and other records of a study, in the order of params.yaml, and the findings that
-    are derived from them. Records without which no finding fails may be left out."""
+    """The trials and other records of a study, in the order of params.yaml, and all findings.
+    Records whose absence breaks no finding may be left out."""
 
     params: Params
     trials: Sequence[ScoredTrial]
@@ -90,7 +90,7 @@ class Results:
     answers = cached_property(answers)
     scores_table = cached_property(score_table)
     model_costs = cached_property(model_costs)
-    agreements = cached_property(agreements)  # of estimates from frozen states with scores
+    agreements = cached_property(agreements)  # how estimates rank the models
     audit = cached_property(audit)
 
     @property

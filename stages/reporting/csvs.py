@@ -188,8 +188,8 @@ def _at_largest_budget(results: Results) -> list[Answer]:
 
 
 def _of_recommended(results: Results, records: Any) -> Iterator[Json]:
-    """Yields those of ``records`` (by task) that are of the recommended choices at the largest
-    label budget, with their task and rounded."""
+    """Yields the ``records`` (by task) of the recommended choices at the largest label budget,
+    rounded and with their task."""
     for answer in _at_largest_budget(results):
         key = (answer.recommended.model, answer.recommended.method, answer.label_budget)
         for record in records.get(answer.task, ()):

@@ -18,8 +18,8 @@ from stages.core.params import TaskEntry
 from stages.evaluation.metrics import scale_of
 from stages.findings.facts import Answer, LeadCertainty
 from stages.reporting import formats, tables
-from stages.reporting.picture import Picture
 from stages.reporting.pictures import comparison, cost, curves, effects
+from stages.reporting.svg import Picture
 from stages.reporting.table import Table
 from stages.reporting.view import View
 from stages.tasks._inputs import names_in_data

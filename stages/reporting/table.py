@@ -57,7 +57,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """``name`` is that of its files in reports/tables/."""
+    """A table, whose files in reports/tables/ are called ``name``."""
 
     name: str
     columns: Sequence[Column]

@@ -163,7 +163,8 @@ def effects(view: View) -> Table:
 
 
 def differs(view: View, differences: Sequence[Difference], sign: int = 1) -> str:
-    """Returns what else differs, the side first that the comparison names first."""
+    """Returns what else differs; of two values, the one of the side that is named first is
+    first."""
     texts = []
     for difference in differences:
         first, second = (difference.b, difference.a) if sign > 0 else (difference.a, difference.b)

@@ -190,8 +190,7 @@ class View:
 
     @cached_property
     def reliable(self) -> list[AuditAnswer]:
-        """The answers of the audit that a reader asks for first: five, with objections before
-        others."""
+        """At most five answers of the audit: what a reader asks first, then objections."""
         by_question = {a.question: a for a in self.results.audit if a.mark is not Mark.NOT_ASKED}
         in_order = [by_question[question] for question in RELIABLE if question in by_question]
         always = [a for a in in_order if a.question in RELIABLE[:2]]
@@ -200,7 +199,7 @@ class View:
 
     @cached_property
     def overconfident(self) -> list[Answer]:
-        """The answer whose recommended choice knows least how often it is right, in a list."""
+        """A list of one: the answer whose mean probability is farthest from the accuracy."""
         known = [(a.calibration, a) for a in self.answers if a.calibration]
         worst = sorted(known, key=lambda c: -abs(c[0].mean_probability - c[0].accuracy))
         return [answer for _, answer in worst[:1]]

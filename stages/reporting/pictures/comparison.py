@@ -4,8 +4,7 @@ from stages.core.artifacts import Json
 from stages.evaluation.metrics import POINTS, scale_of
 from stages.findings.facts import Answer, Score
 from stages.reporting.formats import interval, shown
-from stages.reporting.picture import Panel, Picture
-from stages.reporting.svg import Plot, Scale
+from stages.reporting.svg import Panel, Picture, Plot, Scale
 from stages.reporting.view import MAX_ROWS, View
 
 TOP, RIGHT = 22, 80  # pixels above the rows; percent of a panel that marks may take

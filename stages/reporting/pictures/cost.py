@@ -5,12 +5,11 @@ import math
 from stages.evaluation.metrics import scale_of
 from stages.findings.facts import ScoreRow
 from stages.reporting.formats import seconds, shown
-from stages.reporting.picture import Panel, Picture
-from stages.reporting.svg import Plot, Scale, spread
+from stages.reporting.svg import Panel, Picture, Plot, Scale, spread
 from stages.reporting.view import MAX_ROWS, View
 
 TOP, BOTTOM = 12, 300  # pixels
-ALIKE = 1.25  # times within this ratio are no picture
+ALIKE = 1.25  # no picture if the longest time is less than this times the shortest
 TIMES = {
     "finetune_s": "Mean score and time of one fine-tuning",
     "latency_s": "Mean score and time for one text",

@@ -8,8 +8,7 @@ from statistics import fmean
 from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
 from stages.reporting.formats import compact, metric_name
-from stages.reporting.picture import Panel, Picture
-from stages.reporting.svg import Plot, Scale, spread
+from stages.reporting.svg import Panel, Picture, Plot, Scale, spread
 from stages.reporting.view import MAX_ROWS, View
 
 TOP, HEIGHT = 8, 200  # pixels
@@ -20,7 +19,7 @@ END = 57  # percent of a panel where lines end and their names begin
 
 @dataclass(frozen=True)
 class Line:
-    """The points (x, y) of a model's line in the panel ``panel``."""
+    """A model's line in the panel with the title ``panel``."""
 
     panel: str
     name: str

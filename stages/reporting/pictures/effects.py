@@ -6,8 +6,7 @@ from statistics import fmean
 from stages.evaluation.metrics import scale_of
 from stages.findings.facts import Estimate, MainEffect, Verdict
 from stages.reporting.formats import difference_interval, signed
-from stages.reporting.picture import Panel, Picture
-from stages.reporting.svg import Plot, Scale
+from stages.reporting.svg import Panel, Picture, Plot, Scale
 from stages.reporting.view import View
 
 BOTTOM, MOST = 24, 8  # pixels; effects in the picture
