@@ -20,12 +20,13 @@ from pydantic.fields import FieldInfo
 from stages.baselines._baseline import BASELINES
 from stages.commands._shared import parser_of
 from stages.core.components import Components, summary
-from stages.core.params import FILLED_IN, Adaptation, Params, Training
+from stages.core.params import FILLED_IN, Adaptation, Params, Schedule, Training
 from stages.core.process import exit_on_mistake
 from stages.methods._method import METHODS
 from stages.models._backbone import MODELS
 from stages.objectives._objective import OBJECTIVES
 from stages.optimizers._optimizer import OPTIMIZERS
+from stages.proposal.checkpoints import PUBLISHED
 from stages.sources._source import SOURCES
 from stages.tasks._task import TASKS
 
@@ -40,7 +41,7 @@ SHARED: dict[Any, str] = {
     Adaptation: "finetune.methods.NAME.training",
 }
 COMPONENT = dict[str, Any]
-MANY = 5  # equal settings at the end, above which the table refers to an earlier component
+MANY = 5  # a component that shares more of its last settings with an earlier one refers to it
 
 
 def main() -> None:
@@ -62,9 +63,16 @@ def filled(text: str) -> str:
 
 def table(name: str) -> str:
     """Returns the table ``name``: the components of a folder, or the settings of params.yaml
-    (``params``). Raises KeyError for another name."""
+    (``params``), or the published checkpoints. Raises KeyError for another name."""
     if name == "params":
         return "\n".join(_sections("", Params)).lstrip("\n") + "\n"
+    if name == "checkpoints":
+        columns = ["name", "revision", "architecture", "weights", "tokens", "knows", "licence"]
+        rows = [columns, ["---"] * len(columns)]
+        for entry in PUBLISHED.values():
+            shown = {"name": f"`{entry['name']}`", "revision": f"`{entry['revision']}`"}
+            rows.append([str((entry | shown)[column]) for column in columns])
+        return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
     lines, components = ["| name | what it is | settings |", "|---|---|---|"], FOLDERS[name]
     seen = dict[str, list[str]]()
     for component in components.names():
@@ -89,7 +97,7 @@ def _settings(cls: type) -> Iterator[str]:
     order of the constructor."""
     schema: Any = getattr(cls, "schema", cls)
     required, optional = dict[str, str](), dict[str, str]()
-    for part in (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__)):
+    for part in (cls.__init__, schema.__init__):
         hints = get_type_hints(part)
         for key, parameter in inspect.signature(part).parameters.items():
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
@@ -107,13 +115,17 @@ def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
     if path:
         yield from ("", f"## `{path}`", "", _plain(model.__doc__))
     yield from ("", "| setting | what it is |", "|---|---|")
+    repeated = [*Schedule.model_fields] if model is Adaptation else []
     fields = {
         f"{path}.{field.alias or name}".lstrip("."): field
         for name, field in model.model_fields.items()
-        if FILLED_IN not in field.metadata
+        if FILLED_IN not in field.metadata and name not in repeated
     }
     for inside, field in sorted(fields.items(), key=lambda item: not _is_required(item[1])):
         yield f"| `{_setting(inside, field)}` | {_plain(field.description)} |"
+    if repeated:
+        names = ", ".join(f"`{name}`" for name in repeated)
+        yield f"| {names} | As in `{SHARED[Training]}`. |"
     for name, field in fields.items():
         for inside, nested in _inside(name, field.annotation):
             if SHARED.get(nested, inside) == inside:

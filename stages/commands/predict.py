@@ -177,8 +177,8 @@ def chosen_model(options: argparse.Namespace, task: str) -> TrialKey:
 
 
 def loaded(trial: TrialKey) -> Predict:
-    """Returns what predicts as a kept trial does. Raises ValueError if files that it was trained
-    with have changed or are missing, which is so after `dvc repro` of another study."""
+    """Returns the function that predicts with a kept trial. Raises ValueError if a file that the
+    trial was trained with has changed or is missing, as after `dvc repro` of another study."""
     if trial.method == CLASSICAL:
         return by_baseline(_kept.refit(_kept.path_of(trial), paths.examples(trial.task))[0])
     record = paths.pretrained(trial.checkpoint) / "run.json"

@@ -1,7 +1,7 @@
 """Run the stages of the study in params.yaml that have changed.
 
-With one job this is `dvc repro`. With more jobs, stages, the seeds of a run, and trials run side by
-side. Results and dvc.lock are the same, except for measured times. Scores on validation rows are
+With one job this is `dvc repro`. With more jobs, stages, the seeds of a model, and trials run side
+by side. Results and dvc.lock are the same, except for measured times. Scores on validation rows are
 shown as they come. If a worker dies, only its current work is lost, and is tried again, twice at
 most. After an interruption, the next call continues. `--jobs auto` starts a job for each GPU or,
 without GPUs, as many jobs of compute.threads threads as the cores allow.
@@ -79,8 +79,7 @@ def _main(options: argparse.Namespace) -> NoReturn:
         _resolve()
         params = load()
         if stages := pending(params):
-            from stages.scheduling.pool import workers
-            from stages.scheduling.schedule import complete, ordered_lock
+            from stages.scheduling.schedule import complete, ordered_lock, workers
             from stages.scheduling.units import units
 
             where = options.cluster, options.scheduler

@@ -74,8 +74,8 @@ class Progress(progress.Progress):
         self.console.print(line, highlight=False, soft_wrap=True)
 
     def time_left(self) -> str:
-        """Returns when all units will have ended, if they go on as fast for their work as the
-        median unit of their method that has ended; empty if that is unknown."""
+        """Returns when all units will have ended, if each is as fast as the median ended unit of
+        its method; empty if that is unknown."""
         paces = defaultdict[str, list[float]](list)  # seconds per work
         working = [unit for unit in self._units.values() if unit.work]
         for unit in working:
@@ -94,7 +94,10 @@ class Progress(progress.Progress):
             for unit in left
         ]
         minutes = max(sum(seconds) / self._workers, *seconds) / 60
-        return "about a minute left" if minutes < 1.5 else f"about {minutes:.0f} minutes left"
+        # The size of a checkpoint that is fetched while the study runs is unknown.
+        open_ones = [unit for unit in self._units.values() if unit.name not in self._ended]
+        about = "more than" if any(unit.trials and not unit.work for unit in open_ones) else "about"
+        return f"{about} a minute left" if minutes < 1.5 else f"{about} {minutes:.0f} minutes left"
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield f"{self._place()}  {self.time_left()}"

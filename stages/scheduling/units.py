@@ -1,10 +1,11 @@
 """The units of work for workers: the stages that DVC would run, and parts of their work.
 
-A stage pretrains all seeds of a run, one after the other. So each seed that the store of
+A stage pretrains all seeds of a model, one after the other. So each seed that the store of
 checkpoints lacks is a unit. The unit puts its checkpoint into the store, where the stage finds it.
 
-A stage ``finetune@TASK`` waits for every checkpoint, but a group of its trials needs only one run
-and the prepared task. The group runs once both exist and puts its trials into the store of trials.
+A stage ``finetune@TASK`` waits for every checkpoint, but a group of its trials needs only one
+checkpoint and the prepared task. The group runs once both exist and puts its trials into the store
+of trials.
 """
 
 from collections import defaultdict

@@ -73,7 +73,8 @@ class Killed(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """How a unit has ended. What has failed by a mistake or a bug would fail again."""
+    """How a unit has ended. A unit that failed, other than by a kill, is not tried again: it would
+    fail again."""
 
     failure: str = ""  # failed or killed
     seconds: float = 0.0
