@@ -79,9 +79,9 @@ def main(plan: EvaluationPlan, task: str) -> str:
     models = [paths.FINETUNED / task / name for name in plan.models]
     trials: list[ScoredTrial] = []
     by_row: list[np.ndarray] = []  # one for each trial
-    predictions: dict[str, Mapping[str, str]] = {}  # by model, of the trials that examples show
+    predictions: dict[str, Mapping[str, str]] = {}  # by model: of the trial in the examples
     answered: list[tuple[CellKey, list[str], list[str], list[float | None]]] = []
-    confused: list[tuple[CellKey, Pairs]] = []  # one for each trial, if the kind has classes
+    confused: list[tuple[CellKey, Pairs]] = []  # one for each trial, if rows have classes
     covered: list[CoverageRecord] = []
     for folder in tqdm([*models, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
         answers = defaultdict[TrialKey, dict[str, PredictionRecord]](dict)
@@ -153,7 +153,7 @@ def main(plan: EvaluationPlan, task: str) -> str:
 
 
 def _row_groups(rows: Sequence[Row], about: Json) -> np.ndarray:
-    """Returns the number of each test row's document, package or group; empty if the source gives
+    """Returns the index of each test row's document, package or group; empty if the source gives
     none, or if each seed draws other test rows."""
     if about["split_seeds"] or not all("group" in row for row in rows):
         return np.empty(0, dtype=np.int64)

@@ -42,7 +42,7 @@ def main(plan: BaselinePlan, task: str) -> str:
     examples = replace(examples, score=score)
     test = read_jsonl(paths.examples(task) / "test.jsonl")
     trials, predictions = list[TrialRecord](), list[PredictionRecord]()
-    external = dict[tuple[str, int], tuple[Baseline, list[str]]]()  # by run and draw
+    external = dict[tuple[str, int], tuple[Baseline, list[str]]]()  # by name and draw
     with replacing(paths.BASELINES / task) as folder:
         folder.mkdir()
         for key in tqdm([*_keys(plan, task, about)], desc=f"baselines on {task}", disable=None):

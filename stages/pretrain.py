@@ -43,8 +43,8 @@ from stages.training.tries import Try, try_each
 
 
 def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> str | None:
-    """Writes data/pretrained/RUN/SEED and the report's tables for each seed. With ``only_seed`` it
-    only puts the checkpoint of this seed into the store."""
+    """Writes data/pretrained/MODEL/SEED and the report's tables for each seed. With ``only_seed``
+    it only puts the checkpoint of this seed into the store."""
     entry, distributed, threads = plan.entry, plan.distributed, plan.compute.threads
     if only_seed is not None and only_seed not in entry.seeds:
         raise ValueError(f"--only-seed: models.{key}.seeds has {entry.seeds}, not {only_seed}")
@@ -113,10 +113,10 @@ def _validates(step: int, entry: Model) -> bool:
 
 
 class Pretraining:
-    """The pretraining of a checkpoint, with the model and the objective of its model.
+    """The pretraining of a checkpoint: its weights, its objective and its data.
 
-    The model starts from the weights of the parent that the model continues from, else from the
-    published weights of a public checkpoint, else from random weights.
+    It starts from the parent's weights, else from the published weights of a public checkpoint,
+    else from random ones.
 
     Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
@@ -250,15 +250,15 @@ class Pretraining:
         account = account_of(backbone, entry, tries, parent, bytes_per_token=bytes_per_token)
         pretrained = folder / "pretrained"
         pretrained.mkdir()
-        # The weights of a model from scratch are saved too, although its trials draw their own: the
-        # run can be exported and be a parent.
+        # The weights of a model from scratch are saved too, although its trials draw their own: it
+        # can be exported and be a parent.
         backbone.save(pretrained)
         self.tokenizer.save_to(pretrained)
         write_json(pretrained / "metrics.json", account)
         # A public checkpoint is built again from the folder of the model, which has all its files.
         own_files = {"path": str(paths.pretrained(self.checkpoint))} if entry.is_hub else {}
         record = {  # how to build the model again, and its origin
-            "run": self.checkpoint.model,
+            "name": self.checkpoint.model,
             "pretrain_seed": self.seed,
             "architecture": backbone.architecture,
             "d_model": backbone.d_model,

@@ -1,2 +1,1 @@
-"""Matched budgets: the number of steps and the model size at which a model has the reference run's
-budget."""
+"""Matched budgets: steps and sizes of models are set so that they have the reference's budget."""

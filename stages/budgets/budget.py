@@ -1,5 +1,4 @@
-"""Matched budgets: the number of steps and the model size at which a model has the reference run's
-budget.
+"""Matched budgets: steps and sizes of models are set so that they have the reference's budget.
 
 The choice decides comparisons between architectures: at equal dimensions an encoder-decoder has
 about twice the parameters of an encoder, but about as many operations per token (Raffel et al.
@@ -29,13 +28,13 @@ from stages.training.flops import counting
 from stages.training.loop import add_gradients
 from stages.training.pretraining import built
 
-_ROW_FLOPS = dict[str, int]()  # by the settings that determine FLOPs; runs may share them
+_ROW_FLOPS = dict[str, int]()  # by the settings that determine FLOPs; models may share them
 
 
-def vocabulary_for(entry: Model, tokenizer: AnyTokenizer) -> Vocabulary | None:
-    """Returns a model's vocabulary, as far as it is known before any tokenizer is trained (every
-    token is a word then), or None if its checkpoint is not downloaded. ``tokenizer`` is the entry
-    of the model's tokenizer."""
+def vocabulary_for(tokenizer: AnyTokenizer) -> Vocabulary | None:
+    """Returns the vocabulary of an entry of ``tokenizers:``, as far as it is known before any
+    tokenizer is trained (every token is a word then), or None if it is a checkpoint's, which is not
+    downloaded."""
     if isinstance(tokenizer, PublishedTokenizer):
         return Tokenizer(Path(tokenizer.path)) if Path(tokenizer.path).is_dir() else None
     vocabulary = Vocabulary(tokenizer.vocab_size)
@@ -70,7 +69,7 @@ def matched(params: Params) -> Params:
         if not entry.is_hub:
             if budget.matched == "parameters" and entry != reference:
                 architecture = _model_of_size(params, entry, _num_used(params, reference))
-            vocabulary = vocabulary_for(entry, params.tokenizers[entry.tokenizer])
+            vocabulary = vocabulary_for(params.tokenizers[entry.tokenizer])
             assert vocabulary is not None
             architecture = with_sizes(
                 architecture, outline(architecture, vocabulary.vocab_size, where="architecture")
@@ -78,8 +77,8 @@ def matched(params: Params) -> Params:
         training = entry.training.model_copy(update={"num_steps": num_steps})
         return entry.model_copy(update={"architecture": architecture, "training": training})
 
-    runs = {key: under_budget(entry) for key, entry in params.models.items()}
-    return params.model_copy(update={"models": runs})
+    models = {key: under_budget(entry) for key, entry in params.models.items()}
+    return params.model_copy(update={"models": models})
 
 
 def with_sizes(architecture: Settings, backbone: Backbone) -> Json:
@@ -110,7 +109,7 @@ def _model_of_size(params: Params, entry: Model, wanted: int) -> Json:
 def _num_used(params: Params, entry: Model) -> int:
     """Returns the number of a model's parameters that the study's tasks use: without output layers
     and decoder, unless all of the tasks have texts as answers."""
-    vocabulary = vocabulary_for(entry, params.tokenizers[entry.tokenizer])
+    vocabulary = vocabulary_for(params.tokenizers[entry.tokenizer])
     if vocabulary is None:
         path = entry.architecture["path"]
         raise ValueError(f"pretrain.reference: download {path} to match parameters")
@@ -131,7 +130,7 @@ def step_flops(params: Params, entry: Model) -> int:
     key = json.dumps([*entries, tokenizer.model_dump(), length])
     if key not in _ROW_FLOPS:
         device = Device("cpu", "float32", compile=False, threads=1)
-        vocabulary = vocabulary_for(entry, tokenizer)
+        vocabulary = vocabulary_for(tokenizer)
         assert vocabulary is not None
         model, objective = untrained(entry, parent, vocabulary, device)
         batch = random_batch(objective, vocabulary, rows=1, length=length)
@@ -144,8 +143,8 @@ def step_flops(params: Params, entry: Model) -> int:
 def untrained(
     entry: Model, parent: Model | None, vocabulary: Vocabulary, device: Device
 ) -> tuple[ModelWithHead, Objective]:
-    """Returns what a model begins its pretraining with: random weights with the head of
-    its objective, and the objective. So has its teacher, a model of the ``parent``."""
+    """Returns a model with random weights and the head of its objective, and the objective. A
+    teacher (the ``parent``) has random weights, too."""
     backbone, objective = built(entry, vocabulary, where="")
     draw_weights(backbone, seed=0)
     backbone.to(device.torch)
@@ -167,8 +166,8 @@ def random_batch(objective: Objective, vocabulary: Vocabulary, *, rows: int, len
 
 
 def public_outline(entry: Model, *, where: str) -> Backbone | None:
-    """Returns the model, without storage for its weights, of a public checkpoint in a folder, or
-    None if only the hub has the checkpoint.
+    """Returns the model of a public checkpoint in a folder, without storage for weights; None if
+    only the hub has the checkpoint.
 
     Raises ValueError for invalid settings, names and folders.
     """

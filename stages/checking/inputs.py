@@ -90,8 +90,8 @@ def baseline_faults(params: Params, outlines: Outlines) -> Iterator[str]:
 def _check_files(
     params: Params, kinds: Mapping[str, Task | None], baseline: Baseline, where: str
 ) -> None:
-    """Raises ValueError for a baseline's file whose task has a kind of rows that the baseline does
-    not fit, or that cannot be read with the settings of the task's source."""
+    """Raises ValueError for a baseline's file if the baseline does not fit its task's kind of rows,
+    or if the settings of the task's source cannot read it."""
     with below(where):
         for task, file in (baseline.files([*params.tasks]) or {}).items():
             kind = kinds[task]

@@ -21,8 +21,8 @@ Reasons = Mapping[tuple[str, str, str], str | None]
 
 
 def length_faults(params: Params, outlines: Outlines) -> Iterator[str]:
-    """Yields a fault for each model whose model cannot read ``finetune.max_tokens`` tokens, or not
-    together with the text that a task writes."""
+    """Yields a fault for each model with too few positions for ``finetune.max_tokens`` tokens, or
+    for these and the text that a task writes."""
     max_tokens = params.finetune.max_tokens
     for outlined in outlines.values():
         where, backbone = f"{outlined.where}.architecture", outlined.backbone
@@ -146,7 +146,7 @@ def _unused_faults(
             return ""
         return "; ".join(dict.fromkeys(f"{cell[2]}: {reason}" for cell, reason in own.items()))
 
-    if set(backbones) == set(params.models):  # else a model whose model is unknown might fit
+    if set(backbones) == set(params.models):  # else a model that cannot be built yet might fit
         for key in params.finetune.methods:
             if why := why_unused(2, key):
                 yield f"finetune.methods.{key}.method: fits no model and task: {why}"

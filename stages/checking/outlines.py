@@ -56,9 +56,9 @@ def _build_backbone(outlined: ModelOutline, tokenizer: AnyTokenizer | None) -> N
         with file_errors(f"{where}.path"):
             outlined.backbone = public_outline(entry, where=where)
         if tokenizer and outlined.backbone is not None and belongs_to(tokenizer, entry):
-            outlined.vocabulary = vocabulary_for(entry, tokenizer)
+            outlined.vocabulary = vocabulary_for(tokenizer)
     elif isinstance(tokenizer, Tokenizer):
-        outlined.vocabulary = vocabulary_for(entry, tokenizer)
+        outlined.vocabulary = vocabulary_for(tokenizer)
         outlined.backbone = outline(entry.architecture, tokenizer.vocab_size, where=where)
     else:  # no tokenizer gives the vocabulary size
         MODELS.settings(entry.architecture, where=where)

@@ -244,8 +244,7 @@ class Training(Schedule):
 
 
 class Model(Strict):
-    """One entry of ``models:``. It states how the model differs from the first one; a model without
-    an objective has no corpus either. A model with a ``parent`` begins with the parent's weights or
+    """One entry of ``models:``. A model with a ``parent`` begins with the parent's weights or
     learns from it, each seed from the parent's checkpoint of the same seed. A model that continues
     from a public checkpoint has its architecture and tokenizer."""
 
@@ -327,8 +326,7 @@ class Samples(Strict):
 
 
 class TaskEntry(Strict):
-    """One entry of ``tasks:``. Numbers of rows and a seed that it does not state are those of
-    ``samples:``."""
+    """One entry of ``tasks:``."""
 
     task: Component
     """Component of ``stages/tasks``."""

@@ -134,7 +134,7 @@ def exit_on_mistake(main: Callable[[], object], *, reader_may_end: bool = False)
 
 @contextmanager
 def hold(file: Path) -> Iterator[None]:
-    """Holds a lock file, which names its holder.
+    """Locks a file within the context, and writes into it which process holds it.
 
     Raises ValueError if another process holds it for longer than ``WAIT_S``.
     """

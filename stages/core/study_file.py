@@ -1,4 +1,4 @@
-"""Reads params.yaml, or another study, and tells all of its faults at once."""
+"""Reads params.yaml, or another study, and reports all of its faults at once."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -93,8 +93,9 @@ def _refused_values(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _faults(error: ValidationError, raw: Settings) -> Iterator[tuple[str, str]]:
-    """Yields the path and the message of each fault of the schema. A faulty value that entries take
-    over is told where it is stated, and a missing one where it would be stated for all."""
+    """Yields the path and the message of each fault of the schema. A faulty value that several
+    entries take over is reported once, where it is stated; a missing one, where it would be stated
+    for all."""
     faults = {fault["loc"]: fault for fault in error.errors()}
     first = next(iter(mapping(raw.get("models"))), None)
     for location, fault in faults.items():

@@ -28,8 +28,8 @@ Lines = Iterator[tuple[int, str]]  # numbered from 1
 
 
 def existing(path: Path, where: str = "") -> Path:
-    """Returns the path of a file or folder; raises ValueError, with the flag ``where`` and the file
-    beside it whose name is nearest, if there is none."""
+    """Returns ``path``; raises ValueError if nothing is there, with the flag ``where`` and the most
+    similar name in the folder."""
     if not path.exists():
         beside = path.parent.iterdir() if path.parent.is_dir() else ()
         stems = {other.name.partition(".")[0]: str(other) for other in sorted(beside)}
@@ -90,7 +90,7 @@ def repeats_header(cells: list[str], columns: list[str]) -> bool:
 
 
 def is_comment(line: str, cells: list[str], columns: list[str] | None) -> bool:
-    """Whether a line above a sentence is a comment. A line with all columns may be the word `#`."""
+    """Whether a line above a sentence is a comment, and not a row whose word is `#`."""
     is_full = columns is not None and len(cells) >= len(columns) and not any(cells[len(columns) :])
     is_word = is_full and " " not in cells[0]
     return bool(_COMMENT.match(line)) or (line.startswith(("# ", "#\t")) and not is_word)

@@ -22,7 +22,7 @@ from stages.trials.kept import merged, path_of
 from stages.trials.lookup import opened
 from stages.trials.setup import TrialSetup
 
-HEAD = "head.safetensors"  # the weight [C D] and the bias [C] of a head that no class has
+HEAD = "head.safetensors"  # weight [C D] and bias [C] of a head for which transformers has no class
 OF_WEIGHTS = ("config.json", "generation_config.json", WEIGHTS, "metrics.json", "run.json")
 TOLERANCE = 1e-4  # of outputs, relative to the largest; a wrong weight differs by far more
 SAMPLE_ROWS = 8

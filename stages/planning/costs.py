@@ -1,7 +1,7 @@
 """The work of each training, from params.yaml: weights x tokens, three times for a training step.
 
 Work only scales times that were measured for trainings of the same kind, so constant factors do not
-matter. The table of lookups of a trial counts as nothing, since it multiplies nothing.
+matter. In a trial, token embeddings count as nothing: looking them up multiplies nothing.
 """
 
 import re
@@ -30,16 +30,16 @@ from stages.trials.runner import method_of
 
 PRETRAINING = "pretraining"
 PASSES = 3  # of a training step: forward, and backward to states and to weights
-SAMPLED_ROWS, MAX_COUNTED = 300, 50_000  # rows whose words are counted, and that are counted
+SAMPLED_ROWS, MAX_COUNTED = 300, 50_000  # most rows whose words are counted; most rows counted
 ASSUMED_ROWS = 1000  # of a task that takes all rows of a source that is not read yet
-# English captions have as many with a tokenizer of the documentation.
+# Measured on English captions, with a tokenizer trained on documentation.
 TOKENS_PER_WORD = 2.2
 # A word, or a letter of a script whose words have no blanks between them.
 WORD = re.compile(rf"[{chr(SPACELESS)}-\U0010ffff]|[^\s{chr(SPACELESS)}-\U0010ffff]+")
 
 
 class Task(NamedTuple):
-    """Trainings of one kind do about equally much work per second."""
+    """The kind of a training: those of one kind do about equally much work per second."""
 
     work: str  # PRETRAINING, or a method of finetune.methods
     architecture: str
@@ -55,7 +55,7 @@ class Cost:
     method: str = ""
     kind: Task | None = None  # None: a public checkpoint that is not downloaded
     weights: int | None = None
-    multiplied: int = 0  # weights without the table of lookups
+    multiplied: int = 0  # weights without the token embeddings
     works: dict[CheckpointKey | TrialKey, float] = field(default_factory=dict)  # of what would run
     steps: int = 0  # of pretraining
     seconds: float | None = None  # of all trainings, one after the other; None if unknown
@@ -70,7 +70,7 @@ def backbone_of(entry: Model, tokenizers: Mapping[str, AnyTokenizer]) -> Backbon
     not downloaded."""
     if entry.is_hub:
         return public_outline(entry, where="architecture")
-    vocabulary = vocabulary_for(entry, tokenizers[entry.tokenizer])
+    vocabulary = vocabulary_for(tokenizers[entry.tokenizer])
     assert vocabulary is not None
     return outline(entry.architecture, vocabulary.vocab_size, where="architecture")
 

@@ -16,7 +16,7 @@ from stages.planning.stored import Stores
 from stages.training.device import side_by_side
 
 LONGEST_NAME = 20  # letters of a name that is not folded
-SPREAD = 1.3  # of the whole time (benchmarks/plan.md)
+SPREAD = 1.3  # of the whole time (benchmarks/plan.py)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ def pending(params: Params) -> dict[str, list[str]]:
 
 
 def _pending(params: Params, graph: Any, status: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Returns the same from the graph of the stages and what ``dvc status`` says of them."""
+    """Returns what ``pending`` does, from the graph of the stages and the output of ``dvc
+    status``."""
     from networkx import dfs_postorder_nodes
 
     named = {stage.addressing: stage for stage in graph}
@@ -76,7 +77,7 @@ def _pending(params: Params, graph: Any, status: Mapping[str, Any]) -> dict[str,
         return False
 
     def is_changed(stage: Any) -> bool:
-        """Whether its status lists more than changed outputs of the root stage."""
+        """Whether DVC reports a change of a stage other than of the root stage's outputs."""
         for entry in status.get(stage.addressing, []):
             if not isinstance(entry, Mapping):  # the stage itself has changed, such as its command
                 return True

@@ -46,9 +46,9 @@ USUAL_EXAMPLES, USUAL_SCHEDULE = 8, Optimisation(lr=1e-4)
 
 
 def add_times(study: Params, costs: Sequence[Cost], *, jobs: int) -> None:
-    """Sets the seconds of each pending cost of a study under the matched budget. ``jobs`` train at
-    once. Earlier trainings of the same model, task and method count first, then those of all models
-    of a kind, then a calibration."""
+    """Sets ``seconds`` of each cost of a study under the matched budget, by the speed of earlier
+    trainings of the same model, task and method, else of the same kind, else of a calibration.
+    ``jobs`` trainings run at once."""
     speeds = earlier_speeds(study, costs)
     for cost in tqdm(costs, desc="calibration", disable=None, leave=False):
         if cost.kind is None:
@@ -89,8 +89,8 @@ def _pretrainings(cost: Cost) -> Iterator[tuple[float, float]]:
 
 
 def _trials(cost: Cost, entry: MethodEntry, texts: Texts) -> Iterator[tuple[float, float]]:
-    """Yields the same of a model's earlier trials on a task with a method. With ``patience``, they
-    have taken fewer steps than they might."""
+    """Yields the work and the seconds of a model's earlier trials on a task with a method. With
+    ``patience``, they have taken fewer steps than they might."""
     table = read_texts(paths.FINETUNED / cost.task / cost.model / "trials.csv")
     steps = {_key(row): int(row["num_steps"]) for row in table}
     for row in read_texts(paths.TIMINGS / "finetune" / cost.task / f"{cost.model}.csv"):
@@ -151,7 +151,7 @@ def calibration(study: Params, cost: Cost, *, jobs: int = 1) -> float | None:
 
 
 def _fastest(study: Params, cost: Cost, model: str, jobs: int) -> float:
-    """Returns the speed of the slowest of ``jobs`` that train at once."""
+    """Returns the speed of a training while ``jobs`` run at once: that of the slowest."""
     if resolve(study.compute, threads=1).device != "cpu":
         return _measured(study, cost, model)
     # Forked from a server that has computed nothing: a fork of this process would deadlock on
@@ -177,7 +177,7 @@ def _measured(study: Params, cost: Cost, name: str) -> float:
         pinned = str(declared.architecture["path"]), str(declared.architecture["revision"])
         vocabulary = Tokenizer(folder_of(*pinned))
     else:
-        vocabulary = cast(Any, vocabulary_for(declared, study.tokenizers[declared.tokenizer]))
+        vocabulary = cast(Any, vocabulary_for(study.tokenizers[declared.tokenizer]))
     if cost.task:
         entry = study.finetune.methods[cost.method]
         task = Texts.of(cost.task, study.tasks[cost.task], study.finetune.max_tokens)

@@ -103,9 +103,10 @@ def _has_flash_kernels() -> bool:
 
 
 def document_starts(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, " N"] | None:
-    """Returns the positions where documents start in the concatenation of all rows, as int32, then
-    the number of all tokens, repeated until N is a power of two. The padding of a row counts as a
-    document. Returns None if a document is not contiguous in its row."""
+    """Returns, for kernels that read all rows as one sequence, the positions in it at which
+    documents start (int32), then the number of all tokens, repeated until N is a power of two. The
+    padding of a row counts as a document. Returns None if a document is not contiguous in its
+    row."""
     ids = document_ids.numpy()
     begins = np.ones(ids.shape, dtype=bool)
     begins[:, 1:] = ids[:, 1:] != ids[:, :-1]

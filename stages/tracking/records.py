@@ -53,7 +53,7 @@ class RunRecord:
 
     @property
     def content(self) -> str:
-        """The hash of what is logged again if it changes."""
+        """A hash of the points, costs and artifacts; if it changes, the record is logged again."""
         return digest([self.points, self.costs, self.artifacts])
 
 
@@ -102,8 +102,9 @@ def objective_tags(objective: str, corpus: str) -> dict[str, str]:
 
 
 def curves(values: Mapping[str, float], objective: str, rate: float | None = None) -> Settings:
-    """Returns finite values by the names of their curves: ``loss/mlm``. With ``rate``, one of
-    several learning rates that are tried, ``loss/mlm at 0.01``, without the curve ``lr``."""
+    """Returns the finite values by the names of their curves (``loss/mlm``). If several learning
+    rates are tried, a name ends with the ``rate`` (``loss/mlm at 0.01``), and the curve ``lr`` is
+    left out."""
     at = "" if rate is None else f" at {rate}"
     return {
         key if key == "lr" else f"{key}/{objective}{at}": float(value)

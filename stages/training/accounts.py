@@ -32,9 +32,9 @@ def account_of(
     the work of its lineage (the model, its parent or teacher, and so on). The work of pretraining a
     public checkpoint is unknown (None).
 
-    Tokens count what the kept model has seen; FLOPs count all learning rates that were tried. A run
-    that trains nothing has no ``tries``. The bytes of text that were read are an estimate: the
-    tokens times the mean ``bytes_per_token`` of the encoded corpus.
+    Tokens count what the kept model has seen; FLOPs count all learning rates that were tried. A
+    model that trains nothing has no ``tries``. The bytes of text that were read are an estimate:
+    the tokens times the mean ``bytes_per_token`` of the encoded corpus.
     """
     step_tokens = _step_tokens(entry)
     account: Account = {
@@ -102,8 +102,8 @@ def _thinned(of_rate: Try, entry: Model) -> list[Json]:
 
 
 def timing(seconds: float, usage: Usage, account: Account, device: Device) -> Json:
-    """Returns the resource usage of a run that took ``seconds``, interrupted processes included.
-    For these only the wall time is known, so the processor time is scaled up."""
+    """Returns the resource usage of a pretraining that took ``seconds``, interrupted processes
+    included. For these only the wall time is known, so the processor time is scaled up."""
     processor_time_s = seconds / usage.wall_time_s * usage.processor_time_s
     return {
         "wall_time_s": round(seconds, 3),

@@ -58,7 +58,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
 @dataclass
 class Resumable:
-    """The saved state of a run's training: a file outside DVC's outs.
+    """The saved state of an unfinished training: a file outside DVC's outs.
 
     With several ``ranks`` the first writes and all read, so all have to call the same methods.
     Tensors are written whole, even if they are sharded, so that a training can resume with a
@@ -69,7 +69,7 @@ class Resumable:
     fingerprint: str
     scratch: Path = paths.SCRATCH
     ranks: Ranks = ALONE
-    part: str = ""  # the part of the run that trains at present; each has a file of its own
+    part: str = ""  # number of the learning rate that is tried; each has a file of its own
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -77,7 +77,7 @@ class Resumable:
         return self.scratch / self.name / self.part / f"{self.fingerprint}.safetensors"
 
     def seconds(self) -> float:
-        """Returns the time of the run: of this process, and of earlier ones up to their last
+        """Returns the time of the training: of this process, and of earlier ones up to their last
         save."""
         return time.monotonic() - self.began
 

@@ -1,7 +1,7 @@
 """A store of checkpoints: the results of each pretraining, addressed by a hash of all that they
 depend on.
 
-A run is one stage with several seeds. The stage takes the checkpoint of a seed from the store if
+A model is one stage with several seeds. The stage takes the checkpoint of a seed from the store if
 its settings, inputs and code have not changed. Workers that train seeds in parallel fill the store.
 ``.scratch/checkpoints/ADDRESS/`` holds the files of one checkpoint. An entry has a temporary name
 until it is complete; a damaged entry counts as missing.
@@ -28,10 +28,10 @@ def settings_of(
     plan: PretrainPlan, seed: int, device: Device, *, compute: Json | None = None
 ) -> Json:
     """Returns the settings that the weights of a checkpoint depend on, except for the number of
-    processes, so that a run can resume with a different number. ``compute`` is the record of
+    processes, so that a training can resume with a different number. ``compute`` is the record of
     another device and its threads."""
     compute = compute or device.describe() | {"threads": plan.compute.threads}
-    return plan.entry.model_dump(exclude={"seeds", "label"}) | {"seed": seed, "compute": compute}
+    return plan.entry.model_dump(exclude={"seeds"}) | {"seed": seed, "compute": compute}
 
 
 def identity_of(
@@ -72,7 +72,7 @@ def address_of(
     """Returns the address of a checkpoint in the store; ``parent`` as in ``identity_of``."""
     identity = identity_of(plan, checkpoint, device, parent)
     distributed = plan.distributed.model_dump()
-    return fingerprint({"run": checkpoint.model, "identity": identity} | distributed, [])
+    return fingerprint({"model": checkpoint.model, "identity": identity} | distributed, [])
 
 
 def find(address: str) -> Path | None:

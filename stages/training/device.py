@@ -38,7 +38,7 @@ class Device:
 
 
 def resolve(compute: Compute, *, threads: int) -> Device:
-    """Returns the settings without ``auto``: CUDA if available, and bfloat16 if the hardware
+    """Replaces each ``auto`` of ``compute:``, by CUDA if available, and by bfloat16 if the hardware
     computes in it. Sets the number of threads of this process.
 
     Raises ValueError if CUDA is required but not available.

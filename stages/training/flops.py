@@ -84,8 +84,8 @@ class StepFlops:
         self._design = type(criterion), device.precision, weights
 
     def of(self, step: Callable[[], T], batches: Sequence[Batch]) -> tuple[T, int]:
-        """Calls ``step``, which computes gradients on ``batches``. Returns its result and its
-        operations."""
+        """Calls ``step``, which computes gradients on ``batches``; returns its result and its
+        number of operations."""
         key = self._key(batches)
         if key in self.counts:
             return step(), self.counts[key]

@@ -1,8 +1,8 @@
 """The training loop of pretraining and fine-tuning, for every objective, task and method.
 
-The data of a step are a pure function of the step, so a run can resume at any step. The loss is a
-sum over targets divided by their number in the whole step, so results depend neither on the size of
-micro-batches nor on the number of processes (ranks) that share them.
+The data of a step are a pure function of the step, so training can resume at any step. The loss is
+a sum over targets divided by their number in the whole step, so results depend neither on the size
+of micro-batches nor on the number of processes (ranks) that share them.
 """
 
 import math

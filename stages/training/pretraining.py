@@ -23,7 +23,8 @@ COUNTED_TARGETS = 2**15  # token frequencies are counted over about this many ta
 
 
 def built(entry: Model, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, Objective]:
-    """Returns a model's model (with pretraining layers, if any; not yet initialised) and objective.
+    """Returns the backbone of an entry, uninitialised but with its pretraining layers, and its
+    objective.
 
     Raises ValueError with the path in params.yaml for wrong or incompatible settings.
     """
@@ -49,7 +50,7 @@ def tokenizer_of(entry: Model) -> Tokenizer:
 def objective_for(
     entry: Model, vocabulary: Vocabulary, backbone: Backbone, *, where: str
 ) -> Objective:
-    """Returns the objective of a model, set up for the architecture of its model."""
+    """Returns the objective of a model, set up for its architecture."""
     settings, length = entry.objective, entry.training.max_tokens
     objective = OBJECTIVES.build(settings, vocabulary, length, where=f"{where}.objective")
     objective.architecture = backbone.architecture
@@ -59,7 +60,7 @@ def objective_for(
 def incompatibilities(
     entry: Model, backbone: Backbone, objective: Objective, where: str
 ) -> Iterator[str]:
-    """Yields why a model's objective cannot train its model, with paths in params.yaml."""
+    """Yields why an objective cannot train a backbone, with paths in params.yaml."""
     if reason := objective.incompatibility(backbone):
         yield f"{where}.objective: {entry.objective['name']} {reason}"
     if reason := too_long(backbone, entry.training.max_tokens):

@@ -14,7 +14,7 @@ from stages.training.device import Device
 
 PASSAGES = 3
 MAX_TOKENS = 48  # of a passage, and of the generated text
-SEED = 0  # of every model, so that runs on one corpus with one tokenizer get the same passages
+SEED = 0  # of every model, so that models of one corpus and tokenizer get the same passages
 
 
 def samples(

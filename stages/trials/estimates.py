@@ -23,7 +23,7 @@ from stages.trials.prediction import FrozenStates
 from stages.trials.runner import method_of
 from stages.trials.setup import TrialSetup
 
-TASKS = ("classification", "tagging", "regression")  # whose labels are each of one state
+TASKS = ("classification", "tagging", "regression")  # each label is predicted from one state
 MAX_ROWS = 1000  # more rows would take more than seconds and hardly change the estimates
 MAX_STATES = 5000  # for tasks whose rows have many states (one for each word)
 
@@ -31,10 +31,9 @@ MAX_STATES = 5000  # for tasks whose rows have many states (one for each word)
 def input_records(
     finetune: Finetune, checkpoint: CheckpointKey, task: str, methods: Iterable[str]
 ) -> list[InputRecord]:
-    """Returns a record for each split and each form (text-to-text or not) in which ``methods`` read
-    texts, and a record of the test split for each prompt method: of the prompts of the first
-    fine-tuning seed and the largest label budget. In a prompt, shots are cut first, and then the
-    text."""
+    """Returns a record for each split and form (text-to-text or not) in which ``methods`` read
+    texts. A prompt method has one record, of the test prompts of the first fine-tuning seed and the
+    largest label budget; in a prompt, shots are cut first, then the text."""
     seed, records, forms = finetune.seeds[0], list[InputRecord](), set[bool]()
     for name in methods:
         method, text_to_text = method_of(finetune, name), finetune.methods[name].text_to_text

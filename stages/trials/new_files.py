@@ -34,9 +34,9 @@ class NewRow(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A way to read a file, as arguments of ``read``; the columns that its first rows have; the
-    names of those that the task reads; and whether these are the names in the data of the study
-    (STUDY) or in the task's rows (OWN)."""
+    """A way to read a file: the ``arguments`` of ``read``, the ``columns`` of its first rows, the
+    ``names`` of the columns that the task reads, and ``fit``: whether these are names of the
+    study's data (STUDY) or of the task's rows (OWN)."""
 
     arguments: Json
     columns: Cells
@@ -117,9 +117,9 @@ class TaskInputs:
         return given
 
     def reading(self, file: NewFile) -> Reading:
-        """Returns how the file is read: as the study's are, if this gives the columns of the task,
-        or else with the delimiter or the header that does. A file without a header may lack the
-        column of the answers."""
+        """Returns how to read the file: as the study's files if that gives the columns of the task,
+        else with the delimiter or the header that does. A file without a header may lack the column
+        of the answers."""
         format = self.format_of(file)
         tried = [self._tried(file, format, arguments) for arguments in self._ways(format)]
         return max(tried, key=lambda way: (way.fit, len(way.columns)))  # the first of equal ones

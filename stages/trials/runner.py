@@ -173,7 +173,7 @@ class TrialRunner:
         usage = meter.read()
         speed: Json = dict.fromkeys(("latency_s", "texts_per_s", "tokens_per_s"))
         if is_first_seed(self.finetune, key):
-            if isinstance(self.method, PromptMethod):  # one that remembers no scores
+            if isinstance(self.method, PromptMethod):  # a new one, since it remembers scores
                 method: Any = method_of(self.finetune, key.method)
                 predictor = self.setup.prompts(method, key, self.rows["train"])
             speed = measured_speed(predictor, model, rows, examples, self.device)
@@ -286,7 +286,7 @@ class TrialRunner:
         if model is None or kept_epoch is None or best is None:
             raise ValueError(f"finetune.methods.{key.method}.training.{reason}")
         self.frozen = None  # its states are of the last epoch
-        model.load_state_dict(weights, strict=False)  # models of the rates differ in these alone
+        model.load_state_dict(weights, strict=False)  # all other weights are equal at all rates
         curve = [epoch for epoch in epochs if epoch.lr == kept_epoch.lr]
         # Some weights are still frozen in the last epoch if there are fewer epochs than layers.
         trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)

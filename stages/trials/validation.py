@@ -15,7 +15,7 @@ from stages.tasks._task import Predicted
 
 LATE = 0.25  # share of the epochs at the end that count as late
 LOWER = 0.01  # share of the first epoch's validation loss; a smaller fall may be noise
-UNFITTED = 0.05  # share of the training loss's fall; if more of it is late, the model is not fitted
+UNFITTED = 0.05  # of the training loss's fall; if more of it is late, training was too short
 ROUNDING = 1e-9  # means of a metric that differ by less count as equal
 MOST_COMPARED = 200  # thresholds between two labels; each costs a pass over the rows
 
@@ -109,11 +109,11 @@ def is_over(
 
 
 def still_improving(curve: Sequence[EpochRecord], metric: str) -> bool:
-    """Returns whether training ended too early: in the last quarter of the epochs, the validation
-    loss fell clearly (``LOWER``) below its earlier minimum, or the ``metric`` had its best epoch
-    and the training loss more than ``UNFITTED`` of its whole fall. A best last epoch alone is no
-    sign: on a plateau, any epoch may be the best.
-    """
+    """Returns whether training ended too early, which the last quarter of the epochs shows: the
+    validation loss fell clearly (``LOWER``) below its earlier minimum, or the best epoch by
+    ``metric`` is among them while the training loss still fell (by more than ``UNFITTED`` of its
+    whole fall). A best epoch at the end alone is no sign: on a plateau, any epoch may be the
+    best."""
     late = math.ceil(LATE * len(curve))
     before, after = curve[:-late], curve[-late:]
     if not before:

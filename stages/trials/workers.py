@@ -21,8 +21,8 @@ def each(
     work: Callable[[J], R], jobs: Sequence[J], *, at_once: int
 ) -> Iterator[tuple[J, R | ValueError]]:
     """Yields each job with its result, or with the ValueError that it raised (a user's mistake), as
-    soon as it has ended. If ``at_once`` is 1, the jobs run in this process. A process runs one job
-    after the other, so the peak memory on a CPU, that of the process, may be of an earlier job.
+    soon as it has ended. If ``at_once`` is 1, the jobs run in this process. A process runs several
+    jobs, one after the other, and its peak memory on a CPU is the highest of all its jobs so far.
 
     Raises what else a job raises, and BrokenProcessPool if a process is killed.
     """
