@@ -1,22 +1,9 @@
-"""A headless browser, for tests and benchmarks that look at the report's page."""
+"""A headless browser, for tests that look at the report's page."""
 
 import shutil
 from pathlib import Path
 
 BROWSERS = ("chromium", "google-chrome")
-
-# Reports every chart as visible: a real observer waits for frames, but virtual time does not.
-SEEN = """
-<script>
-window.IntersectionObserver = class {
-  constructor(call) { this.call = call; }
-  observe(target) { this.call([{target, isIntersecting: true}]); }
-  unobserve() {}
-};
-</script>
-"""
-
-
 FRAME = """<!DOCTYPE html>
 <body style="margin: 0">
 <iframe src="{page}" style="border: 0; width: {width}px; height: {height}px"></iframe>

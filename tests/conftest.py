@@ -37,9 +37,8 @@ hypothesis.settings.load_profile("untimed")
 # The slowest files, in this order. The first two start together, so only one of them may clone the
 # smoke study: two clones would read the same packages.
 SLOWEST = (
-    *("test_study", "test_edits", "test_experiments", "test_extension", "test_split_per_seed"),
-    *("test_interruption", "test_training_stages", "test_multi_task", "test_flops", "test_ranks"),
-    *("test_schedule", "test_systems", "test_hub", "test_matrix"),
+    *("test_study", "test_edits", "test_experiments", "test_extension", "test_finetune"),
+    *("test_pretrain", "test_ranks", "test_schedule", "test_hub"),
 )
 
 

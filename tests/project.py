@@ -17,20 +17,10 @@ from ruamel.yaml import YAML
 
 from stages.core.artifacts import write_jsonl
 from tests import warm_python
-from tests.small import VOCAB_SIZE, documents
+from tests.small import documents
 from tests.smoke import set_in
 
 ROOT = Path(__file__).parents[1]
-AFTER_THE_DECODER = [  # what runs when the smoke study's decoder was edited
-    "resolve",
-    "pretrain@decoder_causal",
-    "finetune@tag",
-    "finetune@section",
-    "evaluate@tag",
-    "evaluate@section",
-    "report",
-]
-
 # Changes that keep the stages of the smoke study, but finish sooner.
 SHORTER: dict[str, object] = {
     "tokenizers.unigram.vocab_size": 512,
@@ -40,44 +30,6 @@ SHORTER: dict[str, object] = {
     "finetune.methods.linear_probe.method": {"name": "linear_probe", "C": [0.1]},
     "finetune.seeds": [1],
 }
-
-TINY = f"""
-study: tiny
-title: Is a quiet text calm?
-compute: {{precision: float32}}
-corpora:
-  prose: {{source: {{name: files, path: topics.txt}}, max_tokens: all, decontaminate_against: none}}
-tokenizers:
-  unigram: {{corpus: prose, vocab_size: {VOCAB_SIZE}}}
-samples: {{num_train: 80, num_validation: 20, num_test: 20}}
-tasks:
-  loudness:
-    task: classification
-    source:
-      name: files
-      path: rows
-      train: train.jsonl
-      validation: validation.jsonl
-      test: test.jsonl
-pretrain:
-  seeds: [1]
-  training: {{num_steps: 4, batch_rows: 8, max_tokens: 32, lr: 3e-3, num_validations: 1}}
-  matched: none
-models:
-  encoder_mlm:
-    corpus: prose
-    architecture: {{name: modernbert, d_model: 32, num_layers: 1, num_heads: 2, start: local}}
-    objective: mlm
-  encoder_scratch: {{objective: none}}
-baselines: [majority]
-finetune:
-  methods:
-    full: {{training: {{num_epochs: 1, batch_examples: 16, lr: 1e-3}}}}
-    linear_probe: {{method: {{name: linear_probe, C: [0.1]}}}}
-  label_budgets: [16]
-  seeds: [1]
-  max_tokens: 32
-"""
 
 
 class Project:
@@ -223,7 +175,7 @@ def tiny_study(folder: Path) -> Project:
         write_jsonl(folder / f"rows/{name}.jsonl", split)
     topics = "\n\n".join("\n".join(lines) for lines in documents())
     (folder / "topics.txt").write_text(topics, encoding="utf-8")
-    (folder / "params.yaml").write_text(TINY)
+    shutil.copyfile(ROOT / "tests/tiny_study.yaml", folder / "params.yaml")
     project.commit("a study of files")
     return project
 

@@ -23,57 +23,35 @@ FAMILIES = {
     "t5": "encoder_decoder",
     "bart": "encoder_decoder",
 }
-CLASSES = {  # model, its head, tokenizer
-    "bert": ("Bert", "ForMaskedLM", "Bert"),
-    "sentence_bert": ("Bert", "Model", "Bert"),  # published without its head
-    "roberta": ("Roberta", "ForMaskedLM", "Roberta"),
-    "distilbert": ("DistilBert", "ForMaskedLM", "Bert"),
-    "gpt2": ("GPT2", "LMHeadModel", "GPT2"),
-    "t5": ("T5", "ForConditionalGeneration", "T5"),
-    "bart": ("Bart", "ForConditionalGeneration", "Roberta"),
+BERT = {"num_hidden_layers": 2, "num_attention_heads": 2}
+WIDE = BERT | {"hidden_size": 32, "intermediate_size": 48}
+GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": MAX_POSITIONS}
+T5 = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_decoder_layers": 2, "decoder_start_token_id": 0}
+HALF = {"layers": 2, "attention_heads": 2, "ffn_dim": 48}
+BART = {f"{half}_{key}": HALF[key] for half in ("encoder", "decoder") for key in HALF}
+CLASSES: dict[str, tuple[str, str, str, dict[str, Any]]] = {  # model, head, tokenizer, sizes
+    "bert": ("Bert", "ForMaskedLM", "Bert", WIDE),
+    "sentence_bert": ("Bert", "Model", "Bert", WIDE),  # published without its head
+    "roberta": ("Roberta", "ForMaskedLM", "Roberta", WIDE | {"type_vocab_size": 1}),
+    "distilbert": ("DistilBert", "ForMaskedLM", "Bert", BERT | {"dim": 32, "hidden_dim": 48}),
+    "gpt2": ("GPT2", "LMHeadModel", "GPT2", GPT2 | {"bos_token_id": 0, "eos_token_id": 0}),
+    "t5": ("T5", "ForConditionalGeneration", "T5", BERT | T5),
+    "bart": ("Bart", "ForConditionalGeneration", "Roberta", BART | {"d_model": 32}),
 }
-
-
-def settings_of(family: str, pad_id: int | None) -> dict[str, Any]:
-    both: dict[str, Any] = {"num_hidden_layers": 2, "num_attention_heads": 2}
-    match family:
-        case "bert" | "sentence_bert":
-            own = {"hidden_size": 32, "intermediate_size": 48}
-        case "roberta":  # its first positions are never used
-            assert pad_id is not None
-            positions = MAX_POSITIONS + pad_id + 1
-            own = {"hidden_size": 32, "intermediate_size": 48, "type_vocab_size": 1}
-            return both | own | {"max_position_embeddings": positions, "pad_token_id": pad_id}
-        case "distilbert":
-            own = {"dim": 32, "hidden_dim": 48}
-        case "gpt2":
-            return {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": MAX_POSITIONS} | {
-                "bos_token_id": 0,
-                "eos_token_id": 0,
-            }
-        case "t5":
-            own = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_decoder_layers": 2}
-            return both | own | {"decoder_start_token_id": 0}
-        case _:
-            sizes = {"layers": 2, "attention_heads": 2, "ffn_dim": 48}
-            own = {"d_model": 32} | {
-                f"{half}_{key}": value
-                for half in ("encoder", "decoder")
-                for key, value in sizes.items()
-            }
-            both = {}
-    return both | own | {"max_position_embeddings": MAX_POSITIONS, "pad_token_id": pad_id}
 
 
 @cache
 def checkpoint(family: str) -> Path:
     """A folder with config.json, model.safetensors and the tokenizer's files."""
     folder = new_folder() / family
-    model, head, tokenizer_name = CLASSES[family]
+    model, head, tokenizer_name, settings = CLASSES[family]
     tokenizer = tokenizer_of(tokenizer_name)
-    config = getattr(transformers, f"{model}Config")(
-        vocab_size=len(tokenizer) + 4, **settings_of(family, tokenizer.pad_token_id)
-    )
+    if family not in ("gpt2", "t5"):
+        pad_id = tokenizer.pad_token_id
+        unused = pad_id + 1 if family == "roberta" else 0  # RoBERTa's first positions
+        settings = settings | {"max_position_embeddings": MAX_POSITIONS + unused}
+        settings |= {"pad_token_id": pad_id}
+    config = getattr(transformers, f"{model}Config")(vocab_size=len(tokenizer) + 4, **settings)
     torch.manual_seed(0)
     getattr(transformers, f"{model}{head}")(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

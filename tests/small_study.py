@@ -1,15 +1,20 @@
 """A study that is trained in seconds: a run from scratch and a public checkpoint, two tasks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stages import finetune, pretrain, record_inputs
-from stages.core.artifacts import write_json, write_jsonl
-from stages.core.params import Params
+from stages import evaluate, finetune, pretrain, record_inputs
+from stages.core import paths
+from stages.core.artifacts import Json, write_json, write_jsonl
+from stages.core.params import Model, Params
 from stages.core.plans import FinetunePlan, InputsPlan, PretrainPlan
 from stages.core.study_file import load
+from stages.evaluation import records
+from stages.evaluation.doubtful_labels import DoubtfulLabel
+from stages.tasks._task import TASKS as KINDS
 from stages.text.corpus import encode
 from tests.small import documents, saved, small_tokenizer
 from tests.small_hub import checkpoint, revision_of
@@ -74,19 +79,6 @@ def write_inputs(params: Params) -> None:
     record_inputs.main(plan.model_copy(update={"tasks": []}), "models")
 
 
-def write_pair(folder: Path) -> Params:
-    """Writes a study of an encoder and a decoder from scratch, with their checkpoints."""
-    params = write_study(folder, lr=1e-3)
-    encoder = params.models[SCRATCH]
-    decoder = encoder.architecture | {"name": "phi"}
-    decoder = encoder.model_copy(update={"architecture": decoder})
-    params = params.model_copy(update={"models": {SCRATCH: encoder, "decoder": decoder}})
-    write_inputs(params)
-    for run in params.models:
-        pretrain_run(params, run)
-    return params
-
-
 def pretrain_plan(params: Params, run: str) -> PretrainPlan:
     plan = plans(params)["pretrain", run]
     assert isinstance(plan, PretrainPlan)
@@ -118,43 +110,80 @@ def tuned(params: Params, **settings: Any) -> Params:
     return params.model_copy(update={"finetune": params.finetune.model_copy(update=settings)})
 
 
+def with_models(params: Params, models: Mapping[str, Model]) -> Params:
+    """Returns the study with other models, the first of which is the reference."""
+    settings = {"matched": "none", "reference": next(iter(models))}
+    pretrain = params.pretrain.model_copy(update=settings)
+    return params.model_copy(update={"models": dict(models), "pretrain": pretrain})
+
+
 def with_public_checkpoint(params: Params) -> Params:
     """Returns the study with two runs: the run from scratch and, as "public", a small BERT."""
     scratch, folder = params.models[SCRATCH], checkpoint("bert")
     model = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
     public = scratch.model_copy(update={"architecture": model, "tokenizer": "none"})
-    pretrain = params.pretrain.model_copy(update={"matched": "none", "reference": SCRATCH})
-    runs = {SCRATCH: scratch, "public": public}
-    return params.model_copy(update={"models": runs, "pretrain": pretrain})
+    return with_models(params, {SCRATCH: scratch, "public": public})
 
 
 def write_tasks(section: Mapping[str, Any] = SECTION) -> None:
     """Writes two tasks: which words are in title case, and whether a line is in capitals."""
-    rows = {
-        "tag": [
-            {"words": words, "tags": ["B-CODE" if word.istitle() else "O" for word in words]}
-            for words in LINES
-        ],
-        "section": [
-            {"text": text.upper() if i % 2 else text, "label": ("calm", "loud")[i % 2]}
-            for i, text in enumerate(map(" ".join, LINES))
-        ],
+    words = [{"words": line, "tags": _tags(line)} for line in LINES]
+    lines = [
+        {"text": text.upper() if i % 2 else text, "label": ("calm", "loud")[i % 2]}
+        for i, text in enumerate(map(" ".join, LINES))
+    ]
+    write_task("tag", words, {"name": "tagging"})
+    write_task("section", lines, section)
+
+
+def _tags(words: list[str]) -> list[str]:
+    return ["B-CODE" if word.istitle() else "O" for word in words]
+
+
+def write_task(
+    key: str,
+    rows: Sequence[Json],
+    entry: Mapping[str, Any],
+    *,
+    train: int = 64,
+    validation: int = 16,
+    test: int = 60,
+) -> None:
+    """Writes the task of an entry ``task:`` as ``prepare_task`` does, with ``train`` of the rows
+    for training, the next ``validation`` for validation and so on."""
+    kind, folder = KINDS[entry["name"]], paths.examples(key)
+    numbered = iter({"id": f"row {i}", **row} for i, row in enumerate(rows))
+    folder.mkdir(parents=True)
+    for split, number in (("train", train), ("validation", validation), ("test", test)):
+        part = [*islice(numbered, number)]
+        if split == "test":
+            target = kind.target
+            labels = [{"id": row["id"], target: row[target]} for row in part]
+            write_jsonl(paths.test_labels(key), labels)
+            write_jsonl(paths.test_originals(key), [])
+            part = [{name: v for name, v in row.items() if name != target} for row in part]
+        write_jsonl(folder / f"{split}.jsonl", part)
+    metric, other_metric = kind.compared_by({**entry})
+    record = {
+        "task": {**entry},
+        "kind": kind.name,
+        "labels": sorted({label for row in rows for label in kind.labels_of(row)}),
+        "metric": metric,
+        "other_metric": other_metric,
+        "num_examples": {"train": train, "validation": validation, "test": test},
+        "split_seeds": [],
     }
-    about = {
-        "tag": ({"name": "tagging"}, ["B-CODE", "O"], "entity_f1", "word_accuracy"),
-        "section": ({**section}, ["calm", "loud"], "macro_f1", "accuracy"),
-    }
-    for task, of_task in rows.items():
-        folder = Path("data/tasks", task, "examples")
-        folder.mkdir(parents=True)
-        numbered = [{"id": f"row {i}"} | row for i, row in enumerate(of_task)]
-        write_jsonl(folder / "train.jsonl", numbered[:64])
-        write_jsonl(folder / "validation.jsonl", numbered[64:80])
-        hidden = ("tags", "label")
-        test = [{k: v for k, v in row.items() if k not in hidden} for row in numbered[80:140]]
-        write_jsonl(folder / "test.jsonl", test)
-        entry, labels, metric, other = about[task]
-        record = {"task": entry, "kind": entry["name"], "labels": labels}
-        record |= {"metric": metric, "other_metric": other, "num_examples": {"train": 64}}
-        record |= {"split_seeds": []}
-        write_json(folder / "task.json", record)
+    write_json(folder / "task.json", record)
+
+
+def scores(params: Params, task: str) -> list[records.ScoredTrial]:
+    """Returns the scores of the study's trials of a task, without baselines."""
+    folder = paths.BASELINES / task
+    for name, record in (
+        ("trials.csv", records.TrialRecord),
+        ("predictions.csv.gz", records.PredictionRecord),
+        ("doubtful_labels.csv", DoubtfulLabel),
+    ):
+        records.write(folder / name, record, [])
+    run_stage(params, evaluate, task)
+    return records.read(paths.EVALUATED / task / "trials.csv", records.ScoredTrial)

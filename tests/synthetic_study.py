@@ -39,31 +39,7 @@ from stages.findings.models import Progress, Step, TriedStep
 from stages.findings.results import Results
 from stages.tasks._labelled_rows import distinct_draws
 
-STUDY = """
-study: synthetic
-compute: {threads: 2}
-corpora:
-  all: &text {source: {name: files, path: texts}, max_tokens: all, decontaminate_against: none}
-  scientific: *text
-  deep_learning: *text
-tokenizers: {unigram: {corpus: all, vocab_size: 4096}}
-samples: {num_train: 1000, num_validation: 200, num_test: 500}
-tasks:
-  tag: {task: tagging, source: {name: files, path: texts}}
-  type: &classified {task: classification, source: {name: files, path: texts}}
-  section: *classified
-pretrain:
-  training: {num_steps: 1000, batch_rows: 32, max_tokens: 128, lr: 0.003, num_validations: 5}
-  matched: tokens
-baselines: [majority, tfidf, crf]
-finetune:
-  methods:
-    full: {training: {num_epochs: 6, batch_examples: 16, lr: 0.001}}
-    linear_probe: {}
-  label_budgets: [200]
-  seeds: [1, 2, 3, 4, 5]
-  max_tokens: 128
-"""
+STUDY = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml").read_text())
 METRICS = {"tag": "entity_f1", "type": "macro_f1", "section": "macro_f1"}
 FAMILIES = {"encoder": "modernbert", "decoder": "phi"}
 WEIGHTS = {192: 2_563_072, 96: 812_544, 48: 288_000}  # by d_model
@@ -127,7 +103,7 @@ def repeated(runs: Mapping[str, Any], seeds: int) -> dict[str, Any]:
 
 def raw_params(runs: Mapping[str, Any] = RUNS, **finetune: Any) -> dict[str, Any]:
     """Returns the parsed params.yaml of a study, with settings of ``finetune:`` changed."""
-    raw = deepcopy(YAML(typ="safe").load(STUDY)) | {"models": deepcopy(dict(runs))}
+    raw = deepcopy(STUDY) | {"models": deepcopy(dict(runs))}
     raw["finetune"] |= finetune
     return raw
 
@@ -143,7 +119,6 @@ def drawn(raw: Mapping[str, Any], *, score: float | None = None) -> Results:
             of_task = [t if t.method == CLASSICAL else replace(t, value=score) for t in of_task]
         trials += of_task
         rows |= {trial.key: _rows(trial, noisy=score is None) for trial in of_task}
-    texts = [(corpus, "unigram") for corpus in params.corpora]
     overlap = dict.fromkeys(params.tasks, {"num_test": NUM_TEST, "exact": 4, "ngram": 15})
     by_model = [trial for trial in trials if trial.method != CLASSICAL]
     machine = {"hardware": "A processor & more", "processor_time_s": 120.0, "threads": 2}
@@ -160,19 +135,17 @@ def drawn(raw: Mapping[str, Any], *, score: float | None = None) -> Results:
         finetuning_costs={t.key: _cost(t) for t in by_model},
         progress={key: _progress(params, key) for key in params.checkpoints},
         contamination={
-            text: {"documents": 900, "tasks": overlap} | _amount(text[0]) for text in texts
+            (name, "unigram"): {"documents": 900, "tasks": overlap} | _amount(name)
+            for name in params.corpora
         },
         examples={task: [_example(task, [*params.models])] for task in params.tasks},
         near_duplicates=dict.fromkeys(params.tasks, NearDuplicates(NUM_TEST, 5, 0.8, "a b", "b a")),
-        confusion={t: [*_confused([x for x in trials if x.task == t])] for t in params.tasks},
+        confusion={t: _confused([x for x in trials if x.task == t]) for t in params.tasks},
         doubtful_labels={task: [DOUBTFUL] for task in params.tasks},
         reliability={t: _reliable([x for x in trials if x.task == t]) for t in params.tasks},
-        coverage={
-            task: [record for t in by_model if t.task == task for record in _covered(t)]
-            for task in params.tasks
-        },
-        inputs={task: [*_inputs(params, task)] for task in params.tasks},
-        estimates={task: [*_estimates(params, task)] for task in params.tasks},
+        coverage={t: _covered([x for x in by_model if x.task == t]) for t in params.tasks},
+        inputs={task: _inputs(params, task) for task in params.tasks},
+        estimates={task: _estimates(params, task) for task in params.tasks},
     )
 
 
@@ -183,14 +156,11 @@ def saved(results: Results, root: Path = Path()) -> Results:
         folder, timings = root / "data/evaluated" / task, root / "data/timings/finetune" / task
         trials = [trial for trial in results.trials if trial.task == task]
         made = {(trial.model, trial.method) for trial in trials}
-        pairs = {*product(params.models, params.finetune.methods)} - made
-        skipped = [
-            SkippedMethod(model=a, method=b, reason="incompatible") for a, b in sorted(pairs)
-        ]
-        curves = [epoch for epoch in results.curves if epoch.task == task]
+        gaps = sorted({*product(params.models, params.finetune.methods)} - made)
+        skipped = [SkippedMethod(model=a, method=b, reason="incompatible") for a, b in gaps]
         tables: dict[str, tuple[type, list[Any]]] = {
             "trials": (ScoredTrial, trials),
-            "history": (EpochRecord, curves),
+            "history": (EpochRecord, [epoch for epoch in results.curves if epoch.task == task]),
             "skipped": (SkippedMethod, skipped),
             "inputs": (InputRecord, results.inputs[task]),
             "estimates": (EstimateRecord, results.estimates[task]),
@@ -207,9 +177,9 @@ def saved(results: Results, root: Path = Path()) -> Results:
         write_json(folder / "task.json", results.tasks[task])
         write_json(folder / "near_duplicates.json", asdict(results.near_duplicates[task]))
         write_jsonl(folder / "examples.jsonl", results.examples[task])
+        costs = [cost for cost in results.finetuning_costs.values() if cost.task == task]
         for name in params.models:
-            costs = results.finetuning_costs.values()
-            own = [cost for cost in costs if (cost.task, cost.model) == (task, name)]
+            own = [cost for cost in costs if cost.model == name]
             write(timings / f"{name}.csv", CostRecord, own)
     records_of: dict[str, Any] = {
         f"timings/pretrain/{name}/{seed}": cost
@@ -293,14 +263,20 @@ def _trial(params: Params, key: TrialKey) -> ScoredTrial:
     value = 0.5 + _effect(key.task, checkpoint) + (0.0 if key.label_budget == "200" else 0.05)
     value += rng.normal(0, 0.015) - (0.05 if key.method == "linear_probe" else 0.0)
     noise = stream(key.finetune_seed, "validation", str(checkpoint)).normal(0, 0.01)
-    num_params, tokens = (
-        WEIGHTS[d_model] + 1000 * (name == "phi"),
-        4_096_000 * (objective != "none"),
-    )
+    num_params = WEIGHTS[d_model] + 1000 * (name == "phi")
+    tokens = 4_096_000 * (objective != "none")
     lineage: dict[str, Any] = {"lineage_tokens": tokens, "lineage_bytes": 4 * tokens}
     lineage["lineage_flops"] = 6 * num_params * tokens
     if entry.is_public:  # its original pretraining is unknown
         lineage.update(dict.fromkeys(lineage))
+    origin: dict[str, Any] = {
+        "architecture": name,
+        "used_architecture": name,
+        "objective": objective,
+    }
+    sizes: dict[str, Any] = {"d_model": d_model, "design": f"{name} of {d_model}"}
+    sizes |= {"num_layers": 4, "num_params": num_params, "num_pretrained_params": num_params}
+    accuracy = min(value + 0.2, 1.0)
     is_full, settings = key.method == "full", params.finetune.methods[key.method].training
     fitted: dict[str, Any] = {"converged": 1, "C": 0.1, "num_tries": 6, "at_edge": 0}
     if settings:
@@ -310,24 +286,18 @@ def _trial(params: Params, key: TrialKey) -> ScoredTrial:
         **key._asdict(),
         **fitted,
         **lineage,
-        architecture=name,
-        used_architecture=name,
-        objective=objective,
+        **origin,
+        **sizes,
         corpus=corpus,
-        num_params=num_params,
         num_trained_params=num_params if is_full else 1544,
-        num_pretrained_params=num_params,
         finetune_flops=(6 if is_full else 2) * num_params * 64_000,
-        d_model=d_model,
-        num_layers=4,
         weights_bytes=4 * num_params + (0 if is_full else 4 * 1544),
-        design=f"{name} of {d_model}",
         last_train_loss=0.1,
         metric=METRICS[key.task],
         value=value,
         other_metric="accuracy",
-        other_value=min(value + 0.2, 1.0),
-        accuracy=min(value + 0.2, 1.0),
+        other_value=accuracy,
+        accuracy=accuracy,
         mean_probability=min(value + 0.3, 1.0),
         calibration_error=0.1,
         validation_score=value + noise,
@@ -353,18 +323,10 @@ def _of_baselines(params: Params, task: str) -> list[ScoredTrial]:
         for pretrain_seed, seed in draws:
             value = means[name] + (0.0 if name == "majority" else 0.004 * float(seed - middle))
             key = TrialKey(name, pretrain_seed, task, CLASSICAL, str(budget), seed)
-            trial = ScoredTrial(
-                **key._asdict(),
-                architecture=name,
-                used_architecture=name,
-                metric=METRICS[task],
-                value=value,
-                other_metric="accuracy",
-                other_value=value,
-                validation_score=value,
-                num_tries=4,
-            )
-            trials.append(trial)
+            about_trial: dict[str, Any] = {"architecture": name, "used_architecture": name}
+            about_trial |= {"metric": METRICS[task], "other_metric": "accuracy", "num_tries": 4}
+            about_trial |= dict.fromkeys(("value", "other_value", "validation_score"), value)
+            trials.append(ScoredTrial(**key._asdict(), **about_trial))
     return trials
 
 
@@ -396,19 +358,13 @@ def _curve(trial: ScoredTrial) -> list[EpochRecord]:
 
 def _cost(trial: ScoredTrial) -> CostRecord:
     """Returns the cost of a trial; speed is measured for the first fine-tuning seed alone."""
-    first = trial.finetune_seed == 1
-    return CostRecord(
-        **trial.key._asdict(),
-        wall_time_s=2.5,
-        peak_memory_bytes=400_000_000,
-        processor_time_s=2.0,
-        latency_s=0.004 if first else None,
-        texts_per_s=800.0 if first else None,
-        tokens_per_s=16_000.0 if first else None,
-        hardware="A processor & more",
-        threads=1,
-        side_by_side=2,
-    )
+    costs: dict[str, Any] = {"wall_time_s": 2.5, "processor_time_s": 2.0}
+    costs |= {"peak_memory_bytes": 400_000_000}
+    speed: dict[str, Any] = {"latency_s": 0.004, "texts_per_s": 800.0, "tokens_per_s": 16_000.0}
+    if trial.finetune_seed != 1:
+        speed |= dict.fromkeys(speed)
+    machine: dict[str, Any] = {"hardware": "A processor & more", "threads": 1, "side_by_side": 2}
+    return CostRecord(**trial.key._asdict(), **costs, **speed, **machine)
 
 
 def _progress(params: Params, key: CheckpointKey) -> Progress:
@@ -448,7 +404,7 @@ def _example(task: str, models: list[str]) -> dict[str, Any]:
 def _confused(trials: list[ScoredTrial]) -> list[ConfusionRecord]:
     """Returns confusions: of 90 rows of class ``b``, 30 are predicted as ``c``."""
     counts = {("a", "a"): 100, ("b", "b"): 60, ("b", "c"): 30, ("c", "c"): 98, ("c", "a"): 2}
-    return list(records((trial.key.cell, Counter(counts)) for trial in trials))
+    return [*records((trial.key.cell, Counter(counts)) for trial in trials)]
 
 
 def _reliable(trials: list[ScoredTrial]) -> list[ReliabilityRecord]:
@@ -461,24 +417,17 @@ def _reliable(trials: list[ScoredTrial]) -> list[ReliabilityRecord]:
     ]
 
 
-def _covered(trial: ScoredTrial) -> list[CoverageRecord]:
-    """Returns the coverage of a trial with a temperature: at 95 % accuracy it answers 120 of 300
+def _covered(trials: list[ScoredTrial]) -> list[CoverageRecord]:
+    """Returns the coverage of trials with a temperature: at 95 % accuracy they answer 120 of 300
     rows, at 99 % none."""
-    return [
-        CoverageRecord(
-            **trial.key._asdict(),
-            num_validation=100,
-            num_test=300,
-            temperature=1.25,
-            calibration_error=0.1,
-            calibrated_error=0.04,
-            stated_accuracy=stated,
-            min_confidence=0.8 if stated < 0.99 else None,
-            num_answered=120 if stated < 0.99 else 0,
-            num_right=111 if stated < 0.99 else 0,
-        )
-        for stated in (0.95, 0.99)
+    errors = {"temperature": 1.25, "calibration_error": 0.1, "calibrated_error": 0.04}
+    numbers: dict[str, Any] = {"num_validation": 100, "num_test": 300} | errors
+    stated: list[dict[str, Any]] = [
+        {"stated_accuracy": 0.95, "min_confidence": 0.8, "num_answered": 120, "num_right": 111},
+        {"stated_accuracy": 0.99, "min_confidence": None, "num_answered": 0, "num_right": 0},
     ]
+    pairs = product((trial.key for trial in trials), stated)
+    return [CoverageRecord(**key._asdict(), **numbers, **of_one) for key, of_one in pairs]
 
 
 def _inputs(params: Params, task: str) -> list[InputRecord]:

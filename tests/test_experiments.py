@@ -1,16 +1,24 @@
-"""Metrics and plots of DVC, clones and workers: real DVC on a real git repository."""
+"""Metrics and plots of DVC, clones, workers, and a pretraining that ends with its DVC and goes on
+later: real DVC on a real git repository."""
 
 import json
+import os
 import re
+import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import vl_convert
 from ruamel.yaml import YAML
 
 from stages.core.artifacts import read_json
 from tests.project import Project, finished_tiny_study, tiny_study
+from tests.small_study import files_of
 
 pytestmark = pytest.mark.slow
 
@@ -89,3 +97,83 @@ def test_two_workers_in_another_folder_leave_the_same_results(
     before, after = study.outputs(), other.outputs()
     for path in before:
         assert before[path] == after[path] or path.startswith(MEASURED), path
+
+
+# Kills and signals, of processes that are a user's: these change the study
+
+STAGE = "pretrain@encoder_mlm"
+FOLDERS = ("pretrained", "progress/history", "progress/rates", "progress/samples")
+OUTPUTS = tuple(f"{folder}/encoder_mlm/" for folder in FOLDERS)
+
+
+def started(study: Project, *arguments: str, seconds: int) -> subprocess.Popen[bytes]:
+    """Starts ``dvc repro``; the pretraining saves its state after each ``seconds``."""
+    return subprocess.Popen(
+        ["dvc", "repro", *arguments],
+        cwd=study.folder,
+        env=Project(study.folder, cold=True).environment | {"CHECKPOINT_SECONDS": str(seconds)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def wait_for(states: Path, pattern: str, dvc: subprocess.Popen[bytes]) -> None:
+    while not any(states.glob(pattern)):
+        assert dvc.poll() is None, "it ended before it could be interrupted"
+        time.sleep(0.01)
+
+
+def test_killed_pretraining_ends_as_if_it_had_not_been_killed(study: Project) -> None:
+    """``kill -9`` of DVC alone, at the second learning rate of the second seed, ends its stage too.
+    The weights, histories and samples of all seeds are those of an uninterrupted run, and the first
+    seed is not trained again."""
+    study.edit("pretrain", "seeds", value=[1, 2])
+    study.edit("pretrain", "training", "num_steps", value=24)
+    study.edit("pretrain", "training", "lr", value=[1e-3, 3e-3])
+    study.repro("record_inputs@models")
+
+    def outputs() -> dict[str, bytes]:
+        files = files_of(study.folder / "data").items()
+        return {name: content for name, content in files if name.startswith(OUTPUTS)}
+
+    states = study.folder / ".scratch/pretrain/encoder_mlm"
+    store = study.folder / ".scratch/checkpoints"
+    others = {*store.iterdir()}
+    running = started(study, STAGE, seconds=0)
+    wait_for(states, "2/1/[!.]*.safetensors", running)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert outputs() == {}
+    (first,) = {*store.iterdir()} - others
+    trained_at = first.stat().st_mtime_ns
+    assert study.repro(STAGE) == [STAGE]
+    assert first.stat().st_mtime_ns == trained_at
+    assert not any(states.rglob("*.safetensors"))
+    resumed = outputs()
+    weights = {f"{OUTPUTS[0]}{seed}/model.safetensors" for seed in (1, 2)}
+    assert weights <= resumed.keys()
+    for entry in [*store.iterdir()]:
+        entry.rename(entry.with_name(f"not-{entry.name}"))
+    assert study.repro("--force", "--single-item", STAGE) == [STAGE]
+    assert outputs() == resumed
+
+
+def test_signal_saves_the_training(study: Project) -> None:
+    """Ctrl-C reaches DVC and its stage, here of a pretraining that takes hours."""
+    study.edit("pretrain", "training", "num_steps", value=6_000_000)
+    study.edit("pretrain", "training", "lr", value=1e-3)
+    study.repro("record_inputs@models")
+    states = study.folder / ".scratch/pretrain/encoder_mlm"
+    dvc = started(study, "--single-item", STAGE, seconds=3)
+    try:
+        wait_for(states, "1/[!.]*.safetensors", dvc)
+        (stage,) = psutil.Process(dvc.pid).children()
+        shutil.rmtree(states)  # without a signal, the next state is saved three seconds later
+        os.killpg(dvc.pid, signal.SIGINT)
+        assert not psutil.wait_procs([stage], timeout=5)[1], "it has not ended"
+    finally:
+        if dvc.poll() is None:
+            os.killpg(dvc.pid, signal.SIGKILL)
+        dvc.wait()
+    assert any(states.glob("1/[!.]*.safetensors"))

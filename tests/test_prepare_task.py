@@ -23,7 +23,6 @@ from stages.tasks._task import SPLITS, TASKS
 FOLDER = Path("data/tasks/own")
 EXAMPLES = FOLDER / "examples"
 LABELS = ["good", "bad", "fair"]
-CLASSIFICATION = TASKS["classification"]
 
 
 @pytest.fixture(autouse=True)
@@ -41,20 +40,17 @@ class Prepared(NamedTuple):
     labels: list[Json]
 
 
-def plan(task: str | Json, source: Json, **settings: Any) -> TaskPlan:
+def prepare(
+    task: str | Json = "classification", source: Mapping[str, Any] = {}, **settings: Any
+) -> Prepared:
     numbers: dict[str, Any] = {"num_train": "all", "num_validation": 10, "num_test": "all"}
     entry: dict[str, Any] = {
         "task": {"name": task} if isinstance(task, str) else task,
         "source": {"name": "files", "path": "reviews.csv", **source},
         "seed": 1,
     }
-    return TaskPlan(task=TaskEntry(**(entry | numbers | settings)), packages="", code={})
-
-
-def prepare(
-    task: str | Json = "classification", source: Mapping[str, Any] = {}, **settings: Any
-) -> Prepared:
-    prepare_task.main(plan(task, {**source}, **settings), "own")
+    plan = TaskPlan(task=TaskEntry(**(entry | numbers | settings)), packages="", code={})
+    prepare_task.main(plan, "own")
     about, labels = read_json(EXAMPLES / "task.json"), read_jsonl(FOLDER / "test_labels.jsonl")
     train, validation, test = (read_jsonl(EXAMPLES / f"{split}.jsonl") for split in SPLITS)
     return Prepared(about, train, validation, test, labels)
@@ -71,10 +67,10 @@ def write_reviews(number: int = 300) -> None:
 
 
 def write_splits(header: str, **splits: Sequence[str]) -> dict[str, str]:
-    """Returns the settings of a source with three files."""
+    """Returns the settings of a source with a file for each split."""
     for name, rows in splits.items():
         write_table(f"{name}.csv", header, rows)
-    return {"path": ".", "train": "train.csv", "validation": "dev.csv", "test": "test.csv"}
+    return {"path": ".", **{name: f"{name}.csv" for name in splits}}
 
 
 def test_prepare_task_describes_the_task_and_keeps_test_labels_apart() -> None:
@@ -95,33 +91,48 @@ def test_prepare_task_describes_the_task_and_keeps_test_labels_apart() -> None:
     lines = Path("reviews.csv").read_text().splitlines()
     for row, label in zip(test, labels, strict=True):
         assert lines[int(row["id"].split(":")[1]) - 1] == f"{row['text']},{label['label']}"
+    assert (FOLDER / "test_originals.jsonl").read_text() == "" and "times" not in about
 
 
-def test_prepare_task_draws_the_same_from_the_same_seed_alone() -> None:
+def test_prepare_task_draws_nested_samples_that_depend_on_the_seed_alone() -> None:
+    """A sample of classes has the shares of all rows, to within a row."""
     write_reviews()
-    drawn = list[list[Json]]()
-    for seed in (1, 1, 2):
-        drawn.append(prepare(seed=seed).train)
-    assert drawn[0] == drawn[1] != drawn[2]
+    whole, again, other = (prepare(seed=seed).train for seed in (1, 1, 2))
+    assert whole == again != other
+    small = prepare(num_train=60).train
+    assert small == whole[:60]
+    shares = [Counter(row["label"] for row in rows) for rows in (whole, small)]
+    for label, number in shares[0].items():
+        assert shares[1][label] == pytest.approx(60 * number / len(whole), abs=1)
+    assert len(prepare(num_train=len(whole)).train) == len(whole)
 
 
-def test_regression_rows_have_their_mean_and_standard_deviation_in_train() -> None:
-    lines = [f"Sentence {i}.,Other {i}.,{i % 5}.5" for i in range(200)]
-    write_table("reviews.csv", "a,b,score", lines)
-    made = prepare("regression", {"text": "a", "text_pair": "b", "target": "score"})
+def test_prepare_task_writes_facts_of_train_alone() -> None:
+    """The mean and the deviation of targets, and the times of splits that are drawn by time."""
+    lines = [f"Sentence {i}.,Other {i}.,{i % 5}.5,20{10 + i // 20}-01-01" for i in range(200)]
+    write_table("reviews.csv", "a,b,score,day", lines)
+    columns = {"text": "a", "text_pair": "b", "target": "score"}
+    made = prepare("regression", columns)
     about, targets = made.about, [row["target"] for row in made.train]
     assert about["target_mean"] == pytest.approx(statistics.fmean(targets))
     assert about["target_std"] == pytest.approx(statistics.pstdev(targets))
     assert all("target" not in row for row in made.test)
+    assert prepare("regression", columns | {"time": "day"}).about["times"] == {
+        "train": ["2010-01-01", "2017-01-01"],
+        "validation": ["2018-01-01", "2018-01-01"],
+        "test": ["2019-01-01", "2019-01-01"],
+    }
 
 
-def squad(context: str, *questions: str, answered: bool = True) -> Json:
-    answers = [{"text": context[:3], "answer_start": 0}] if answered else []
-    entries = [{"id": f"{context} {q}", "question": q, "answers": answers} for q in questions]
-    return {"paragraphs": [{"context": context, "qas": entries}]}
+def test_prepare_task_of_text_alone_has_the_text_as_its_answer() -> None:
+    write_table("reviews.csv", "text", [f"Sentence {i}." for i in range(200)])
+    made = prepare("language_modelling")
+    assert {frozenset(row) for row in made.test} == {frozenset({"id", "text"})}
+    assert [row["text"] for row in made.labels] == [row["text"] for row in made.test]
+    assert made.about["labels"] == []
 
 
-# Duplicates
+# Duplicates and groups
 
 EXAMPLE = st.builds(
     lambda text, split: Labelled("row", split, {"text": text, "label": "x"}),
@@ -132,22 +143,79 @@ EXAMPLE = st.builds(
 
 @given(st.lists(EXAMPLE))
 def test_without_duplicates_has_no_held_out_text_in_train(examples: list[Labelled]) -> None:
-    kind = CLASSIFICATION
-    kept, removed = without_duplicates(examples, kind)
-    inputs = {split: {kind.same_input(e.row) for e in kept[split]} for split in SPLITS}
+    kind = TASKS["classification"]
+    remaining, removed = without_duplicates(examples, kind)
+    inputs = {split: {kind.same_input(e.row) for e in remaining[split]} for split in SPLITS}
     assert not inputs["train"] & (inputs["validation"] | inputs["test"])
     assert not inputs["validation"] & inputs["test"]
     assert set.union(*inputs.values()) == {kind.same_input(e.row) for e in examples}
-    assert len(kept["test"]) == sum(e.split == "test" for e in examples)
-    assert sum(map(len, kept.values())) + sum(removed.values()) == len(examples)
+    assert len(remaining["test"]) == sum(e.split == "test" for e in examples)
+    assert sum(map(len, remaining.values())) + sum(removed.values()) == len(examples)
 
 
-def test_prepare_task_refuses_a_group_that_is_also_in_a_given_split() -> None:
-    rows = [f"Review number {i} of it.,{LABELS[i % 3]},user{i}" for i in range(60)]
-    files = write_splits("text,label,user", train=rows, dev=[], test=["A late one.,good,user7"])
-    del files["validation"]
-    with pytest.raises(ValueError, match="group: 1 of 60 groups .* such as 'user7' in "):
+def test_prepare_task_removes_what_is_held_out_and_counts_it() -> None:
+    train = ["A film.,1", "A  FILM.,0", "More.,1", "Less.,0", "Odd.,1", "Even.,0", "ODD.,1"]
+    validation, test = ["A film.,1", "less.,0"], ["Less.,0", "Other.,1"]
+    files = write_splits("text,label", train=train, validation=validation, test=test)
+    made = prepare(source=files, num_validation=1)
+    assert made.about["duplicates_removed"] == {"train": 3, "validation": 1}
+    assert made.about["duplicates_within_train"] == 1
+    assert made.about["num_examples"] == {"train": 4, "validation": 1, "test": 2}
+    assert sorted(row["text"] for row in made.train) == ["Even.", "More.", "ODD.", "Odd."]
+
+
+def squad(context: str, *questions: str) -> Json:
+    answers = [{"text": context[:3], "answer_start": 0}]
+    entries = [{"id": f"{context} {q}", "question": q, "answers": answers} for q in questions]
+    return {"paragraphs": [{"context": context, "qas": entries}]}
+
+
+def test_prepare_task_removes_questions_about_a_held_out_context() -> None:
+    articles = {
+        "train": [squad("Ada wrote.", "Who?", "What?"), squad("Bob sang.", "Who?")],
+        "validation": [squad("Eve drew.", "Who?")],
+        "test": [squad("ada  wrote.", "Why?")],
+    }
+    for split, of_split in articles.items():
+        Path(f"{split}.json").write_text(json.dumps({"data": of_split}))
+    files = {"path": ".", **{split: f"{split}.json" for split in articles}}
+    made = prepare("span_qa", files, num_validation=1)
+    assert made.about["duplicates_removed"] == {"train": 2, "validation": 0}
+    (row,), (hidden,) = made.train, made.test
+    assert row["context"] == "Bob sang." and row["answers"] == [{"text": "Bob", "answer_start": 0}]
+    assert hidden.keys() == {"id", "question", "context"}
+    assert made.labels[0].keys() == {"id", "answers"}
+
+
+def test_prepare_task_counts_rows_that_share_one_of_two_texts_with_a_later_split() -> None:
+    splits = {
+        "train": ["One.,Two.,a", "Three.,Four.,b", "Five.,Six.,a"],
+        "validation": ["Three.,Eight.,b", "Nine.,Ten.,a"],
+        "test": ["One.,Eleven.,a", "Twelve.,Thirteen.,b"],
+    }
+    files = write_splits("text,text_pair,label", **splits)
+    about = prepare(source=files | {"text_pair": "text_pair"}, num_validation="all").about
+    assert about["share_a_text"] == {"train": 2, "validation": 0}
+    assert about["num_examples"] == {"train": 3, "validation": 2, "test": 2}
+
+
+def test_prepare_task_keeps_groups_in_one_split_and_names_those_of_test() -> None:
+    rows = [f"Review number {i} of it.,{LABELS[i % 3]},user{i // 5}" for i in range(300)]
+    write_table("reviews.csv", "text,label,user", rows)
+    made = prepare(source={"group": "user"})
+    users = {row.split(",")[0]: row.split(",")[2] for row in rows}
+    parts = [{users[row["text"]] for row in part} for part in (made.train, made.test)]
+    assert not parts[0] & parts[1]
+    assert {row["group"] for row in made.test} == parts[1]
+    files = write_splits("text,label,user", train=rows[:60], test=["A late one.,good,user7"])
+    with pytest.raises(ValueError, match="group: 1 of 12 groups .* such as 'user7' in test and "):
         prepare(source=files | {"group": "user"})
+    write_table("reviews.csv", "text,label,user", rows[:10])
+    with pytest.raises(ValueError, match="group: 2 groups are too few"):
+        prepare(source={"group": "user"})
+
+
+# Draws
 
 
 def test_prepare_task_writes_the_draw_of_each_seed() -> None:
@@ -170,32 +238,12 @@ def test_prepare_task_writes_the_draw_of_each_seed() -> None:
     assert [r["id"] for r in of_draw(fewer, 2)] == [r["id"] for r in of_draw(made.train, 2)]
 
 
-def test_prepare_task_removes_what_is_held_out_and_counts_it() -> None:
-    train = ["A film.,1", "A  FILM.,0", "More.,1", "Less.,0", "Odd.,1", "Even.,0", "ODD.,1"]
-    dev, test = ["A film.,1", "less.,0"], ["Less.,0", "Other.,1"]
-    files = write_splits("text,label", train=train, dev=dev, test=test)
-    made = prepare(source=files, num_validation=1)
-    assert made.about["duplicates_removed"] == {"train": 3, "validation": 1}
-    assert made.about["duplicates_within_train"] == 1
-    assert made.about["num_examples"] == {"train": 4, "validation": 1, "test": 2}
-    assert sorted(row["text"] for row in made.train) == ["Even.", "More.", "ODD.", "Odd."]
-
-
-def test_prepare_task_removes_questions_about_a_held_out_context() -> None:
-    articles = {
-        "train": [squad("Ada wrote.", "Who?", "What?"), squad("Bob sang.", "Who?")],
-        "dev": [squad("Eve drew.", "Who?")],
-        "test": [squad("ada  wrote.", "Why?")],
-    }
-    for split, of_split in articles.items():
-        Path(f"{split}.json").write_text(json.dumps({"data": of_split}))
-    files = {"path": ".", "train": "train.json", "validation": "dev.json", "test": "test.json"}
-    made = prepare("span_qa", files, num_validation=1)
-    assert made.about["duplicates_removed"] == {"train": 2, "validation": 0}
-    (row,), (hidden,) = made.train, made.test
-    assert row["context"] == "Bob sang." and row["answers"] == [{"text": "Bob", "answer_start": 0}]
-    assert hidden.keys() == {"id", "question", "context"}
-    assert made.labels[0].keys() == {"id", "answers"}
+def test_facts_of_several_draws_are_of_rows_that_all_of_them_train_on() -> None:
+    write_table("reviews.csv", "text,target", [f"Sentence {i}.,{i % 7}" for i in range(200)])
+    made = prepare("regression", num_validation="all", split_seeds=[1, 2])
+    targets = [row["target"] for row in made.train if row["draws"] == [1, 2]]
+    assert 0 < len(targets) < len(made.train)
+    assert made.about["target_mean"] == pytest.approx(statistics.fmean(targets))
 
 
 def test_test_originals_are_apart_from_what_the_source_changed(monkeypatch) -> None:
@@ -220,46 +268,41 @@ def test_test_originals_are_apart_from_what_the_source_changed(monkeypatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("task", "settings", "message"),
+    ("settings", "message"),
     [
-        ("classification", {"num_validation": 999}, "tasks.own.num_validation: 999 requested, but"),
-        ("tagging", {}, "tasks.own.source: reviews.csv line 2: no column 'words'; there are: text"),
-        ("classification", {"source": {"path": "none.csv"}}, "tasks.own.source: path: no such"),
+        ({"num_validation": 999}, "num_validation: 999 requested, but"),
+        ({"task": {"name": "tagging"}}, "source: reviews.csv line 2: no column 'words'"),
+        ({"source": {"path": "none.csv"}}, "source: path: no such"),
+        ({"source": {"label": "signs"}}, r"source.no_label: is '-' \(100 rows\)"),
+        ({"source": {"label": "cases"}}, "source.label_case: labels look alike"),
     ],
 )
-def test_prepare_task_names_the_setting_of_a_mistake(task, settings, message) -> None:
-    write_reviews()
-    with pytest.raises(ValueError) as error:
-        prepare(task, **settings)
-    assert message in str(error.value)
+def test_prepare_task_names_the_setting_of_a_mistake(settings: Json, message: str) -> None:
+    """Labels that can be read in two ways are refused until a setting decides."""
+    rows = [f"Review {i} of it.,{'ab'[i % 2]},{'ab-'[i % 3]},{'aAb'[i % 3]}" for i in range(300)]
+    write_table("reviews.csv", "text,label,signs,cases", rows)
+    with pytest.raises(ValueError, match=f"tasks.own.{message}"):
+        prepare(**settings)
     assert not FOLDER.exists()
+    for source, labels in (
+        ({"label": "signs", "no_label": ["-"]}, ["a", "b"]),
+        ({"label": "cases", "label_case": "keep"}, ["A", "a", "b"]),
+    ):
+        assert prepare(source=source).about["labels"] == labels
 
 
-def test_prepare_task_names_a_rare_class_and_leaves_rare_ones_out_if_told() -> None:
+def test_prepare_task_needs_every_label_in_train_and_leaves_rare_ones_out_if_told() -> None:
     common = [f"Review {i} of it.,{LABELS[i % 2]}" for i in range(60)]
-    rare = [f"Other {i} of it.,rare{i}" for i in range(9)]
-    write_table("reviews.csv", "text,label", [*common, *rare])
+    write_table("reviews.csv", "text,label", [*common, *(f"Rare {i}.,rare{i}" for i in range(9))])
     named = "no example of train has the label 'rare.'; `min_rows_per_class: 2`"
     with pytest.raises(ValueError, match=named):
         prepare(num_validation="all")
     prepared = prepare(num_validation="all", min_rows_per_class=2)
     assert prepared.about["labels"] == ["bad", "good"]
     assert sum(prepared.about["num_examples"].values()) == 60
-
-
-@pytest.mark.parametrize(
-    ("odd", "message", "settings", "labels"),
-    [
-        ("-", r"tasks.own.source.no_label: is '-' \(20 rows\)", {"no_label": ["-"]}, ["good"]),
-        ("Good", "label_case: keep", {"label_case": "keep"}, ["Good", "good"]),
-    ],
-)
-def test_prepare_task_refuses_labels_of_two_readings_until_a_setting_decides(
-    odd: str, message: str, settings: Json, labels: list[str]
-) -> None:
-    rows = [f"Review {i} of it.,{('good', odd, 'bad')[i % 3]}" for i in range(60)]
-    write_table("reviews.csv", "text,label", rows)
-    with pytest.raises(ValueError, match=message):
-        prepare(num_validation="all")
-    prepared = prepare(source=settings, num_validation="all")
-    assert prepared.about["labels"] == sorted([*labels, "bad"])
+    assert prepare(num_validation="all", min_rows_per_class=30).about["labels"] == ["bad", "good"]
+    train, held_out = ["A.,good", "B.,bad"], {"validation": ["C.,fair"], "test": ["D.,bad"]}
+    with pytest.raises(ValueError, match="no example of train has the label 'fair'; `min_rows"):
+        prepare(source=write_splits("text,label", train=train, **held_out), num_validation="all")
+    with pytest.raises(ValueError, match="all examples of train have the label 'good'"):
+        prepare(source=write_splits("text,label", train=train[:1], **held_out), num_validation=1)

@@ -1,3 +1,5 @@
+"""The stage that reports: its files agree with one another, and are the same in every process."""
+
 import csv
 import os
 import re
@@ -14,6 +16,7 @@ from stages.core.artifacts import read_json
 from stages.core.plans import ReportPlan
 from stages.evaluation.records import SkippedMethod, write
 from stages.findings.results import Results, load
+from tests.small_study import files_of
 from tests.smoke import plans, write_plans
 from tests.synthetic_study import RUNS, drawn, raw_params, saved
 
@@ -52,6 +55,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Results:
     """The results of a small study; the current folder is empty."""
     monkeypatch.chdir(tmp_path)
     raw = raw_params(SOME, seeds=[1, 2])
+    raw["models"]["encoder_mlm"] |= {"label": "An encoder"}
     return drawn(raw | {"tasks": {"tag": raw["tasks"]["tag"]}})
 
 
@@ -60,48 +64,27 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+def check_no_nan(folder: Path) -> None:
+    for name, content in files_of(folder).items():
+        if not name.endswith((".png", ".pdf")):
+            assert not re.search(rb"\bnan\b|\binf\b|NaN|undefined|None", content), name
 
 
-def test_load_reads_what_the_stages_wrote(small: Results) -> None:
-    read = load(saved(small).params)
-    for name in ("trials", "tasks", "curves", "progress", "finetuning_costs", "coverage"):
-        assert getattr(read, name) == getattr(small, name), name
-    assert read.effects == small.effects and read.audit == small.audit
-
-
-def test_scores_csv_has_the_mean_of_the_trials(reported: Path) -> None:
-    trials = rows(reported / "trials.csv")
+def test_report_files_agree_with_one_another(reported: Path) -> None:
+    """Scores are means of trials, effects means of contrasts: b less a, as the contrasts of an axis
+    and its levels are. The summary has the numbers of the tables."""
+    trials, contrasts = rows(reported / "trials.csv"), rows(reported / "contrasts.csv")
     assert len(trials) == 7 * 2 * 5 + 2 * 5  # a baseline for each draw of labelled rows
     for row in rows(reported / "scores.csv"):
         own = [t for t in trials if all(t[k] == row[k] for k in ("model", "method", "task"))]
         mean = sum(float(trial["value"]) for trial in own) / len(own)
         assert float(row["mean"]) == pytest.approx(mean, abs=1e-6)
-
-
-def test_effects_csv_is_the_mean_over_its_pairs(reported: Path) -> None:
-    """A main effect is b less a, as the contrasts of its axis and levels are."""
-    contrasts = rows(reported / "contrasts.csv")
     effects = [row for row in rows(reported / "effects.csv") if not row["second_axis"]]
     assert {row["axis"] for row in effects} >= {"pretrained", "architecture", "size", "method"}
     for effect in effects:
         same = ("axis", "level_a", "level_b")
         own = [float(c["effect"]) for c in contrasts if all(c[k] == effect[k] for k in same)]
         assert float(effect["effect"]) == pytest.approx(sum(own) / len(own), abs=1e-5)
-
-
-def test_every_table_and_figure_has_all_of_its_files(reported: Path) -> None:
-    for folder, ends in (("tables", {".csv", ".tex"}), ("figures/more", FIGURE)):
-        endings: dict[str, set[str]] = {}
-        for path in (reported / folder).iterdir():
-            endings.setdefault(path.stem, set()).add(path.suffix)
-        assert {"scores", "effects", "contrasts"} <= endings.keys() or "comparison" in endings
-        assert all(of == ends for of in endings.values()), endings
-
-
-def test_summary_json_is_flat_and_agrees_with_the_tables(reported: Path) -> None:
     summary = read_json(reported / "summary.json")
     (answer,) = rows(reported / "answer.csv")
     assert summary["type.score"] == pytest.approx(float(answer["mean"]), abs=1e-4)
@@ -109,30 +92,36 @@ def test_summary_json_is_flat_and_agrees_with_the_tables(reported: Path) -> None
     assert summary["minutes"] > 0 and all(isinstance(value, float) for value in summary.values())
 
 
-def check_no_nan(folder: Path) -> None:
-    for name, content in contents(folder).items():
-        if not name.endswith((".png", ".pdf")):
-            assert not re.search(rb"\bnan\b|\binf\b|NaN|undefined|None", content), name
-
-
-def test_report_has_no_nan_and_the_same_bytes_in_another_process(
+def test_report_has_all_files_without_nan_and_the_same_bytes_in_another_process(
     reported: Path, on_one_task: Results, tmp_path: Path
 ) -> None:
     """The other process has another hash seed, so that no set decides an order."""
+    for folder, ends in (("tables", {".csv", ".tex"}), ("figures/more", FIGURE)):
+        endings: dict[str, set[str]] = {}
+        for path in (reported / folder).iterdir():
+            endings.setdefault(path.stem, set()).add(path.suffix)
+        assert {"scores", "effects", "contrasts"} <= endings.keys() or "comparison" in endings
+        assert all(of == ends for of in endings.values()), endings
     check_no_nan(reported)
     write_plans(saved(on_one_task, tmp_path).params, tmp_path)
     environment = os.environ | {"PYTHONHASHSEED": "7"}
     command = [sys.executable, "-c", WITHOUT_MLFLOW]
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    assert contents(tmp_path / "reports") == contents(reported)
+    assert files_of(tmp_path / "reports") == files_of(reported)
 
 
-def test_report_shows_times_only_where_costs_are(small: Results) -> None:
+def test_report_shows_labels_and_times_only_where_costs_are(small: Results) -> None:
+    read = load(saved(small).params)
+    for name in ("trials", "tasks", "curves", "progress", "finetuning_costs", "coverage"):
+        assert getattr(read, name) == getattr(small, name), name
+    assert read.effects == small.effects and read.audit == small.audit
     report.write(small)
-    before = contents(Path("reports"))
+    assert "An encoder" in Path("reports/comparison.md").read_text()
+    assert "prefers-color-scheme" in Path("reports/figures/comparison.svg").read_text()
+    before = files_of(Path("reports"))
     costs = {k: replace(c, wall_time_s=7.5) for k, c in small.finetuning_costs.items()}
     report.write(replace(small, finetuning_costs=costs))
-    after = contents(Path("reports"))
+    after = files_of(Path("reports"))
     changed = {name for name in after if after[name] != before.get(name)}
     cost = {f"figures/measured/cost{end}" for end in FIGURE}
     assert "costs.csv" in changed

@@ -1,4 +1,5 @@
-"""The root stage: params.yaml is refused as a whole before anything runs, or plans are written."""
+"""The root stage refuses params.yaml as a whole before anything runs, or writes the plans; and the
+records of what corpora and models read, on which later stages depend."""
 
 import shutil
 from pathlib import Path
@@ -6,18 +7,12 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from stages import resolve
-from stages.core.artifacts import read_json
-from stages.core.plans import path_of
-from stages.core.study_file import load
-from tests.smoke import (
-    ROOT,
-    SMOKE,
-    STUDIES,
-    faults_of,
-    plans,
-    with_values,
-)
+from stages import record_inputs, resolve
+from stages.core.artifacts import read_json, sha256_of_tree, write_json
+from stages.core.plans import InputsPlan, path_of
+from stages.core.study_file import load, typed
+from stages.planning.stage_plans import corpus_inputs, model_inputs
+from tests.smoke import ROOT, SMOKE, STUDIES, faults_of, plans, short_smoke_with, with_values
 
 
 @pytest.fixture
@@ -29,9 +24,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-TO_FETCH = "path: no such file or folder: data/own/"  # the head of a study says how to fetch rows
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.name)
 def test_find_faults_accepts_the_studies_that_are_shipped(
@@ -40,8 +32,8 @@ def test_find_faults_accepts_the_studies_that_are_shipped(
     if "../shared/datasets" in path.read_text() and not (ROOT / "../shared/datasets").is_dir():
         pytest.skip("the published datasets are not beside the repository")
     monkeypatch.chdir(ROOT)
-    faults = [fault for fault in faults_of(load(path)) if TO_FETCH not in fault.message]
-    assert faults == []
+    to_fetch = "path: no such file or folder: data/own/"  # the head of a study says how
+    assert [fault for fault in faults_of(load(path)) if to_fetch not in fault.message] == []
 
 
 def test_resolve_writes_plans_and_files_that_never_change(folder: Path) -> None:
@@ -98,6 +90,16 @@ def test_resolve_refuses_every_fault_at_once_and_keeps_the_plans(folder: Path) -
     assert path_of("report").is_file()
 
 
+def test_resolve_names_the_tasks_that_a_baseline_has_no_file_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("predictions").mkdir()
+    Path("predictions/tag.csv").write_text("words,prediction\na b,O O\n")
+    with_values(folder, {"baselines.llm": {"name": "predictions"}})
+    resolve.main()
+    assert "baselines.llm: not compared on section: no file" in capsys.readouterr().err
+
+
 def test_every_stage_with_a_key_depends_on_the_root_stage_whatever_the_key_is() -> None:
     """Otherwise `dvc repro --keep-going` would run a refused key in a shell."""
     stages = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
@@ -108,3 +110,67 @@ def test_every_stage_with_a_key_depends_on_the_root_stage_whatever_the_key_is() 
             fixed = [Path(path) for path in stage["deps"] if "$" not in path]
             pairs = [(dep, out) for dep in fixed for out in outs]
             assert any(d.is_relative_to(o) or o.is_relative_to(d) for d, o in pairs), name
+
+
+# Records of inputs
+
+UNIGRAM, PROSE = "data/tokenizers/unigram", "data/encoded/prose/unigram"
+MINILM = "data/checkpoints/minilm"
+INPUTS = {
+    "mlm": [UNIGRAM, PROSE],
+    "scratch": [UNIGRAM],
+    "fetched": ["data/tokenizers/none", MINILM],
+}
+PLAN = InputsPlan(inputs=INPUTS, tasks=["tag", "type"], label_budgets=[50, "all"], code={})
+
+
+def write(name: str, text: str) -> None:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def recorded() -> dict[str, bytes]:
+    record_inputs.main(PLAN, "models")
+    return {path.stem: path.read_bytes() for path in Path("data/inputs/models").iterdir()}
+
+
+def test_record_inputs_changes_only_for_models_that_read_what_changed(folder: Path) -> None:
+    """A label budget that a task cannot fill is refused here, before any training: every
+    pretraining depends on this stage."""
+    for name in (f"{UNIGRAM}/model", f"{PROSE}/train/tokens.npy", f"{MINILM}/model.safetensors"):
+        write(name, name)
+    write("data/tokenizers/none", "nothing")
+    for task, number in (("tag", 50), ("type", 60)):
+        Path(f"data/tasks/{task}/examples").mkdir(parents=True)
+        record = {"num_examples": {"train": number, "test": 10}}
+        write_json(Path(f"data/tasks/{task}/examples/task.json"), record)
+    with pytest.raises(ValueError, match=r"^finetune\.label_budgets: 55 labels, but tasks\.tag h"):
+        record_inputs.main(PLAN.model_copy(update={"label_budgets": [10, 55]}), "models")
+    assert not Path("data/inputs").exists()
+    write("data/inputs/models/old.json", "of a model that is no longer listed")
+    before = recorded()
+    assert before.keys() == INPUTS.keys()
+    hashes = {path: sha256_of_tree(Path(path)) for path in (UNIGRAM, PROSE)}
+    assert read_json(Path("data/inputs/models/mlm.json")) == hashes
+    for name, changed in (
+        (f"{PROSE}/train/tokens.npy", {"mlm"}),
+        (f"{UNIGRAM}/model", {"mlm", "scratch"}),
+        ("data/encoded/code/unigram/train/tokens.npy", set()),
+        (f"{MINILM}/model.safetensors", {"fetched"}),
+    ):
+        write(name, "other")
+        after = recorded()
+        assert {model for model in before if before[model] != after[model]} == changed
+        before = after
+
+
+def test_inputs_are_those_of_a_model_and_its_parents() -> None:
+    source = {"name": "files", "path": "more.txt"}
+    more = {"source": source, "max_tokens": "all", "decontaminate_against": "tasks"}
+    child = {"parent": "encoder_mlm", "corpus": "more"}
+    study = typed(short_smoke_with({"models.child": child, "corpora.more": more}))
+    models, corpora = model_inputs(study), corpus_inputs(study)
+    assert models["encoder_mlm"] == [UNIGRAM, PROSE] and models["encoder_scratch"] == [UNIGRAM]
+    assert models["child"] == [UNIGRAM, "data/encoded/more/unigram", PROSE]
+    assert corpora["prose"] == [] and "data/tasks/tag/examples" in corpora["more"]

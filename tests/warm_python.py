@@ -1,11 +1,10 @@
 """Python processes that start at once: forks of one process that has imported packages.
 
-A clone of the smoke study starts dozens of processes. Importing torch or DVC takes each of them
-longer than its own work. ``commands()`` is a folder with a ``python`` and a ``dvc`` that send their
-command line, folder, environment and open files to one process, which forks. The fork has imported
-packages but nothing of this project, and runs the command as Python would; its sys.executable is
-this ``python``. ``python`` and ``dvc`` exit as the fork does and pass signals on to it. If they are
-killed, the fork is killed, too.
+A study starts dozens of processes, and importing torch or DVC takes each of them longer than its
+own work. ``commands()`` is a folder with a ``python`` and a ``dvc`` that send their command line,
+folder, environment and open files to one process, which forks. The fork has imported nothing of
+this project, and runs the command as Python would. ``python`` and ``dvc`` exit as the fork does,
+and pass signals on to it; if they are killed, it is killed, too.
 
 Not for tests of a process's imports, its memory, or how it is killed. All forks have one seed of
 Python's hashes, so results that depend on the order of a set are equal in all of them.

@@ -1,11 +1,11 @@
-"""Matched budgets give runs equal tokens, operations or parameters."""
+"""Matched budgets give models equal tokens, operations or parameters."""
 
 from typing import Any
 
 import pytest
 
 from stages.budgets.budget import matched, step_flops
-from stages.core.params import Model, Params
+from stages.core.params import Params
 from stages.core.study_file import load
 from stages.models._backbone import outline
 from stages.text.tokenizer import Vocabulary
@@ -23,67 +23,57 @@ def study(budget: str, **training: Any) -> Params:
     params = with_encoder_decoder(load(SMOKE))
     decoder = params.models["decoder_causal"]
     changed = decoder.training.model_copy(update=training)
-    runs = params.models | {"decoder_causal": decoder.model_copy(update={"training": changed})}
-    update = {"models": runs, "pretrain": params.pretrain.model_copy(update={"matched": budget})}
+    models = params.models | {"decoder_causal": decoder.model_copy(update={"training": changed})}
+    update = {"models": models, "pretrain": params.pretrain.model_copy(update={"matched": budget})}
     return params.model_copy(update=update)
 
 
-def num_steps(params: Params, run: str = "decoder_causal") -> int:
-    return matched(params).models[run].training.num_steps
-
-
-def matched_run(model: dict[str, Any], task: dict[str, Any] | None) -> Model:
-    """Returns a run of this model with as many parameters as the reference, in a study of this task
-    or of two with a head. It trains nothing, because no objective suits every model."""
-    params = study("parameters")
-    if task:
-        section = params.tasks["section"].model_copy(update={"task": task})
-        params = params.model_copy(update={"tasks": {"section": section}})
-    update = {"architecture": model, "objective": {"name": "none"}}
-    run = params.models["encoder_mlm"].model_copy(update=update)
-    return matched(params.model_copy(update={"models": params.models | {"run": run}})).models["run"]
-
-
-def count(model: dict[str, Any], *, with_head: bool = False) -> int:
-    """Returns the number of weights, or of the weights that a task with a head uses."""
-    backbone = outline(model, Vocabulary(2048).vocab_size, where="model")
-    if with_head:
-        backbone.drop_output_layers()
-    return sum(weight.numel() for weight in backbone.parameters())
+def num_steps(params: Params, model: str = "decoder_causal") -> int:
+    return matched(params).models[model].training.num_steps
 
 
 def test_matched_tokens_are_those_of_the_reference_whatever_a_step_holds() -> None:
     steps = {"num_steps": 7, "batch_rows": 8, "micro_batch_rows": 8, "max_tokens": 32}
     assert num_steps(study("tokens", **steps)) * 8 * 32 == 40 * 16 * 64
+    assert num_steps(study("tokens", lr=[1e-3, 2e-3])) == 40, "those of the kept model alone"
     assert num_steps(study("none", **steps)) == 7
 
 
 def test_matched_flops_are_those_of_the_reference_to_half_a_step() -> None:
-    params = study("flops")
+    """All learning rates together take the reference's operations."""
+    params, tuned = study("flops"), study("flops", lr=[1e-3, 2e-3, 3e-3, 4e-3])
     whole = 40 * step_flops(params, params.models["encoder_mlm"])
     for key in ("decoder_causal", "encoder_decoder_span"):
         of_step, steps = step_flops(params, params.models[key]), num_steps(params, key)
         assert abs(steps * of_step - whole) <= of_step / 2
         assert steps != 40
+    assert step_flops(tuned, tuned.models["decoder_causal"]) == step_flops(
+        params, params.models["decoder_causal"]
+    )
+    assert abs(4 * num_steps(tuned) - num_steps(params)) <= 2
+
+
+def test_step_flops_of_a_student_include_its_teacher_s_and_no_other_parent_s() -> None:
+    params = study("flops")
+    reference = params.models["encoder_mlm"]
+    more = reference.model_copy(update={"parent": "encoder_mlm"})
+    student = more.model_copy(update={"objective": {"name": "distillation"}})
+    student = student.model_copy(
+        update={"architecture": reference.architecture | {"num_layers": 1}}
+    )
+    alone = student.model_copy(update={"objective": reference.objective})
+    assert step_flops(params, more) == step_flops(params, reference)
+    assert step_flops(params, student) > 1.2 * step_flops(params, alone)
 
 
 @pytest.mark.parametrize("budget", ["flops", "parameters"])
-def test_matched_keeps_the_reference_and_runs_that_train_nothing(budget: str) -> None:
+def test_matched_keeps_the_reference_and_models_that_train_nothing(budget: str) -> None:
     params = study(budget)
     after = matched(params).models
     for key in ("encoder_mlm", "encoder_scratch"):
-        before, run = params.models[key], after[key]
-        assert run == before.model_copy(update={"architecture": run.architecture})
-        assert run.architecture.items() >= before.architecture.items()
-
-
-def test_matched_counts_every_learning_rate_in_flops_and_none_in_tokens() -> None:
-    """All tries together take the reference's operations; the kept model alone, its tokens."""
-    single, tuned = study("flops"), study("flops", lr=[1e-3, 2e-3, 3e-3, 4e-3])
-    assert abs(4 * num_steps(tuned) - num_steps(single)) <= 2
-    of_steps = [step_flops(params, params.models["decoder_causal"]) for params in (single, tuned)]
-    assert of_steps[0] == of_steps[1]
-    assert num_steps(study("tokens", lr=[1e-3, 2e-3])) == 40
+        before, model = params.models[key], after[key]
+        assert model == before.model_copy(update={"architecture": model.architecture})
+        assert model.architecture.items() >= before.architecture.items()
 
 
 @pytest.mark.parametrize(
@@ -97,11 +87,24 @@ def test_matched_counts_every_learning_rate_in_flops_and_none_in_tokens() -> Non
 def test_matched_parameters_are_nearest_to_those_of_the_reference(
     model: dict[str, Any], setting: str, task: dict[str, Any] | None
 ) -> None:
-    chosen = matched_run(model, task).architecture
+    """The model trains nothing, because no objective suits every model."""
+    params = study("parameters")
+    if task:
+        section = params.tasks["section"].model_copy(update={"task": task})
+        params = params.model_copy(update={"tasks": {"section": section}})
+    update = {"architecture": model, "objective": {"name": "none"}}
+    models = params.models | {"own": params.models["encoder_mlm"].model_copy(update=update)}
+    chosen = matched(params.model_copy(update={"models": models})).models["own"].architecture
 
-    def difference(value: int) -> int:
-        changed = count(chosen | {setting: value}, with_head=task is None)
-        return abs(changed - count(REFERENCE, with_head=task is None))
+    def count(entry: dict[str, Any]) -> int:
+        backbone = outline(entry, Vocabulary(2048).vocab_size, where="model")
+        if task is None:
+            backbone.drop_output_layers()
+        return sum(weight.numel() for weight in backbone.parameters())
 
     best = chosen[setting]
-    assert difference(best) <= min(difference(best - 1), difference(best + 1))
+    differences = [
+        abs(count(chosen | {setting: value}) - count(REFERENCE))
+        for value in (best, best - 1, best + 1)
+    ]
+    assert differences[0] == min(differences)

@@ -22,10 +22,10 @@ Run = Callable[..., Ended]
 
 
 @pytest.fixture
-def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a command, by its name and arguments."""
 
-    def run_command(name: str, *arguments: str) -> Ended:
+    def run(name: str, *arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", [name, *arguments])
         status = 0
         try:
@@ -34,25 +34,19 @@ def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
             status = int(ended.code or 0)
         return Ended(status, *capsys.readouterr())
 
-    return run_command
+    return run
 
 
 @pytest.fixture
-def run(run_command: Run) -> Run:
-    """A short name of ``run_command``, for tests without a parameter ``run``."""
-    return run_command
-
-
-@pytest.fixture
-def command(
-    run_command: Run, monkeypatch: pytest.MonkeyPatch
+def predict(
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, list[dict[str, Any]], str]]:
     """Runs ``predict``; returns its exit status, the rows that it wrote, and its errors."""
 
     def predict(*arguments: str, stdin: str | bytes = "") -> tuple[int, list[dict[str, Any]], str]:
         content = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-        status, out, err = run_command("predict", *arguments)
+        status, out, err = run("predict", *arguments)
         return status, [json.loads(line) for line in out.splitlines()], err
 
     return predict

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from stages.core.components import Components
 from stages.core.params import Params
 from stages.core.study_file import load, typed
 from tests.smoke import (
@@ -21,22 +22,27 @@ from tests.smoke import (
 BERT = {"name": "hub", "path": "google-bert/bert-base-uncased", "revision": "0" * 40}
 ENCODER = {"name": "modernbert", "d_model": 64, "num_layers": 2, "num_heads": 2, "start": "local"}
 MLM, TRAINING = "models.encoder_mlm", "pretrain.training"
-FULL = "finetune.methods.full.training"
+FULL, PROBE = "finetune.methods.full.training", "finetune.methods.linear_probe"
 
 
 def study(changes: dict[str, Any]) -> Params:
     return typed(short_smoke_with(changes))
 
 
-@pytest.mark.parametrize("path", [ROOT / "params.yaml", *STUDIES], ids=lambda p: p.name)
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_load_accepts_every_study_that_is_shipped(path: Path) -> None:
-    """A study means the same with every setting written out."""
+    """A study means the same with every setting written out. One of them is params.yaml."""
     params = load(path)
     assert typed(written_out(params)) == params
+    assert (ROOT / "params.yaml").read_text() in [each.read_text() for each in STUDIES]
 
 
-def test_params_yaml_is_one_of_the_studies() -> None:
-    assert (ROOT / "params.yaml").read_text() in [path.read_text() for path in STUDIES]
+@pytest.mark.parametrize(
+    "folder", ["baselines", "methods", "models", "objectives", "optimizers", "sources", "tasks"]
+)
+def test_components_are_the_files_of_their_folder(folder: str) -> None:
+    names = Components(folder).names()
+    assert names and all(isinstance(Components(folder).find(n, where="x"), type) for n in names)
 
 
 # What a study means ------------------------------------------------------------------------------
@@ -52,17 +58,14 @@ REFERENCE = {
     "label": None,
 }
 NOTHING_LEARNT = {"corpus": "none", "objective": {"name": "none"}}
+SMALLER = {"architecture": {"name": "bert", "d_model": 32}}
 
 
 @pytest.mark.parametrize(
     ("entry", "own"),
     [
-        ({}, {}),
         ({"objective": "none"}, NOTHING_LEARNT),
-        (
-            {"architecture": {"name": "bert", "d_model": 32}},
-            {"architecture": {"name": "bert", "d_model": 32}},
-        ),
+        (SMALLER, SMALLER),
         ({"architecture": BERT}, NOTHING_LEARNT | {"architecture": BERT, "tokenizer": "none"}),
         (
             {"architecture": BERT, "objective": "mlm", "tokenizer": "own"},
@@ -115,71 +118,74 @@ def test_training_of_a_model_changes_some_of_the_shared_settings(
     assert after == before.model_copy(update=expected)
 
 
-def test_methods_change_some_settings_for_single_models() -> None:
-    method = study({"finetune.methods.full.models": {"encoder_mlm": {"lr": 0.5}}}).finetune.methods[
+def test_methods_samples_and_baselines_change_some_settings() -> None:
+    full = study({"finetune.methods.full.models": {"encoder_mlm": {"lr": 0.5}}}).finetune.methods[
         "full"
     ]
-    assert method.training is not None
-    assert method.of("encoder_mlm").training == method.training.model_copy(update={"lr": 0.5})
-    assert method.of("decoder_causal").training == method.training
+    assert full.training is not None
+    assert full.of("encoder_mlm").training == full.training.model_copy(update={"lr": 0.5})
+    assert full.of("decoder_causal").training == full.training
 
-
-def test_samples_are_those_of_tasks_that_do_not_state_their_own() -> None:
     changes = {"tasks.tag.num_test": "all", "tasks.tag.seed": 5, "samples.seed": 3}
     params = study(changes | {"tasks.tag.split_per_seed": True, "finetune.seeds": [1, 4]})
     drawn = ("num_train", "num_validation", "num_test", "seed", "split_seeds")
     tag, section = ([getattr(params.tasks[k], n) for n in drawn] for k in ("tag", "section"))
     assert tag == [200, 50, "all", 5, [1, 4]] and section == [200, 50, 100, 3, None]
 
-
-@pytest.mark.parametrize(
-    ("baselines", "expected"),
-    [
-        (["majority", "tfidf"], {"majority": {"name": "majority"}, "tfidf": {"name": "tfidf"}}),
-        ({"tfidf": {"C": 2.0}}, {"tfidf": {"name": "tfidf", "C": 2.0}}),
-    ],
-)
-def test_baselines_are_names_or_entries(baselines: object, expected: object) -> None:
-    assert study({"baselines": baselines}).baselines == expected
+    assert study({"finetune.label_budgets": [1]}).finetune.label_budgets == [1]
+    assert study({"baselines": ["tfidf"]}).baselines == {"tfidf": {"name": "tfidf"}}
+    entry = {"tfidf": {"C": 2.0}}
+    assert study({"baselines": entry}).baselines == {"tfidf": {"name": "tfidf", "C": 2.0}}
 
 
 # Faults ------------------------------------------------------------------------------------------
 
 
+FAULTS: list[tuple[str, Any, str]] = [
+    ("stduy", "smoke", "'study'"),
+    (f"{FULL}.num_epoch", 3, "'num_epochs'"),
+    (f"{MLM}.training.num_step", 3, "'num_steps'"),
+    ("tokenizers.unigram.vocab", 9, "'vocab_size'"),
+    (f"{MLM}.objective.mask_porb", 0.1, "did you mean 'mask_prob'"),
+    (f"{MLM}.objective.mask_prob", "0.1", "number"),
+    (f"{MLM}.objective.mask_prob", float("nan"), "finite"),
+    (f"{MLM}.objective.name", "mlmm", "did you mean 'mlm'"),
+    (f"{MLM}.architecture.d_model", DELETED, "missing"),
+    ("finetune.max_tokens", DELETED, "missing"),
+    (f"{MLM}.corpus", DELETED, "missing"),
+    (f"{TRAINING}.num_steps", DELETED, "missing"),
+    (f"{TRAINING}.num_steps", 0, "greater than 0, not 0"),
+    (f"{MLM}.training.num_steps", 0, "greater than 0"),
+    (f"{FULL}.patience", 0, "'none'"),
+    ("finetune.label_budgets", [50, 50], "repeat"),
+    ("finetune.seeds", [], "empty"),
+    ("models.encoder-mlm", {}, "pattern"),
+    ("tasks.tag.about", "Two\nlines.", "pattern"),
+    ("tasks.tag.split_seeds", [1], "split_per_seed"),
+    ("baselines", "tfidf", "mapping"),
+    ("models", "bert", "mapping"),
+    ("pretrain", "bert", "mapping"),
+    ("size", 1, "DVC"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "word"), FAULTS, ids=[path for path, *_ in FAULTS])
+def test_faults_have_their_path_once(path: str, value: Any, word: str) -> None:
+    """Also those of settings that other entries take over."""
+    [fault] = faults_of(short_smoke_with({path: value}))
+    assert fault.path == path and word in fault.message
+
+
 @pytest.mark.parametrize(
     ("changes", "path", "word"),
     [
-        ({"stduy": "smoke"}, "stduy", "'study'"),
-        ({f"{FULL}.num_epoch": 3}, f"{FULL}.num_epoch", "'num_epochs'"),
-        ({f"{MLM}.training.num_step": 3}, f"{MLM}.training.num_step", "'num_steps'"),
-        ({"tokenizers.unigram.vocab": 9}, "tokenizers.unigram.vocab", "'vocab_size'"),
-        ({"finetune.max_tokens": DELETED}, "finetune.max_tokens", "missing"),
-        ({f"{TRAINING}.num_steps": DELETED}, f"{TRAINING}.num_steps", "missing"),
-        ({f"{TRAINING}.num_steps": 0}, f"{TRAINING}.num_steps", "greater than 0, not 0"),
-        ({f"{MLM}.training": {"num_steps": 0}}, f"{MLM}.training.num_steps", "greater than 0"),
-        ({f"{FULL}.patience": 0}, f"{FULL}.patience", "'none'"),
+        ({f"{MLM}.objective": {"name": "mlm", "mask_prob": 2.0}}, f"{MLM}.objective", "between"),
         ({"finetune.label_budgets": ["some"]}, "finetune.label_budgets.0", "'all'"),
-        ({"finetune.label_budgets": [50, 50]}, "finetune.label_budgets", "repeat"),
-        ({"finetune.seeds": []}, "finetune.seeds", "empty"),
-        ({"pretrain.seeds": [1, 1]}, "pretrain.seeds", "repeat"),
-        ({"models.encoder-mlm": {}}, "models.encoder-mlm", "pattern"),
-        ({"tasks.tag.about": "Two\nlines."}, "tasks.tag.about", "pattern"),
-        ({"tasks.tag.split_seeds": [1]}, "tasks.tag.split_seeds", "split_per_seed"),
-        ({"baselines": "tfidf"}, "baselines", "mapping"),
-        ({"models": "bert"}, "models", "mapping"),
-        ({"pretrain": "bert"}, "pretrain", "mapping"),
-        ({"size": 1}, "size", "DVC"),
-        ({f"{MLM}.corpus": DELETED}, f"{MLM}.corpus", "missing"),
         ({"samples.num_test": DELETED, "tasks.tag.num_test": 9}, "tasks.section.num_test", "miss"),
-        (
-            {"finetune.methods.linear_probe.models": {"encoder_mlm": {"lr": 1}}},
-            "finetune.methods.linear_probe",
-            "`training`",
-        ),
+        ({f"{PROBE}.models": {"encoder_mlm": {"lr": 1}}}, PROBE, "`training`"),
     ],
 )
-def test_faults_have_their_path_once(changes: dict[str, Any], path: str, word: str) -> None:
-    """Also those of settings that other entries take over."""
+def test_faults_have_the_path_of_what_must_change(changes: Any, path: str, word: str) -> None:
     [fault] = faults_of(short_smoke_with(changes))
     assert fault.path == path and word in fault.message
 
@@ -197,44 +203,24 @@ def test_rates_that_are_none_are_refused_with_their_path(lr: object) -> None:
         assert paths_of(short_smoke_with({f"{where}.lr": lr})) == [f"{where}.lr"]
 
 
-def test_old_sections_are_refused_with_what_to_write() -> None:
-    raw = short_smoke_with({"models": DELETED, "finetune.methods.full.runs": {}})
-    raw["pretrain"] |= {"runs": {"a": {}, "b": {}}, "continued": {"c": {"parent": "b"}}}
-    faults = {fault.path: fault.message for fault in faults_of(raw)}
-    methods = "finetune.methods.full.runs"
-    assert faults.keys() == {"pretrain.runs", "pretrain.continued", methods}
-    assert "a, b below `models:`" in faults["pretrain.runs"] and "`models:`" in faults[methods]
+def test_old_forms_are_refused_with_what_to_write() -> None:
+    """Files of an earlier version have runs, and models of this project as ``model:``."""
+    old = {"models": DELETED, "pretrain.runs": {"a": {}}, "finetune.methods.full.runs": {}}
+    faults = dict(faults_of(short_smoke_with(old)))
+    assert "a below `models:`" in faults["pretrain.runs"] and len(faults) == 2
+    assert "`models:`" in faults["finetune.methods.full.runs"]
+    model = {"name": "encoder", "d_model": 64, "dropout": 0.1}
+    faults = dict(faults_of(short_smoke_with({f"{MLM}.model": model})))
+    written = "`architecture: {name: modernbert, d_model: 64, start: local}`"
+    assert faults.keys() == {f"{MLM}.model"} and written in faults[f"{MLM}.model"]
 
 
 @pytest.mark.parametrize(
-    ("model", "architecture"),
-    [
-        (
-            {"name": "encoder", "d_model": 64, "num_layers": 2, "positions": "rotary"},
-            "{name: modernbert, d_model: 64, num_layers: 2, start: local}",
-        ),
-        ("decoder", "{name: phi, start: local}"),
-        ({"name": "hub", "path": "a", "revision": "b"}, "{name: hub, path: a, revision: b}"),
-    ],
+    ("new", "message"), [("corpora: [", ""), ("<<: *training\ncorpora:", ".*dvc exp run -S")]
 )
-def test_model_is_refused_with_the_architecture_to_write(model: Any, architecture: str) -> None:
-    """Files of an earlier version name models of this project as ``model:``."""
-    (fault,) = faults_of(short_smoke_with({f"{MLM}.model": model}))
-    assert fault.path == f"{MLM}.model" and f"`architecture: {architecture}`" in fault.message
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("corpora:", "corpora: [", r"params\.yaml: "),
-        ("corpora:", "<<: *training\ncorpora:", r"params\.yaml: .*dvc exp run -S"),
-    ],
-)
-def test_load_refuses_what_is_no_yaml_or_breaks_dvc(
-    tmp_path: Path, old: str, new: str, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        load(edited(tmp_path, old, new))
+def test_load_refuses_what_is_no_yaml_or_breaks_dvc(tmp_path: Path, new: str, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"params\.yaml: {message}"):
+        load(edited(tmp_path, "corpora:", new))
 
 
 @pytest.mark.parametrize(("written", "rate"), [("1e-3", 1e-3), ("1", 1.0), ("3.0e-3", 3e-3)])

@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-import huggingface_hub.constants
 import numpy as np
 import pytest
 import torch
@@ -22,7 +21,7 @@ from stages.objectives._objective import OBJECTIVES
 from stages.tasks.classification import Classification
 from stages.text.batch import Batch, pad
 from stages.text.corpus import encode
-from stages.text.packing import Packing, Row
+from stages.text.packing import Packing
 from stages.text.tokenizer import Tokenizer
 from tests import small_hub
 from tests.small import documents
@@ -32,9 +31,10 @@ from tests.small_hub import revision_of
 pytestmark = pytest.mark.slow
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+ON_HUB = {"path": "google-bert/bert-base-uncased", "revision": COMMIT}
 LINES = [line for document in documents()[:4] for line in document if line.isascii()][:40]
-LEARNT = {"encoder": "mlm", "decoder": "causal", "encoder_decoder": "span_corruption"}
-LENGTH = 48
+WITH_LOGITS = ("gpt2", "opt", "gemma3", "granite", "modernbert", "albert")
+CLOSE: dict[str, Any] = {"atol": 1e-4, "rtol": 1e-3}
 
 
 @cache
@@ -42,13 +42,19 @@ def tokenizer_of(folder: Path) -> Tokenizer:
     return Tokenizer(folder)
 
 
-def built(folder: Path, **settings: Any) -> Hub:
+def built(folder: Path, *, seed: int | None = None, **settings: Any) -> Hub:
+    """Returns the model of a folder; with a ``seed`` it has weights and the layers that compute
+    logits."""
     entry = {"name": "hub", "path": str(folder), "revision": revision_of(folder), **settings}
-    return cast(Hub, MODELS.build(entry, tokenizer_of(folder).vocab_size, where="architecture"))
+    model: Any = MODELS.build(entry, tokenizer_of(folder).vocab_size, where="architecture")
+    if seed is not None:
+        model.add_output_layers()
+        model.initialise(generator=torch.Generator().manual_seed(seed))
+    return cast(Hub, model)
 
 
-def published(folder: Path, **settings: Any) -> Hub:
-    model = built(folder, **settings)
+def published(folder: Path) -> Hub:
+    model = built(folder)
     model.initialise(generator=torch.Generator().manual_seed(0))
     return cast(Hub, model.eval())
 
@@ -65,15 +71,7 @@ def batch_of(*rows: list[int], pad_id: int = 0) -> Batch:
     return Batch(input_ids=ids, document_ids=pad(ones, 0), num_targets={})
 
 
-def rows_of(folder: Path) -> list[Row]:
-    """Returns rows of several documents each; some documents are cut by a row's ends."""
-    texts = [lines[i : i + 1] for lines in documents()[:8] for i in range(4) if len(lines) > 4]
-    packing = Packing(encode(texts, tokenizer_of(folder)), LENGTH, seed=1)
-    rows = [packing.row(i) for i in range(packing.rows_per_epoch)]
-    return sorted(rows, key=lambda row: -row.document_ids.max())[:4]
-
-
-# States, likelihoods, losses -----------------------------------------------------------------
+# States, likelihoods, losses ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -84,32 +82,29 @@ def test_states_are_those_of_transformers_whatever_is_padded_or_packed(family: s
     assert model.check(path=str(folder), revision=revision_of(folder)) == tokenizer.vocab_size
     assert model.architecture == FAMILIES[family].architecture
     assert (model.d_model, model.num_layers) == (32, 2)
-    rows = [tokenizer.wrap(i)[:LENGTH] for i in tokenizer.encode(["a class", " ".join(LINES[:3])])]
+    rows = [tokenizer.wrap(i)[:48] for i in tokenizer.encode(["a class", " ".join(LINES[:3])])]
     expected = [alone(input_ids=torch.tensor([row])).last_hidden_state[0] for row in rows]
     padded = model(batch_of(*rows, pad_id=tokenizer.pad_id))
     ids = torch.tensor([rows[0] + rows[1]])[:, :MAX_POSITIONS]
     numbers = torch.tensor([[1] * len(rows[0]) + [2] * len(rows[1])])[:, :MAX_POSITIONS]
     packed = model(Batch(input_ids=ids, document_ids=numbers, num_targets={}))
     for number, (row, states) in enumerate(zip(rows, expected, strict=True)):
-        torch.testing.assert_close(padded[number, : len(row)], states, atol=1e-4, rtol=1e-3)
-    first = packed[numbers == 1]
-    torch.testing.assert_close(first, expected[0], atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(padded[number, : len(row)], states, **CLOSE)
+    torch.testing.assert_close(packed[numbers == 1], expected[0], **CLOSE)
     if model.is_causal:  # the second document is cut, which changes none of its states
         second = packed[numbers == 2]
-        torch.testing.assert_close(second, expected[1][: len(second)], atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(second, expected[1][: len(second)], **CLOSE)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "opt", "gemma3", "granite", "modernbert", "albert"])
+@pytest.mark.parametrize("family", WITH_LOGITS)
 @torch.no_grad()
 def test_logits_are_those_of_transformers(family: str) -> None:
     folder, batch = checkpoint(family), batch_of([5, 6, 7, 8])
     model = published(folder)
-    auto = (
-        transformers.AutoModelForCausalLM if model.is_causal else transformers.AutoModelForMaskedLM
-    )
-    whole: Any = auto.from_pretrained(folder).eval()
+    head = "CausalLM" if model.is_causal else "MaskedLM"
+    whole = getattr(transformers, f"AutoModelFor{head}").from_pretrained(folder).eval()
     logits = model.unembed(model(batch))
-    torch.testing.assert_close(logits, whole(batch.input_ids).logits, atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(logits, whole(batch.input_ids).logits, **CLOSE)
 
 
 @torch.no_grad()
@@ -125,24 +120,23 @@ def test_bert_is_told_the_texts_of_a_pair_apart() -> None:
     torch.testing.assert_close(published(folder)(batch), expected, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["electra", "deberta_v3", "llama3", "t5"])
-def test_pretraining_goes_on_and_is_stored_as_a_checkpoint(family: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("family", "learnt"),
+    [("electra", "mlm"), ("deberta_v3", "mlm"), ("llama3", "causal"), ("t5", "span_corruption")],
+)
+def test_pretraining_goes_on_and_is_stored_as_a_checkpoint(
+    family: str, learnt: str, tmp_path: Path
+) -> None:
     folder = checkpoint(family)
-    tokenizer, model = tokenizer_of(folder), built(folder)
-    model.add_output_layers()
-    model.initialise(generator=torch.Generator().manual_seed(0))
-    entry = {"name": LEARNT[model.architecture]}
-    objective = OBJECTIVES.build(entry, tokenizer, LENGTH, where="objective")
-    batch = objective.collate(rows_of(folder), rngs=[stream(1, "corruption", i) for i in range(4)])
-    headed, losses = ModelWithHead(model, objective.head(model)), list[float]()
-    optimizer = torch.optim.Adam(headed.parameters(), lr=0.01)
-    for _ in range(5):
-        ((_, loss),) = objective.loss(headed, batch).values()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    assert losses[-1] < 0.9 * losses[0]
+    tokenizer, model = tokenizer_of(folder), built(folder, seed=0)
+    objective = OBJECTIVES.build({"name": learnt}, tokenizer, 48, where="objective")
+    texts = [lines[i : i + 1] for lines in documents()[:8] for i in range(4) if len(lines) > 4]
+    packing = Packing(encode(texts, tokenizer), 48, seed=1)
+    rngs = [stream(1, "corruption", i) for i in range(4)]
+    batch = objective.collate([packing.row(i) for i in range(4)], rngs=rngs)
+    headed = ModelWithHead(model, objective.head(model))
+    ((_, loss),) = objective.loss(headed, batch).values()
+    loss.backward()
     assert all(weight.grad is not None for weight in headed.parameters())
     model.save(tmp_path)
     tokenizer.save_to(tmp_path)
@@ -152,16 +146,10 @@ def test_pretraining_goes_on_and_is_stored_as_a_checkpoint(family: str, tmp_path
         assert torch.equal(again.eval()(batch), model.eval()(batch))
 
 
-# Twins ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("family", ["modernbert", "t5"])
 def test_a_twin_has_the_published_shapes_and_random_weights(family: str) -> None:
     folder = checkpoint(family)
-    model = published(folder)
-    twins = [built(folder, weights="random") for _ in range(2)]
-    for seed, twin in enumerate(twins):
-        twin.initialise(generator=torch.Generator().manual_seed(seed))
+    model, *twins = published(folder), *(built(folder, seed=s, weights="random") for s in (1, 2))
     assert model.design == twins[0].design
     for weights in (model, twins[1]):
         one, other = dict(weights.named_parameters()), dict(twins[0].named_parameters())
@@ -171,23 +159,21 @@ def test_a_twin_has_the_published_shapes_and_random_weights(family: str) -> None
 
 def test_an_encoder_without_its_head_gets_that_of_its_family() -> None:
     """Logits are products with the token embeddings; the rest of the head depends on the seed."""
-    folder, heads = small_hub.checkpoint("sentence_bert"), []
+    folder = small_hub.checkpoint("sentence_bert")
     assert published(folder).model.get_output_embeddings() is None
-    for seed in (1, 2):
-        model = built(folder)
-        model.add_output_layers()
-        model.initialise(generator=torch.Generator().manual_seed(seed))
-        heads.append(model)
+    heads = [built(folder, seed=seed) for seed in (1, 2)]
     one, other = (dict(head.named_parameters()) for head in heads)
     differing = {key for key in one if not torch.equal(one[key], other[key])}
     assert differing and all("cls." in key for key in differing)
     assert heads[0].logit_bias is not None
 
 
-# What is refused -----------------------------------------------------------------------------
+# What is refused ---------------------------------------------------------------------------------
 
 
-def copied(tmp_path: Path) -> Path:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A checkpoint that a test may change."""
     return Path(shutil.copytree(small_hub.checkpoint("bert"), tmp_path / "bert"))
 
 
@@ -195,23 +181,23 @@ def edit(path: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_a_folder_is_pinned_by_its_content(tmp_path: Path) -> None:
-    folder = copied(tmp_path)
+def test_a_checkpoint_is_pinned_by_its_content_or_the_hash_of_a_commit(folder: Path) -> None:
     revision = revision_of(folder)
     assert Hub.check(path=str(folder), revision=revision) == tokenizer_of(folder).vocab_size
     (folder / "README.md").write_text("is not read")
     assert revision_of(folder) == revision
+    model = built(folder)
     edit(folder / "config.json", hidden_dropout_prob=0.0)
     with pytest.raises(ValueError, match=f"^revision: .*{revision_of(folder)}"):
         Hub.check(path=str(folder), revision=revision)
-
-
-def test_on_the_hub_only_the_hash_of_a_commit_pins() -> None:
-    assert Hub.check(path="google-bert/bert-base-uncased", revision=COMMIT) is None
-    with pytest.raises(ValueError, match="^revision: "):
-        Hub.check(path="google-bert/bert-base-uncased", revision="main")
-    with pytest.raises(ValueError, match="^path: no such folder"):
-        Hub.check(path="checkpoints/of/mine", revision=COMMIT)
+    with pytest.raises(ValueError, match="^revision: the folder's content"):
+        model.initialise(generator=torch.Generator())
+    assert Hub.check(**ON_HUB) is None
+    for name, wrong in (("revision", "main"), ("path", "checkpoints/of/mine")):
+        with pytest.raises(ValueError, match=f"^{name}: "):
+            Hub.check(**ON_HUB | {name: wrong})
+    # A folder that a stage makes, which checks its content.
+    assert Hub.check(path="data/checkpoints/none", revision="0" * 12) is None
 
 
 def lose_a_layer(folder: Path) -> None:
@@ -230,8 +216,7 @@ def lose_a_layer(folder: Path) -> None:
     ],
     ids=["pickle", "damaged", "lost layer", "images"],
 )
-def test_a_folder_that_cannot_be_used_is_refused(change: Any, tmp_path: Path) -> None:
-    folder = copied(tmp_path)
+def test_a_folder_that_cannot_be_used_is_refused(change: Any, folder: Path) -> None:
     change(folder)
     with pytest.raises(ValueError, match="^path: "):
         Hub.check(path=str(folder), revision=revision_of(folder))
@@ -253,20 +238,3 @@ def test_states_that_depend_on_what_follows_are_refused(
     small_hub.tokenizer_of("Bert").save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=f"^path: the states of this '{family.lower()}'"):
         Hub.check(path=str(tmp_path), revision=revision_of(tmp_path))
-
-
-def test_the_cache_of_the_hub_is_used_without_a_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    snapshots = tmp_path / "models--someone--small-bert" / "snapshots"
-    shutil.copytree(small_hub.checkpoint("bert"), snapshots / COMMIT)
-    entry = {"name": "hub", "path": "someone/small-bert", "revision": COMMIT}
-    model: Any = MODELS.build(entry, 500, where="architecture")
-    model.initialise(generator=torch.Generator())
-    batch = batch_of([5, 6, 7])
-    assert torch.equal(model.eval()(batch), published(small_hub.checkpoint("bert"))(batch))
-    other = entry | {"revision": COMMIT[::-1]}
-    with pytest.raises(ValueError, match=f"path: someone/small-bert at revision {COMMIT[::-1]}"):
-        MODELS.build(other, 500, where="architecture")

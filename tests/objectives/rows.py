@@ -1,5 +1,7 @@
 """Rows of tokens for tests of objectives, and their batches."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from stages.core.seeding import stream
@@ -21,9 +23,9 @@ def row_of(*lengths: int, seed: int = 0, tokens: np.ndarray = TOKENS) -> Row:
 
 
 def packed_rows(max_tokens: int, number: int, *, seed: int = 1) -> list[Row]:
-    """Returns rows of real text."""
+    """Returns rows of real text, each with another row."""
     packing = Packing(small_corpus(), max_tokens, seed=seed)
-    return [packing.row(i) for i in range(number)]
+    return [replace(packing.row(i), other=packing.row(i + number)) for i in range(number)]
 
 
 def collated(objective: Objective, rows: list[Row], *, seed: int = 0) -> Batch:

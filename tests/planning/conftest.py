@@ -1,4 +1,7 @@
+"""A study that has not begun, and changes of it."""
+
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,3 +22,15 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     Path("requirements.lock").touch()
     monkeypatch.setattr(speed, "calibration", lambda study, cost, jobs: SPEED)
     return with_encoder_decoder(load(SMOKE))
+
+
+def with_model(params: Params, name: str, like: str = "", **settings: Any) -> Params:
+    """Returns the study with a model that differs in some settings from the one of this name, or
+    from ``like``."""
+    model = params.models[like or name].model_copy(update=settings)
+    return params.model_copy(update={"models": params.models | {name: model}})
+
+
+def with_finetune(params: Params, **settings: Any) -> Params:
+    """Returns the study with other settings of fine-tuning."""
+    return params.model_copy(update={"finetune": params.finetune.model_copy(update=settings)})

@@ -1,4 +1,5 @@
-"""The checkpoints and trials of pending stages that are stored already."""
+"""The checkpoints and trials of pending stages that are stored already. tests/test_edits.py has the
+pending stages themselves."""
 
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ from stages.planning.estimate import made
 from stages.planning.stored import Stores
 from stages.training import checkpoint_store
 from stages.training.device import resolve
-from tests.planning.studies import with_finetune, with_run
+from tests.planning.conftest import with_finetune, with_model
 from tests.small_study import SCRATCH, finetune_plan, pretrain_plan, write_inputs, write_study
 
 pytestmark = pytest.mark.slow
@@ -34,36 +35,35 @@ def store_checkpoint(params: Params, checkpoint: CheckpointKey) -> None:
 
 
 def test_missing_seeds_are_those_that_the_store_lacks(fresh: Params) -> None:
+    """All are missing while another stage may change the inputs, or trains the parent again."""
     for seed in (1, 2):
         store_checkpoint(fresh, CheckpointKey("encoder_mlm", seed))
-    params = with_run(fresh, "encoder_mlm", seeds=[2, 3, 1, 4])
+    params = with_model(fresh, "encoder_mlm", seeds=[2, 3, 1, 4])
     assert stores(params).missing_seeds("encoder_mlm") == []  # the stage is not pending
-    assert stores(params, MLM).missing_seeds("encoder_mlm") == [3, 4]
-    before = ("encode_corpus@prose-unigram", "train_tokenizer@unigram")
-    for stage in before:  # the inputs may change
-        assert stores(params, MLM, stage).missing_seeds("encoder_mlm") == [2, 3, 1, 4]
-    assert stores(params, MLM, "encode_corpus@prose-bpe").missing_seeds("encoder_mlm") == [3, 4]
-    other = with_run(params, "encoder_mlm", objective={"name": "span_mlm"})
+    for before, missing in (
+        ((), [3, 4]),
+        (("encode_corpus@prose-bpe",), [3, 4]),
+        (("encode_corpus@prose-unigram",), [2, 3, 1, 4]),
+        (("train_tokenizer@unigram",), [2, 3, 1, 4]),
+    ):
+        assert stores(params, MLM, *before).missing_seeds("encoder_mlm") == missing
+    other = with_model(params, "encoder_mlm", objective={"name": "span_mlm"})
     assert stores(other, MLM).missing_seeds("encoder_mlm") == [2, 3, 1, 4]
-
-
-def test_missing_seeds_are_all_while_the_parent_is_trained_again(fresh: Params) -> None:
-    child = fresh.models["encoder_mlm"].model_copy(update={"parent": "encoder_mlm"})
-    params = fresh.model_copy(update={"models": fresh.models | {"child": child}})
-    store_checkpoint(params, CheckpointKey("child", 1))
-    assert stores(params, "pretrain@child").missing_seeds("child") == []
-    assert stores(params, "pretrain@child", MLM).missing_seeds("child") == [1]
+    child = with_model(fresh, "child", "encoder_mlm", parent="encoder_mlm")
+    store_checkpoint(child, CheckpointKey("child", 1))
+    assert stores(child, "pretrain@child").missing_seeds("child") == []
+    assert stores(child, "pretrain@child", MLM).missing_seeds("child") == [1]
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Params]:
-    """A study of one run with two seeds; its probes with the first fine-tuning seed are stored."""
+    """A study of a model with two seeds, of which the probes are stored."""
     folder = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         params = write_study(folder, lr=1e-2)
         params = params.model_copy(update={"models": {SCRATCH: params.models[SCRATCH]}})
-        params = with_run(params, SCRATCH, seeds=[1, 2])
+        params = with_model(params, SCRATCH, seeds=[1, 2])
         params = with_finetune(params, label_budgets=[16, 32], seeds=[1])
         write_inputs(params)
         pretrain.main(pretrain_plan(params, SCRATCH), SCRATCH)
@@ -81,20 +81,16 @@ PROBES = {
 
 
 def test_trials_are_those_of_pending_stages_that_the_store_has(study: Params) -> None:
+    """They cost nothing."""
     assert stores(study, FINETUNE).trials().keys() == PROBES
     assert stores(study, FINETUNE, PRETRAIN).trials().keys() == PROBES  # the checkpoints stay
     assert not stores(study).trials()
     for again in ("prepare_task@section", CORPUS):
         assert stores(study, FINETUNE, PRETRAIN, again).trials() == {}
-    more = with_run(study, SCRATCH, seeds=[1, 2, 3])
+    more = with_model(study, SCRATCH, seeds=[1, 2, 3])
     assert stores(more, FINETUNE, PRETRAIN).trials().keys() == PROBES
-
-
-def test_made_counts_no_work_for_what_is_stored(study: Params) -> None:
-    estimate = made(study, [PRETRAIN, FINETUNE])
-    assert [(cost.task, cost.method, len(cost.works)) for cost in estimate.costs] == [
-        ("section", "full", 4)
-    ]
-    more = made(with_finetune(study, seeds=[1, 2]), [FINETUNE])
-    [cost] = [cost for cost in more.costs if cost.method == "linear_probe"]
+    costs = made(study, [PRETRAIN, FINETUNE]).costs
+    assert [(c.task, c.method, len(c.works)) for c in costs] == [("section", "full", 4)]
+    again = made(with_finetune(study, seeds=[1, 2]), [FINETUNE]).costs
+    [cost] = [cost for cost in again if cost.method == "linear_probe"]
     assert len(cost.works) == 4 and cost.seconds is not None and cost.seconds > 0

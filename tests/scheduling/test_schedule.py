@@ -1,11 +1,14 @@
-"""Stages on several workers: real DVC and real workers on this machine."""
+"""Stages on several workers: real DVC, a real git repository and real workers on this machine.
+tests/test_experiments.py compares their results with those of one worker."""
 
 import contextlib
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from threading import Event
 
@@ -16,18 +19,37 @@ from ruamel.yaml import YAML
 
 from stages.core.artifacts import remove
 from stages.core.paths import SCRATCH
-from stages.scheduling.pool import workers
-from stages.scheduling.schedule import LOCK, complete, ordered_lock
-from stages.scheduling.worker import in_fork
+from stages.scheduling.schedule import LOCK, complete, ordered_lock, workers
+from stages.scheduling.worker import Unit, in_fork
 from tests import warm_python
-from tests.scheduling.small_graph import NEEDS, contents, dvc, write_graph
+from tests.project import ROOT
 
-pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[2]
+NEEDS = {"a": [], "b": [], "ab": ["a", "b"], "c": [], "abc": ["ab", "c"], "a2": ["a"], "b2": ["b"]}
+NEEDS |= {"all": ["abc", "a2", "b2"]}
 DIE_WITH_PARENT = (
     f"import sys; sys.path.insert(0, '{ROOT}'); "
     "from stages.core.process import die_with_parent; die_with_parent()"
 )
+os.environ["DVC_NO_ANALYTICS"] = "1"
+
+
+def write_graph(commands: Mapping[str, str]) -> list[Unit]:
+    """Writes a dvc.yaml into the current folder and returns its units. Each stage writes its name
+    and its inputs, unless it has another command."""
+    stages = {}
+    for name, needs in NEEDS.items():
+        command = f"cat /dev/null {' '.join(needs)} > {name}; echo {name} >> {name}"
+        command = commands.get(name, command)
+        stages[name] = {"cmd": command, "deps": needs, "outs": [name]}
+    YAML().dump({"stages": stages}, Path("dvc.yaml"))
+    for command in ("git", warm_python.commands() / "dvc"):
+        subprocess.run([command, "init", "--quiet"], check=True)
+    return [Unit(name, (*needs,), name) for name, needs in NEEDS.items()]
+
+
+def written() -> set[str]:
+    """Returns the stages that have results."""
+    return {name for name in NEEDS if Path(name).exists()}
 
 
 @pytest.fixture
@@ -53,13 +75,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture
-def cold_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.chdir(tmp_path)
-    with workers(2) as client:
-        yield client
-
-
 def processes() -> list[psutil.Process]:
     """Returns the processes that run units."""
     children = psutil.Process().children()
@@ -82,51 +97,45 @@ def eventually(holds: Callable[[], bool]) -> bool:
     return held
 
 
-def test_complete_has_the_results_and_the_lock_of_one_dvc_repro(
-    client: Client, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    here, other = Path.cwd(), tmp_path_factory.mktemp("one")
-    graph = write_graph(here)
-    write_graph(other)
-    dvc("repro", "--quiet", folder=other)
-    with ordered_lock([*YAML(typ="safe").load(other / LOCK)["stages"]]):
+LOOK = "test -e {1}.here && exec touch {0}; sleep 0.1"
+MEET = f"touch {{0}}.here; for i in $(seq 600); do {LOOK}; done"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("commands", "said", "missing"),
+    [
+        # Side by side: each of two stages waits for the other.
+        ({n: MEET.format(n, o) for n, o in ("ab", "ba")}, "", ()),
+        # A failure leaves out only what needs it.
+        (
+            {"ab": "echo no such luck >&2; exit 3"},
+            "1 failed: ab; 2 that need them",
+            ("ab", "abc", "all"),
+        ),
+        # What is killed is tried again, but not for ever.
+        (
+            {"b": "test -e b.tried && exec touch b; touch b.tried; kill -9 $$", "c": "kill -9 $$"},
+            "1 failed: c",
+            ("c", "abc", "all"),
+        ),
+    ],
+)
+def test_complete_goes_on_with_all_that_it_can(client, commands, said, missing, capsys) -> None:
+    graph = write_graph(commands)
+    with pytest.raises(ValueError, match=said) if said else contextlib.nullcontext():
         complete(client, graph)
-    assert contents(here) == contents(other)
+    assert written() == {*NEEDS} - {*missing}
+    assert ("no such luck" in capsys.readouterr().out) == ("ab" in missing)
 
 
-def test_complete_leaves_out_only_what_needs_a_failed_unit(client: Client) -> None:
-    graph = write_graph(Path.cwd(), {"ab": "echo no such luck >&2; exit 3"})
-    with pytest.raises(ValueError, match="1 failed: ab; 2 that need them"):
-        complete(client, graph)
-    assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"} - {"ab", "abc", "all"}
-    (failed,) = [unit for unit in graph if unit.name == "ab"]
-    assert "no such luck" in failed.log.read_text()
-
-
-def test_complete_runs_stages_side_by_side(client: Client) -> None:
-    look = "test -e {1}.here && exec touch {0}; sleep 0.1"
-    meet = f"touch {{0}}.here; for i in $(seq 600); do {look}; done"
-    complete(client, write_graph(Path.cwd(), {n: meet.format(n, o) for n, o in ("ab", "ba")}))
-    assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"}
-
-
-def test_in_fork_starts_processes_of_workers_which_are_daemons(client: Client) -> None:
-    assert client.submit(in_fork, sorted, "cab").result() == ["a", "b", "c"]
-
-
-def test_complete_tries_a_killed_unit_again_but_not_for_ever(client: Client) -> None:
-    once = "test -e b.tried && exec touch b; touch b.tried; kill -9 $$"
-    graph = write_graph(Path.cwd(), {"b": once, "c": "kill -9 $$"})
-    with pytest.raises(ValueError, match="1 failed: c"):
-        complete(client, graph)
-    assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"} - {"c", "abc", "all"}
-
-
-def test_complete_goes_on_after_a_worker_dies(cold_client: Client) -> None:
+@pytest.mark.slow
+def test_complete_goes_on_after_a_worker_dies(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     # The command dies with DVC, as a stage does.
     script = f"{DIE_WITH_PARENT}; import time; open('c.began', 'w'); time.sleep(61.5)"
     wait = f'test -e c.began && exec touch c; exec {sys.executable} -c "{script}"'
-    graph = write_graph(Path.cwd(), {"c": wait})
+    graph = write_graph({"c": wait})
 
     def kill() -> bool:
         for worker in processes() if Path("c.began").exists() else ():
@@ -135,29 +144,18 @@ def test_complete_goes_on_after_a_worker_dies(cold_client: Client) -> None:
                 return True
         return False
 
-    with ThreadPoolExecutor() as threads:
+    with workers(2) as client, ThreadPoolExecutor() as threads:
         killed = threads.submit(eventually, kill)
         # The next worker may meet the DVC lock of the killed one; the unit is then tried again.
-        complete(cold_client, graph)
+        complete(client, graph)
         assert killed.result()
-    assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"}
+    assert written() == {*NEEDS}
     assert not sleepers(psutil.process_iter())
 
 
-def test_ordered_lock_puts_new_entries_after_the_old_in_the_order_of_stages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with ordered_lock(["a"]):
-        assert not LOCK.exists()
-    LOCK.write_text("stages:\n  b: 1\n  a: 2\n")
-    with ordered_lock(["x@1", "a", "x@2", "b", "c"]):
-        LOCK.write_text("stages:\n  b: 1\n  x@2: 5\n  a: 2\n  x@1: 3\n  z: 4\n")
-    assert LOCK.read_text() == "stages:\n  b: 1\n  a: 2\n  x@1: 3\n  x@2: 5\n  z: 4\n"
-
-
+@pytest.mark.slow
 def test_local_cluster_does_not_wait_for_its_units_when_it_is_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch
 ) -> None:
     """It does not restart a worker either."""
     monkeypatch.chdir(tmp_path)
@@ -179,3 +177,25 @@ def test_local_cluster_does_not_wait_for_its_units_when_it_is_interrupted(
     assert took < 4
     assert eventually(lambda: len(processes()) == others)
     assert len(seen) == others + 1
+
+
+@pytest.mark.slow
+def test_in_fork_has_the_result_or_the_end_of_its_function(client: Client) -> None:
+    """Processes of workers are daemons, which may start others here, too."""
+    assert client.submit(in_fork, sorted, "cab").result() == ["a", "b", "c"]
+    with pytest.raises(SystemExit):
+        in_fork(sys.exit, 2)
+    with pytest.raises(BrokenProcessPool):
+        in_fork(exec, "import os; os.kill(os.getpid(), 9)")
+
+
+def test_ordered_lock_puts_new_entries_after_the_old_in_the_order_of_stages(
+    tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ordered_lock(["a"]):
+        assert not LOCK.exists()
+    LOCK.write_text("stages:\n  b: 1\n  a: 2\n")
+    with ordered_lock(["x@1", "a", "x@2", "b", "c"]):
+        LOCK.write_text("stages:\n  b: 1\n  x@2: 5\n  a: 2\n  x@1: 3\n  z: 4\n")
+    assert LOCK.read_text() == "stages:\n  b: 1\n  a: 2\n  x@1: 3\n  x@2: 5\n  z: 4\n"

@@ -1,31 +1,35 @@
-"""What holds for every task: padding changes nothing, and rows without labels count in no loss."""
+"""What holds for every task: padding changes nothing, rows without labels count in no loss, and a
+label of a text is predicted from states that have read all of it."""
 
 import subprocess
 import sys
+from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from stages.evaluation.metrics import METRICS, metric_of, scale_of
-from stages.models._heads import ModelWithHead
+from stages.models._backbone import MODELS
+from stages.models._heads import ModelWithHead, initialise_head, log_likelihoods
 from stages.tasks._metric import Metric
 from stages.tasks._task import TASKS, Predicted, Task
+from stages.tasks._text_form import TextToText
+from stages.text.tokenizer import Tokenizer
 from tests.small import ARCHITECTURES, small_model, small_tokenizer, with_head
+from tests.small_hub import FAMILIES, checkpoint, revision_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SPAN = {"stride": 4, "max_question_tokens": 8, "max_answer_tokens": 12}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "classification": {},
-    "regression": {},
-    "multi_label": {},
     "multiple_choice": {"dropout": 0.0},
-    "tagging": {},
     "span_qa": SPAN | {"dropout": 0.0, "no_answer": True},
     "seq2seq": {"max_target_tokens": 12},
-    "language_modelling": {},
 }
 LABELS = {
     "classification": ["bad", "good"],
@@ -81,8 +85,8 @@ def rows_of(name: str) -> list[dict[str, Any]]:
     return [{"id": str(i), **row} for i, row in enumerate(ROWS[name])]
 
 
-def task_of(name: str, **settings: Any) -> Task:
-    entry = {"name": name, **SETTINGS[name], **settings}
+def task_of(name: str) -> Task:
+    entry = {"name": name, **SETTINGS.get(name, {})}
     task = TASKS.build(entry, LABELS.get(name, []), small_tokenizer(), 48, where="task")
     task.take_facts(TASKS[name].facts(rows_of(name)))
     return task
@@ -96,12 +100,11 @@ def model_of(task: Task, architecture: str) -> ModelWithHead:
     return with_head(task, backbone)
 
 
-WRITERS = ("decoder", "encoder_decoder")
 FITTING = [
     (name, architecture)
-    for name in SETTINGS
+    for name in TASKS.names()
     for architecture in TASKS.find(name, where="").architectures or ARCHITECTURES
-    if name != "seq2seq" or architecture in WRITERS
+    if name != "seq2seq" or architecture in ("decoder", "encoder_decoder")
 ]
 
 
@@ -129,7 +132,7 @@ def test_loss_and_predictions_of_a_task_do_not_depend_on_the_batch(name, archite
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", [name for name in SETTINGS if name != "language_modelling"])
+@pytest.mark.parametrize("name", sorted(ROWS.keys() - {"language_modelling"}))
 def test_loss_of_a_task_leaves_out_rows_without_labels(name) -> None:
     task = task_of(name)
     model = model_of(task, "encoder_decoder")
@@ -167,6 +170,75 @@ def test_regression_learns_standardised_targets_and_predicts_targets() -> None:
     assert loss.item() == pytest.approx(len(rows))  # predicting the mean costs 1 for each row
 
 
+# Reading ----------------------------------------------------------------------------------------
+
+PREFIX = "prefix"  # a decoder that was pretrained to read its input in both directions
+CAUSAL = ("decoder", "gpt2")
+WAYS = [
+    *product(("mean", "last", "first"), (*ARCHITECTURES, PREFIX, *FAMILIES)),
+    *product(["written"], (*CAUSAL, PREFIX, "encoder_decoder", "t5", "bart")),
+    *product(["scored"], CAUSAL),
+]
+PAIR = {
+    "id": "1",
+    "text": "a class of their own",
+    "text_pair": "returns objects, and an antidisestablishmentarian one",
+}
+
+
+@cache
+def reader(name: str) -> tuple[Any, Tokenizer]:
+    if name not in FAMILIES:
+        return small_model("decoder" if name == PREFIX else name).eval(), small_tokenizer()
+    folder, tokenizer = checkpoint(name), Tokenizer(checkpoint(name))
+    entry = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
+    model: Any = MODELS.build(entry, tokenizer.vocab_size, where="architecture")
+    model.initialise(generator=torch.Generator().manual_seed(0))
+    return model.eval(), tokenizer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "by"), WAYS)
+def test_logits_of_a_label_depend_on_all_texts(how: str, by: str) -> None:
+    """They have a gradient at the embedding of each token of the texts."""
+    (backbone, tokenizer), embedded = reader(by), list[torch.Tensor]()
+    pooling = {"pooling": how} if how in ("mean", "last", "first") else {}
+    entry = {"name": "language_modelling" if how == "scored" else "classification", **pooling}
+    labels = ["a", "b"] if how != "scored" else []
+    task: Task = TASKS.build(entry, labels, tokenizer, 64, where="task")
+    if how == "written":
+        task = TextToText("films", {"task": entry, "labels": labels}, task)
+    task.read_by(backbone, has_prefix=by == PREFIX)
+    if by in CAUSAL and how == "first":
+        with pytest.raises(ValueError, match="^pooling: "):
+            task.head(backbone)
+        return
+    head = task.head(backbone)
+    initialise_head(head, generator=torch.Generator().manual_seed(1), std=0.5)
+    (example,) = task.encode([PAIR])
+    batch = task.collate([example], rngs=[])
+
+    def keep(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+        length = batch.input_ids.shape[1]
+        is_embedding = isinstance(module, nn.Embedding)
+        if is_embedding and torch.equal(arguments[0][:, :length], batch.input_ids):
+            embedded.append(output)
+
+    kept = register_module_forward_hook(keep)
+    if how == "scored":
+        logits = log_likelihoods(backbone, batch)
+    elif how == "written":
+        logits = backbone.unembed(backbone.decode(batch))[0, 0]
+    else:
+        logits = head.eval()(backbone(batch), batch.document_ids)
+    kept.remove()
+    weights = torch.randn(logits.shape, generator=torch.Generator().manual_seed(2))
+    gradients = torch.autograd.grad((logits * weights).sum(), embedded, allow_unused=True)
+    (gradient,) = (each for each in gradients if each is not None)
+    texts = [at for at, token in enumerate(example.tokens) if tokenizer.is_regular[token]]
+    assert texts and [at for at in texts if not gradient[0, at].any()] == []
+
+
 # Rows -------------------------------------------------------------------------------------------
 
 
@@ -184,7 +256,9 @@ def test_metric_of_finds_every_metric_of_every_task() -> None:
     for kind in TASKS.values():
         assert kind.metric_names and kind.right_if in (None, *kind.metric_names)
         for name in kind.metric_names:
-            assert metric_of(name).name == name and scale_of(name).shown(0.5)
+            assert metric_of(name).name == name
+            assert scale_of(name).signed(0.5) == f"+{scale_of(name).shown(0.5)}"
+            assert scale_of(name).signed(0.0) == scale_of(name).shown(0.0), "0 has no sign"
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.core import paths
-from stages.core.artifacts import write_json, write_jsonl
+from stages.core.artifacts import read_json, write_json, write_jsonl
 from stages.core.keys import CheckpointKey
 from stages.core.params import Compute, Finetune
 from stages.core.plans import FinetunePlan
@@ -34,8 +34,11 @@ TASKS: dict[str, dict[str, Any]] = {
 }
 
 
-def write_checkpoint(family: str, *, large: float = 3.0, **settings: Any) -> Any:
-    """Writes a checkpoint as pretraining does; returns the model."""
+def write_checkpoint(
+    family: str, *, large: float = 3.0, objective: str = "mlm", **settings: Any
+) -> Any:
+    """Writes a checkpoint as pretraining does; returns the model. With the objective "none" its
+    trials are from scratch."""
     model, folder = small_model(family, **settings), paths.pretrained(CHECKPOINT)
     for weight in model.parameters():
         if weight.dim() >= 2:
@@ -51,7 +54,7 @@ def write_checkpoint(family: str, *, large: float = 3.0, **settings: Any) -> Any
         "architecture": model.architecture,
         "d_model": model.d_model,
         "num_layers": model.num_layers,
-        "objective": "mlm",
+        "objective": objective,
         "corpus": "prose",
         "has_prefix": False,
         "model": small_entry(family, **settings),
@@ -109,8 +112,9 @@ def plan_of(methods: dict[str, Any], **settings: Any) -> FinetunePlan:
 
 def trials(plan: FinetunePlan, task: str) -> list[Trial]:
     """Runs all trials, or takes them from the store; weights go to their place in the study."""
-    finetune = plan.finetune
-    groups = trial_groups(finetune, CHECKPOINT, task, finetune.methods, from_scratch=False)
+    finetune, record = plan.finetune, read_json(paths.pretrained(CHECKPOINT) / "run.json")
+    scratch = record["objective"] == "none"
+    groups = trial_groups(finetune, CHECKPOINT, task, finetune.methods, from_scratch=scratch)
     folder = Path(paths.FINETUNED, task, CHECKPOINT.model, "weights")
     folder.mkdir(parents=True, exist_ok=True)
     return run_trials(plan, task, groups, {CHECKPOINT.model: folder})

@@ -1,27 +1,36 @@
-"""A trial adapts a model and predicts, its kept weights predict the same, and its speed is measured
-on texts that the model has not seen."""
+"""A trial adapts a model and predicts, its kept weights predict the same, processes that work side
+by side change nothing, and what is known before training."""
 
+import os
 import shutil
+import subprocess
+import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
-from torch import nn
 
-from stages.core.artifacts import read_jsonl
-from stages.models._heads import ModelWithHead
-from stages.text.batch import Batch
+from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.evaluation.records import InputRecord
+from stages.evaluation.transferability import ESTIMATES, EstimateRecord, h_score, logme, one_hot
+from stages.tasks._task import TASKS as KINDS
+from stages.tasks._task import Example
+from stages.tasks.classification import Classification
+from stages.text.batch import IGNORE_INDEX, PADDING
 from stages.training.device import Device
-from stages.trials import kept, prediction
-from stages.trials.prediction import IN_BATCHES, TIMED, WARM_UP, FrozenStates, predict
+from stages.trials import estimates, kept, new_rows, prediction, workers
+from stages.trials.new_files import NewRow
+from stages.trials.new_rows import Abstention
+from stages.trials.prediction import IN_BATCHES, TIMED, WARM_UP, predict
 from stages.trials.runner import Trial
 from stages.trials.setup import TrialSetup
 from stages.trials.store import ROOT
-from tests.small import with_stub
+from tests.small import small_model, small_tokenizer, with_head
 from tests.trials.small_trials import (
     CHECKPOINT,
     TASKS,
@@ -32,6 +41,7 @@ from tests.trials.small_trials import (
     write_task,
 )
 
+PROJECT = Path(__file__).parents[2]
 CPU = Device("cpu", "float32", compile=False, threads=1)
 PROBE: dict[str, Any] = {"linear_probe": {"method": {"name": "linear_probe", "C": [0.01, 1.0]}}}
 TRAINED: dict[str, Any] = {
@@ -81,7 +91,9 @@ def test_kept_weights_predict_what_the_trial_predicted(family: str) -> None:
     assert [trial.key.method for trial in done] == [*methods]
     for trial in done:
         assert predicted_again(trial) == predictions(trial), trial.key.method
-        trained = trial.record.num_trained_params
+        trained, operations = trial.record.num_trained_params, trial.record.finetune_flops
+        # Each multiplication comes with an addition.
+        assert operations is not None and operations > 0 and operations % 2 == 0
         assert (trained == trial.record.num_params) == (trial.key.method in ("full", "setfit"))
 
 
@@ -118,81 +130,210 @@ def test_trials_of_one_process_and_of_several_are_equal() -> None:
     assert not any("label" in row for row in test)
 
 
-def test_frozen_states_are_what_the_head_reads_and_are_computed_once() -> None:
-    write_checkpoint("bert")
-    write_task("tagging")
-    setup = TrialSetup(CHECKPOINT, "tagging", max_tokens=64)
-    model, examples = setup.headed(seed=1), setup.task.encode(setup.rows("train", seed=1))
-    frozen = FrozenStates(setup.task, CPU)
-    frozen.compute(model, examples)
-    one = setup.task.collate(examples[:1], rngs=[])
-    with torch.no_grad():
-        expected = model.backbone(one)[0]
-    torch.testing.assert_close(frozen.of(examples[:1])[0], expected, atol=1e-4, rtol=1e-3)
-    states, labels, weights = frozen.labelled(examples)
-    num_words = sum(len(row["words"]) for row in setup.rows("train", seed=1))
-    assert len(states) == len(labels) == len(weights) == num_words
-
-    def refuse(batch: object) -> Any:
-        raise AssertionError("computed again")
-
-    model.backbone.forward = refuse  # type: ignore[method-assign]
-    frozen.compute(model, examples)
-    with pytest.raises(AssertionError, match="computed again"):
-        frozen.compute(model, examples[:1], anew=True)
+def test_new_rows_are_counted_with_and_without_a_prediction() -> None:
+    """One is sure, one lacks an input, and one is unsure."""
+    given = [{"id": "0", "text": "a"}, None, {"id": "1", "text": "b"}]
+    rows, abstention = [NewRow({}, {}, row) for row in given], Abstention(min_confidence=0.6)
+    answers = [("calm", 0.9, None), ("loud", 0.5, None)]
+    made = new_rows.predictions(lambda _: answers, KINDS["classification"], rows, abstention)
+    assert [prediction.text for prediction in made] == ["calm", "", ""]
+    assert (abstention.num_rows, abstention.num_unanswered, abstention.num_empty) == (2, 1, 1)
 
 
 # Speed -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Given:
-    """An example."""
-
-    id: str
-    tokens: np.ndarray
-    window: int = 0
-
-
-class Sleeper:
-    """A predictor that takes ``seconds`` for a batch and records the ids of its texts."""
-
-    has_prefix = False
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.batches: list[list[str]] = []
-
-    def encode(self, rows: Any) -> list[Given]:
-        return [Given(row["id"], np.ones(7)) for row in rows]
-
-    def collate(self, examples: list[Any], *, rngs: list[Any]) -> Batch:
-        ids = torch.zeros(len(examples), 7, dtype=torch.long)
-        return Batch(input_ids=ids, document_ids=torch.ones_like(ids), num_targets={})
-
-    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Any]) -> list[Any]:
-        self.batches.append([example.id for example in examples])
-        time.sleep(self.seconds)
-        return [0 for _ in examples]
-
-    def combine(self, row: Any, predictions: list[Any]) -> str:
-        return "a"
-
-
-def speed(sleeper: Sleeper, num_rows: int) -> dict[str, float]:
-    rows = [{"id": f"row {i}", "text": "a text"} for i in range(num_rows)]
-    model = with_stub(nn.Identity(), nn.Identity())
-    return prediction.measured_speed(sleeper, model, rows, sleeper.encode(rows), CPU)
-
-
 def test_measured_speed_is_of_texts_alone_and_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prediction takes 5 ms, or longer on a busy machine. No text is predicted twice."""
-    monkeypatch.setattr(prediction, "LONGEST_S", 1000.0)
-    sleeper = Sleeper(0.005)
-    measured = speed(sleeper, 600)
-    assert 0.005 <= measured["latency_s"] < 0.5
-    assert [len(ids) for ids in sleeper.batches] == [1] * (WARM_UP + TIMED) + [64, 64]
-    assert measured["texts_per_s"] <= IN_BATCHES / (2 * 0.005)
-    assert measured["tokens_per_s"] == pytest.approx(7 * measured["texts_per_s"], rel=1e-2)
-    predicted = [id for ids in sleeper.batches for id in ids]
-    assert len({*predicted}) == len(predicted)
+    """With a clock on which predicting n texts takes 10 + n ms. No text is predicted twice."""
+    predicted, now = list[list[str]](), [0.0]
+    task = Classification(["a", "b"], small_tokenizer(), 32)
+    model = with_head(task, small_model("encoder"))
+
+    def timed(_: Any, model: Any, rows: Any, examples: Any, device: Device) -> None:
+        predicted.append([row["id"] for row in rows])
+        assert predicted[-1] == [example.id for example in examples]
+        now[0] += 0.01 + 0.001 * len(rows)
+
+    monkeypatch.setattr(prediction, "predict", timed)
+    monkeypatch.setattr(prediction.time, "perf_counter", lambda: now[0])
+    for number, num_alone, num_together in (
+        (600, WARM_UP + TIMED, IN_BATCHES),
+        (9, 4, 5),
+        (1, 1, 1),
+    ):
+        predicted.clear()
+        rows = [{"id": f"row {i}"} for i in range(number)]
+        examples = [Example(row["id"], np.ones(7), np.zeros(1)) for row in rows]
+        measured = prediction.measured_speed(task, model, rows, examples, CPU)
+        assert [len(ids) for ids in predicted] == [1] * num_alone + [num_together]
+        per_s = num_together / (0.01 + 0.001 * num_together)
+        assert measured == pytest.approx(
+            {"latency_s": 0.011, "texts_per_s": per_s, "tokens_per_s": 7 * per_s}, rel=1e-2
+        )
+        ids = [each for some in predicted for each in some]
+        assert number == 1 or len({*ids}) == len(ids)
+
+
+# Processes ---------------------------------------------------------------------------------------
+
+
+def process_of(job: int) -> tuple[int, int]:
+    if job < 0:
+        raise ValueError(f"{job} is below 0")
+    return job, os.getpid()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_each_yields_the_result_or_the_mistake_of_every_job(at_once: int) -> None:
+    by_job = dict(workers.each(process_of, [1, -2, 3, 4], at_once=at_once))
+    assert str(by_job.pop(-2)) == "-2 is below 0"
+    results = [result for result in by_job.values() if not isinstance(result, ValueError)]
+    assert sorted(job for job, _ in results) == [1, 3, 4]
+    assert {process == os.getpid() for _, process in results} == {at_once == 1}
+
+
+@pytest.mark.slow
+def test_each_leaves_no_process_when_the_caller_is_killed() -> None:
+    script = "import time; from stages.trials import workers;"
+    script += "[*workers.each(time.sleep, [61.25, 61.25], at_once=2)]"
+    caller = subprocess.Popen([sys.executable, "-c", script], cwd=PROJECT)
+    children: list[psutil.Process] = []
+    while len(children) < 2:
+        assert caller.poll() is None
+        time.sleep(0.05)
+        children = psutil.Process(caller.pid).children()
+    caller.kill()
+    caller.wait()
+    gone, alive = psutil.wait_procs(children, timeout=10)
+    assert len(gone) == 2 and not alive
+
+
+# Estimates from the states that a probe reads ----------------------------------------------------
+
+FULL = {"full": TRAINED["full"]}
+
+
+def estimated(task: str) -> list[EstimateRecord]:
+    plan = plan_of(FULL, label_budgets=[40], max_tokens=64)
+    return estimates.estimated(plan.finetune, plan.compute, CHECKPOINT, task)
+
+
+def states_row_by_row(task: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the states [N, D] and their labels, computed without batches, heads or hooks."""
+    setup = TrialSetup(CHECKPOINT, task, max_tokens=64)
+    backbone = setup.backbone(seed=1).eval()
+    states, labels = [], []
+    for row in read_jsonl(setup.examples / "train.jsonl"):
+        (example,) = setup.task.encode([row])
+        with torch.no_grad():
+            batch = setup.task.collate([example], rngs=[])
+            assert (batch.document_ids != PADDING).all()
+            read = backbone(batch)[0]
+        words = example.word_positions
+        if words is None:  # a text
+            states.append(read.mean(dim=0, keepdim=True))
+            labels.append(row["label"])
+        else:
+            states.append(read[torch.from_numpy(words)])
+            labels += row["tags"]
+    classes = sorted(setup.task.labels)
+    return torch.cat(states).numpy(), np.array([classes.index(label) for label in labels])
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+@pytest.mark.parametrize("task", ["classification", "tagging"])
+def test_estimated_measures_the_states_that_the_head_reads(family: str, task: str) -> None:
+    write_checkpoint(family)
+    write_task(task)
+    states, classes = states_row_by_row(task)
+    records = estimated(task)
+    assert {(record.num_rows, record.num_states) for record in records} == {(40, len(classes))}
+    assert all(record.flops > 0 for record in records)
+    values = {record.estimate: record.value for record in records}
+    expected = {"h_score": h_score(states, classes), "logme": logme(states, one_hot(classes))}
+    assert values == pytest.approx(expected, rel=1e-4)
+
+
+def test_estimated_gives_a_reason_where_an_estimate_is_undefined() -> None:
+    write_checkpoint("bert")
+    for task in ("classification", "regression", "multi_label"):
+        write_task(task)
+    train = paths.examples("classification") / "train.jsonl"
+    write_jsonl(train, [row | {"label": "calm"} for row in read_jsonl(train)])  # one class
+    for task, defined in (
+        ("classification", set()),
+        ("regression", {"logme"}),
+        ("multi_label", set()),
+    ):
+        records = estimated(task)
+        assert [record.estimate for record in records] == [*ESTIMATES]
+        assert {r.estimate for r in records if r.value is not None} == defined
+        assert all((r.value is None) == bool(r.reason) for r in records)
+
+
+def test_estimated_draws_a_part_of_many_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_checkpoint("bert")
+    write_task("tagging")
+    every = estimated("tagging")[0]
+    monkeypatch.setattr(estimates, "MAX_STATES", every.num_states // 2)
+    some = estimated("tagging")[0]
+    assert 0 < some.num_rows < every.num_rows
+    assert every.num_states / 4 < some.num_states <= every.num_states // 2
+
+
+# Inputs ------------------------------------------------------------------------------------------
+
+
+def test_input_records_count_what_is_cut_of_every_split_and_of_prompts() -> None:
+    write_checkpoint("gpt2")
+    for task in ("tagging", "classification"):
+        write_task(task)
+    most = 9
+    finetune = plan_of(FULL | {"linear_probe": {}}, max_tokens=most).finetune
+    records = estimates.input_records(finetune, CHECKPOINT, "tagging", ["full", "linear_probe"])
+    assert [record.split for record in records] == ["train", "validation", "test"]
+    for record in records:
+        rows = read_jsonl(paths.examples("tagging") / f"{record.split}.jsonl")[:32]
+        whole = np.array([len(small_tokenizer().encode([" ".join(r["words"])])[0]) for r in rows])
+        surplus = np.maximum(whole + 2 - most, 0)
+        assert record == InputRecord(
+            **CHECKPOINT._asdict(),
+            split=record.split,
+            read_at="last subword of a word",
+            rows=len(rows),
+            rows_cut=int((surplus > 0).sum()),
+            tokens=int(whole.sum()) + 2 * len(rows),
+            tokens_cut=int(surplus.sum()),
+        )
+        assert 0 < record.rows_cut < record.rows
+    shots = {f"shots_{n}": {"method": {"name": "in_context", "num_shots": n}} for n in (0, 4)}
+    finetune = plan_of(FULL | shots, max_tokens=80).finetune
+    records = estimates.input_records(finetune, CHECKPOINT, "classification", ["full", *shots])
+    of_prompts = {r.read_at: r for r in records if r.read_at.startswith("prompt")}
+    assert [*of_prompts] == ["prompt of shots_0", "prompt of shots_4"]
+    none, four = of_prompts.values()
+    assert (none.split, none.rows, none.rows_cut) == ("test", 16, 0)
+    assert four.rows_cut > 0 and four.tokens > none.tokens
+
+
+def test_setup_reads_labels_where_its_model_does() -> None:
+    """A causal model reads a word at its last subword, unless it was pretrained with a prefix. Kept
+    weights belong to one of these."""
+    words = ["antidisestablishmentarian", "class"]
+    lengths = [len(ids) for ids in small_tokenizer().encode_words([words])[0]]
+    row: dict[str, Any] = {"id": "1", "words": words, "tags": ["O", "B-X"]}
+    write_task("tagging")
+    write_checkpoint("gpt2")
+    path = paths.pretrained(CHECKPOINT) / "run.json"
+    places = []
+    for has_prefix in (False, True):
+        write_json(path, read_json(path) | {"has_prefix": has_prefix})
+        setup = TrialSetup(CHECKPOINT, "tagging", max_tokens=64)
+        (example,) = setup.task.encode([row])
+        places.append(
+            (np.flatnonzero(example.labels != IGNORE_INDEX).tolist(), kept.fingerprint(setup))
+        )
+    (causal, before), (prefix, after) = places
+    assert lengths[0] > 1 and before != after
+    assert (causal, prefix) == ([lengths[0], sum(lengths)], [1, 1 + lengths[0]])
