@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 STUDIES = ROOT / "benchmarks" / "studies"
 SECOND_WAY = ROOT / "benchmarks" / "second_way.csv"
 USUAL = {"pooling": "mean", "start": "study"}  # what the second way does unless it is varied
-KEPT = ("comparison.md", "scores.csv", "effects.csv", "tables/interactions.csv")
+KEPT = ("comparison.md", "scores.csv", "effects.csv")
 METHODS = {"full": "full", "lora": "lora", "probe": "linear_probe"}  # names of the study
 NUMBER = r"\d+\.\d+"
 
@@ -67,16 +67,6 @@ def table(study: str, first: str, *, without: tuple[str, ...] = (), top: int | N
 
 scores = partial(table, first="Model | Weights")
 effects = partial(table, first="Compared | Pairs", without=("p", "Also differs"))
-leads = partial(table, first="Task | Model | Best baseline", without=("p",))
-
-
-def interactions(study: str) -> Rows:
-    """Returns how each effect changes with a second axis; columns of one name are told apart."""
-    folder = folder_of(study) / ("tables" if study == "default" else "")
-    with (folder / "interactions.csv").open(encoding="utf-8", newline="") as file:
-        lines = list(csv.reader(file))
-    names = ("Effect", "at", "is", "and at", "is ", "Change", "95% interval", "Verdict")
-    return [dict(zip(names, line, strict=True)) for line in lines[1:]]
 
 
 class Trainings:
@@ -151,8 +141,6 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
         "The default study": [
             partial(scores, "default"),
             partial(effects, "default"),
-            partial(leads, "default"),
-            partial(second_way, "default"),
             partial(
                 second_effects,
                 "default",
@@ -175,7 +163,6 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
         ],
         "Architecture, size and training set, crossed": [
             partial(effects, "factorial"),
-            partial(second_way, "factorial"),
             partial(
                 second_effects,
                 "factorial",
@@ -205,10 +192,49 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
         ],
         "Labels": [
             partial(effects, "label_budgets"),
-            partial(interactions, "label_budgets"),
-            partial(leads, "label_budgets"),
+            partial(
+                second_effects,
+                "label_budgets",
+                {
+                    "pretrained vs. from scratch": [
+                        ({"label": one, "labels": n}, {"label": other, "labels": n})
+                        for one, other in (("ModernBERT", "ModernBERT from scratch"),)
+                        for n in ("50", "200", "800")
+                    ],
+                    **{
+                        f"{many} labels vs. {few} labels": [
+                            ({"label": name, "labels": many}, {"label": name, "labels": few})
+                            for name in ("ModernBERT", "ModernBERT from scratch")
+                        ]
+                        for many, few in (("200", "50"), ("800", "50"), ("800", "200"))
+                    },
+                },
+            ),
         ],
         "Methods": [partial(scores, "methods"), partial(second_way, "methods")],
+        "Published models": [
+            partial(scores, "published", top=7),
+            partial(effects, "published"),
+        ],
+        "Systems": [
+            partial(scores, "systems", top=7),
+            partial(effects, "systems", top=5),
+            partial(
+                second_effects,
+                "systems",
+                {
+                    f"{one} vs. {other}": models((one, other))
+                    for one, other in (
+                        ("GPT", "BERT"),
+                        ("GPT", "T5"),
+                        ("GPT", "BART"),
+                        ("BART", "BERT"),
+                        ("BERT", "T5"),
+                        ("GPT", "GPT from scratch"),
+                    )
+                },
+            ),
+        ],
     },
 }
 

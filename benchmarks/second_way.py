@@ -154,7 +154,9 @@ def backbone(folder: Path, start: str, seed: int) -> torch.nn.Module:
 def reads_backwards(folder: Path) -> bool:
     """Whether a token's state knows nothing of what follows it, so that a word's last token is
     read."""
-    return AutoConfig.from_pretrained(folder).architectures[0].endswith("ForCausalLM")
+    return (
+        AutoConfig.from_pretrained(folder).architectures[0].endswith(("ForCausalLM", "LMHeadModel"))
+    )
 
 
 def encoded(
@@ -167,6 +169,8 @@ def encoded(
     ends = [tokenizer.bos_token_id], [tokenizer.eos_token_id]
     if tokenizer.bos_token_id is None:
         ends = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
+    # Byte-level tokenizers write the blank before a word as a part of it.
+    blank = " " if "\u0120a" in tokenizer.tokenize(" a") else ""
     for row in rows:
         begin, end = ends
         if "words" not in row:
@@ -177,7 +181,8 @@ def encoded(
             continue
         ids, places = begin, []
         for word in row["words"]:
-            of_word = tokenizer.encode(word, add_special_tokens=False) or [tokenizer.unk_token_id]
+            of_word = tokenizer.encode(blank + word, add_special_tokens=False)
+            of_word = of_word or [tokenizer.unk_token_id]
             places.append(len(ids) + (0 if subword == "first" else len(of_word) - 1))
             ids = ids + of_word
         ids = ids[: max_tokens - 1] + end
