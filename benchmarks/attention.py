@@ -2,6 +2,21 @@
 (stages/models/_attention.py), forward and backward, interleaved. Prints a table.
 
     python -m benchmarks.attention
+
+Milliseconds on a core of an AMD EPYC with bfloat16, torch 2.13.0, medians of 9:
+
+    rows, heads, tokens, width   kernel, bfloat16   kernel, float32   written out
+    (8, 4, 32, 32)                           3.99              1.39          1.50
+    (64, 4, 40, 32)                         33.80              9.36          5.50
+    (16, 4, 128, 32)                        22.82             10.34          6.50
+    (32, 4, 128, 64)                        58.08             36.76         20.26
+    (16, 12, 128, 64)                       85.85             50.61         29.68
+    (8, 4, 256, 64)                         31.88             28.48         16.51
+    (8, 4, 512, 64)                        108.59            115.54         62.19
+    (4, 4, 1024, 64)                       194.62            234.07        112.77
+
+Written out, attention keeps two bytes for each pair of tokens and head, so rows of more than 512
+tokens have the kernel.
 """
 
 import math

@@ -1,10 +1,22 @@
 """Measures time, memory and speed of the stages that read a corpus, by the size of its text.
-Prints Markdown; run by hand, the result is in corpora.md.
+Prints Markdown; run by hand.
 
-    python benchmarks/corpora.py --text BOOKS --megabytes 50 500 > benchmarks/corpora.md
+    python benchmarks/corpora.py --text BOOKS --megabytes 50 500
 
 BOOKS is a folder of .txt or .txt.gz files, which are repeated up to each size. Speed is per second
-of CPU time of all processes: what one core does, whatever else the machine does.
+of CPU time of all processes: what one core does, whatever else the machine does. Memory is
+proportional, of all processes together.
+
+2 GB of novels (74 MB, repeated) with a vocabulary of 8,000, on 2 cores of an AMD EPYC:
+
+    stage                   MB / CPU s   time (s)   CPU time (s)   peak memory (MB)
+    prepare_corpus                 7.5        245            266                192
+    train_tokenizer               48.2         25             42                223
+    encode_corpus                 11.5         91            153                246
+    measure_contamination         14.4         80            139                328
+
+One document of 296 MB on a line, between 200 short ones, took prepare_corpus 62 s of CPU time and
+1,630 MB.
 """
 
 import argparse

@@ -219,11 +219,11 @@ def random_rows(side: Side) -> Iterator[torch.Tensor]:
 
 
 def run_plain(side: Side, clock: Clock) -> None:
-    from benchmarks.speed_recipe import BETAS, MAX_NORM, WEIGHT_DECAY, Decoder
+    from benchmarks.gpu_peers import BETAS, MAX_NORM, WEIGHT_DECAY, Decoder
 
     device = side.on()
     torch.set_float32_matmul_precision("high")
-    decoder = Decoder(asked(side), side.vocab_size).to(device.torch)
+    decoder = Decoder(sizes(side), side.vocab_size).to(device.torch)
     weights = [*decoder.parameters()]
     optimizer = torch.optim.AdamW(
         weights, lr=RATE, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
@@ -246,7 +246,7 @@ def run_trainer(side: Side, clock: Clock) -> None:
     import transformers
     from torch.utils.data import IterableDataset
 
-    from benchmarks.speed_peer import bert, gpt2
+    from benchmarks.gpu_peers import bert, gpt2
 
     class Rows(IterableDataset[dict[str, torch.Tensor]]):
         def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
@@ -257,9 +257,9 @@ def run_trainer(side: Side, clock: Clock) -> None:
             control.should_training_stop = clock.is_over()
 
     if side.work == "causal":
-        model = transformers.GPT2LMHeadModel(gpt2(asked(side), side.vocab_size, 0.0))
+        model = transformers.GPT2LMHeadModel(gpt2(sizes(side), side.vocab_size, 0.0))
     else:
-        model = transformers.BertForMaskedLM(bert(asked(side), side.vocab_size, 0.0))
+        model = transformers.BertForMaskedLM(bert(sizes(side), side.vocab_size, 0.0))
     with tempfile.TemporaryDirectory() as folder:
         settings = transformers.TrainingArguments(
             folder,
@@ -277,24 +277,11 @@ def run_trainer(side: Side, clock: Clock) -> None:
         transformers.Trainer(model, settings, train_dataset=Rows(), callbacks=[Stop()]).train()
 
 
-def asked(side: Side) -> Any:
-    """Returns the sizes in the form that the peers of ``speed.py`` take."""
-    from benchmarks.speed_peer import Asked
+def sizes(side: Side) -> Any:
+    """Returns the sizes in the form that the peers take."""
+    from benchmarks.gpu_peers import Sizes
 
-    return Asked(
-        work=side.work,
-        peer="",
-        compile=side.compile,
-        threads=1,
-        warmup=side.warmup,
-        steps=0,
-        d_model=side.width,
-        num_layers=side.layers,
-        num_heads=side.heads,
-        rows=side.rows,
-        length=side.length,
-        run="",
-    )
+    return Sizes(side.width, side.layers, side.heads, side.length)
 
 
 RUN = {OURS: run_ours, PLAIN: run_plain, TRAINER: run_trainer}

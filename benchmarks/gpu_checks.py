@@ -2,29 +2,53 @@
 
 import math
 import tempfile
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from stages.core.seeding import torch_stream
 from stages.models._attention import Documents, additive, attend, document_mask
-from stages.models._heads import ModelWithHead
+from stages.models._heads import ModelWithHead, initialise_head
 from stages.models.hub import Hub
 from stages.objectives._cross_entropy import cross_entropy
+from stages.objectives._objective import OBJECTIVES
 from stages.tasks._task import Task
 from stages.text.batch import IGNORE_INDEX, Batch, document_starts
+from stages.text.corpus import encode
+from stages.text.packing import Packing
 from stages.training import loop
+from stages.training.checkpoint import Resumable
 from stages.training.device import Device
 from stages.training.finetuning import FinetuningData
-from stages.training.loop import mean_loss, train
-from tests.small import small_schedule
+from stages.training.loop import Step, mean_loss, train
+from stages.training.pretraining import PretrainingData, begin_with_frequencies
+from tests.small import documents, small_model, small_schedule, small_tokenizer
 from tests.small_hub import checkpoint, revision_of
-from tests.training.trained_by_ranks import CPU, TRAINED, Trained, cases, trained
 
+CPU = Device("cpu", "float32", compile=False, threads=1)
+TRAINED = (
+    ("mlm", "encoder"),
+    ("causal", "decoder"),
+    ("span_corruption", "encoder_decoder"),
+    ("bidirectional_lm", "bilstm"),
+)
+# Objectives without a parent or other data of their own, by the architectures that they train.
+ALL_TRAINED = (
+    *TRAINED,
+    ("span_mlm", "encoder"),
+    ("prefix_lm", "decoder"),
+    ("denoising", "encoder_decoder"),
+)
+# The settings of dropout of each family.
+DROPOUT = {
+    "encoder": ("mlp_dropout", "attention_dropout"),
+    "decoder": ("resid_pdrop", "attention_dropout"),
+    "encoder_decoder": ("dropout_rate",),
+}
+LENGTH, ROWS, NUM_STEPS = 48, 8, 3
 TOLERANCE = 1e-3  # of losses of a few steps in float32
 COMPILED = {"causal", "span_corruption"}
 MOST_LOSS_BYTES = 600e6  # besides the gradient of the logits, which takes 1.05 GB
@@ -106,7 +130,7 @@ def documents_difference(device: Device, *, causal: bool) -> float:
     return max(max(errors) - 2**-6, 0.0)  # bfloat16 has 8 binary digits, and rounds several times
 
 
-def fitted(task: Task, model: ModelWithHead, examples: list[Any], method: Any, device: Device):
+def fitted(task: Task, model: ModelWithHead, examples: list[Any], device: Device):
     """Returns the losses of three steps of fine-tuning without dropout, then the loss that is
     reached, and a prediction for each example."""
     for part in model.modules():
@@ -118,8 +142,7 @@ def fitted(task: Task, model: ModelWithHead, examples: list[Any], method: Any, d
     batch = task.collate(examples, rngs=[]).to(device.torch)
     data = FinetuningData(examples, task, batch_examples=len(examples), seed=1)
     batches = data.micro_batches(0)
-    frozen = [*method.frozen(model, 0)]
-    steps = train(model, task, data, SCHEDULE, num_steps=3, seed=1, device=device, frozen=frozen)
+    steps = train(model, task, data, SCHEDULE, num_steps=3, seed=1, device=device)
     losses = [step.loss for step in steps]
     losses.append(mean_loss(model, task, batches, device))
     with torch.no_grad():
@@ -137,34 +160,20 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def fine_tuning(device: Device) -> dict[str, Any]:
-    """Compares fine-tuning on CUDA with the CPU's, for every task, architecture and method, and for
-    public checkpoints."""
-    from tests.methods.test_methods import FITTING, PUBLIC, applied, method_of
-    from tests.test_matrix import TRAINED, built, name_of, rows_of
+    """Compares fine-tuning in full on CUDA with the CPU's, for every task and family."""
+    from tests.test_matrix import Cell, built, fitting, rows_of
 
-    def cell_of(cell: Any) -> tuple[Task, ModelWithHead, list[Any], Any]:
+    def made(cell: Cell) -> tuple[Task, ModelWithHead, list[Any]]:
         task, model = built(cell)
-        method = method_of(cell.method)
-        method.apply(model, generator=torch_stream(2, "method"))
-        return task, model, task.encode([*rows_of(cell.kind)]), method
+        return task, model, [*task.encode([*rows_of(cell.kind)])]
 
-    def public(architecture: str, name: str) -> tuple[Task, ModelWithHead, list[Any], Any]:
-        method = method_of(name)
-        return *applied(architecture, method), method
-
-    probe = "linear_probe"  # scikit-learn fits it on a CPU
-    made = {name_of(cell): partial(cell_of, cell) for cell in TRAINED if cell.method != probe}
-    made |= {
-        f"public {of} {name}": partial(public, of, name)
-        for of, name in FITTING
-        if of in PUBLIC and name != probe
-    }
     on_gpu = device.device == "cuda"
     differences, differing, faults = dict[str, float](), list[str](), dict[str, str]()
-    for name, build in made.items() if on_gpu else [*made.items()][::40]:
+    for cell in [*fitting()][:: 1 if on_gpu else 6]:
+        name = " ".join(map(str, cell))
         try:
             (losses, predictions), (right, expected) = (
-                fitted(*build(), device=each) for each in (device, CPU)
+                fitted(*made(cell), device=each) for each in (device, CPU)
             )
         except RuntimeError as error:  # the fault of one cell must not hide others
             faults[name] = str(error)[:200]
@@ -181,6 +190,57 @@ def fine_tuning(device: Device) -> dict[str, Any]:
         "faults": faults,
         "right": not (faults or differing) and max(differences.values()) < TOLERANCE,
     }
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The losses of all steps, then of a validation, and the weights at the end."""
+
+    losses: list[float]
+    weights: dict[str, Tensor]
+
+
+def trained(
+    name: str,
+    architecture: str,
+    *,
+    device: Device,
+    dropout: float = 0.1,
+    scratch: Path | None = None,
+    stop_after: int = NUM_STEPS,
+) -> Trained:
+    """Pretrains a small model; with ``scratch`` from the state that is saved there after each
+    step."""
+    objective = OBJECTIVES.build({"name": name}, small_tokenizer(), LENGTH, where="objective")
+    config = dict.fromkeys(DROPOUT.get(architecture, ()), dropout)
+    settings: dict[str, Any] = {"config": config} if config else {}
+    backbone = small_model(architecture, **settings)
+    objective.architecture = backbone.architecture
+    model = ModelWithHead(backbone, objective.head(backbone))
+    initialise_head(model.head, generator=torch_stream(1, "head"))
+    packing = Packing(encode(documents(), small_tokenizer()), LENGTH, seed=1)
+    data = PretrainingData(packing, objective, batch_rows=ROWS, micro_batch_rows=2, seed=1)
+    begin_with_frequencies(backbone, data, num_steps=1)
+    model.to(device.torch)
+    history = list[Step]()
+    for step in train(
+        model,
+        objective,
+        data,
+        small_schedule(rows=ROWS, max_tokens=LENGTH, num_steps=NUM_STEPS, lr=1e-2).at(1e-2),
+        num_steps=NUM_STEPS,
+        seed=1,
+        device=device,
+        history=history,
+        resumable=Resumable("run", "fingerprint", scratch=scratch) if scratch else None,
+    ):
+        if step.step > stop_after:
+            break
+    validated = mean_loss(model, objective, data.micro_batches(100), device)
+    return Trained(
+        [*(step.loss for step in history), validated],
+        {name: weight.detach().cpu() for name, weight in model.named_parameters()},
+    )
 
 
 def training(device: Device) -> dict[str, Any]:
@@ -205,7 +265,7 @@ def training(device: Device) -> dict[str, Any]:
             "attention within documents, causal": documents_difference(device, causal=True),
         }
     # On a CPU one case of each architecture is enough: each is compared with itself.
-    for name, architecture in cases() if on_gpu else TRAINED:
+    for name, architecture in ALL_TRAINED if on_gpu else TRAINED:
         here = trained(name, architecture, device=device, dropout=0.0)
         right = trained(name, architecture, device=CPU, dropout=0.0)
         differences[f"{name} {architecture}"] = difference(here, right)

@@ -1,7 +1,10 @@
 """The error of a planned study: each combination of model, task and method of finished studies is
-timed from the others of its kind, by weights x steps x learning rates. The result is in plan.md.
+timed from the others of its kind, by weights x steps x learning rates. Prints Markdown.
 
-    python benchmarks/plan.py reports ANOTHER_PROJECT/reports > benchmarks/plan.md
+    python benchmarks/plan.py reports ANOTHER_PROJECT/reports
+
+Of 12 studies, before the models were those of transformers, the sum of the trainings was planned to
+within 1% in the median and 6% at worst (``further``: 6,399 s, planned 6,800 s).
 """
 
 import sys
