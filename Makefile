@@ -74,7 +74,7 @@ ui: setup ## the study in MLflow
 
 # The generator comes beside the packages of the lock and moves none of them.
 docs: setup ## the pages in docs/ as a site in site/; a broken link is an error
-	@python -m stages.commands.components --write docs/tasks_and_methods.md docs/params.md
+	@python -m stages.commands.components --write docs/*.md
 	@python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' \
 	    | $(PACKAGES) --constraint requirements.lock --requirement /dev/stdin
 	@zensical build --strict --config-file mkdocs.yml
