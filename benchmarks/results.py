@@ -213,11 +213,23 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
         ],
         "Methods": [partial(scores, "methods"), partial(second_way, "methods")],
         "Published models": [
-            partial(scores, "published", top=7),
+            partial(scores, "published", top=6),
             partial(effects, "published"),
+            partial(
+                second_effects,
+                "published",
+                {
+                    f"{one} vs. {other}": models((one, other))
+                    for one, other in (
+                        ("SmolLM2 (4 bits)", "MiniLM"),
+                        ("SmolLM2 (4 bits)", "MiniLM, operations"),
+                        ("MiniLM, operations", "MiniLM"),
+                    )
+                },
+            ),
         ],
         "Systems": [
-            partial(scores, "systems", top=7),
+            partial(scores, "systems", top=6),
             partial(effects, "systems", top=5),
             partial(
                 second_effects,

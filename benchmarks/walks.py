@@ -146,7 +146,7 @@ def tickets(datasets: Path) -> Files:
 def emails(datasets: Path) -> Files:
     rows = messages(EMAILS, (GERMAN_PRODUCTS, GERMAN_GREETINGS, GERMAN_ENDINGS), 400)
     new = [("Kündigung", "Hiermit kündige ich das Abo."), ("Frage", "Die App stürzt ständig ab.")]
-    as_excel = {"delimiter": ";", "encoding": "cp1252"}
+    as_excel = {"delimiter": ";", "encoding": "utf-8-sig"}
     return {
         "emails.csv": table([("Betreff", "Text", "Kategorie"), *rows], **as_excel),
         "new.csv": table([("Betreff", "Text"), *new], **as_excel),
