@@ -192,7 +192,7 @@ def _levels(axis: AxisName, models: Sequence[ComparedModel]) -> dict[str, str]:
 
 
 def _level(axis: AxisName, model: ComparedModel, models: Sequence[ComparedModel]) -> str:
-    entry, architecture = model.entry, model.entry.architecture
+    entry = model.entry
     if axis == "architecture":
         return _named(_family(model), [_family(other) for other in models])
     if axis == "objective":
@@ -200,15 +200,17 @@ def _level(axis: AxisName, model: ComparedModel, models: Sequence[ComparedModel]
     if axis == "optimizer":
         of_all = [m.settings["optimizer"] for m in models if "optimizer" in m.settings]
         return _named(model.settings.get("optimizer", {"name": NONE}), of_all)
+    if axis == "checkpoint" or (axis == "training set" and entry.is_public):
+        # The name of the first model with the checkpoint, after the same further texts.
+        def of(other: ComparedModel) -> tuple[object, ...]:
+            corpus = None if axis == "checkpoint" else other.corpus
+            return corpus, *map(other.entry.architecture.get, _CHECKPOINT)
+
+        return next(other.name for other in models if of(other) == of(model))
     if axis == "training set":
-        is_continued = entry.is_public and not entry.as_published
-        return f"{architecture['path']}, then {model.corpus}" if is_continued else model.corpus
+        return model.corpus
     if axis == "amount of text" and model.corpus_tokens:
         return f"{model.corpus}, {model.corpus_tokens:,} tokens, {model.epochs:.3g} epochs"
-    if axis == "checkpoint":
-        # The first model with the checkpoint has its label.
-        of_all = {m.name: [m.entry.architecture.get(k) for k in _CHECKPOINT] for m in models}
-        return next(name for name, of_model in of_all.items() if of_model == of_all[model.name])
     if axis == "training":
         # The settings in which the study's models differ.
         varied = {key for m in models for key in differing(model.settings, m.settings)}
