@@ -228,8 +228,8 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
                 },
             ),
         ],
+        "Further pretraining": [partial(effects, "further")],
         "Systems": [
-            partial(scores, "systems", top=6),
             partial(effects, "systems", top=5),
             partial(
                 second_effects,

@@ -209,7 +209,10 @@ def multi_label(datasets: Path) -> Files:
     return {"tweets.csv": table(rows), "new.csv": table(new)}
 
 
-FLAGS = {"translation": ("--text", "en", "--set", "target=de")}
+FLAGS = {
+    "translation": ("--text", "en", "--set", "target=de"),
+    "multi_label": ("--task", "multi_label"),
+}
 WALKS: dict[str, Callable[[Path], Files]] = {
     walk.__name__: walk
     for walk in (trec, sst2, wnut, squad, translation, multi_label, emails, tickets)
