@@ -219,7 +219,7 @@ def random_rows(side: Side) -> Iterator[torch.Tensor]:
 
 
 def run_plain(side: Side, clock: Clock) -> None:
-    from benchmarks.gpu_peers import BETAS, MAX_NORM, WEIGHT_DECAY, Decoder
+    from benchmarks.peers import BETAS, MAX_NORM, WEIGHT_DECAY, Decoder
 
     device = side.on()
     torch.set_float32_matmul_precision("high")
@@ -246,7 +246,7 @@ def run_trainer(side: Side, clock: Clock) -> None:
     import transformers
     from torch.utils.data import IterableDataset
 
-    from benchmarks.gpu_peers import bert, gpt2
+    from benchmarks.peers import bert, gpt2
 
     class Rows(IterableDataset[dict[str, torch.Tensor]]):
         def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
@@ -279,7 +279,7 @@ def run_trainer(side: Side, clock: Clock) -> None:
 
 def sizes(side: Side) -> Any:
     """Returns the sizes in the form that the peers take."""
-    from benchmarks.gpu_peers import Sizes
+    from benchmarks.peers import Sizes
 
     return Sizes(side.width, side.layers, side.heads, side.length)
 

@@ -46,15 +46,10 @@ def reference(params: Params) -> Model:
     return params.models[params.pretrain.reference]
 
 
-def start(
-    entry: Model, device: Device, *, num_steps: int, teacher: Backbone | None = None
-) -> Start:
-    """Returns a run as the stage ``pretrain`` begins it, with random weights. ``teacher`` is for
-    objectives that learn from a teacher."""
+def start(entry: Model, device: Device, *, num_steps: int) -> Start:
+    """Returns a model as the stage ``pretrain`` begins with it, from random weights."""
     backbone, objective, _ = _outline(entry)
     draw_weights(backbone, seed=entry.seeds[0])
-    if teacher is not None:
-        objective.learn_from(teacher, backbone)
     model = ModelWithHead(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(entry.seeds[0], "head"))
     model.to(device.torch)

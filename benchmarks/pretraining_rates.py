@@ -21,26 +21,12 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.core import paths
-from stages.core.params import Model, Params
-from stages.core.seeding import torch_stream
+from benchmarks.pretraining_data import reference, start
+from stages.core.params import Params
 from stages.core.study_file import load
 from stages.findings.models import slope_at_end
-from stages.models._backbone import draw_weights
-from stages.models._heads import ModelWithHead, initialise_head
-from stages.objectives._objective import Objective
-from stages.text.batch import Batch
-from stages.text.corpus import EncodedCorpus
-from stages.text.packing import Packing
-from stages.training.device import Device, resolve
-from stages.training.loop import Diverged, mean_loss, train
-from stages.training.pretraining import (
-    PretrainingData,
-    begin_with_frequencies,
-    built,
-    tokenizer_of,
-    validation_batches,
-)
+from stages.training.device import resolve
+from stages.training.loop import Diverged, train
 
 WIDTHS = (64, 128, 256)
 RATES = (5e-4, 1.2e-3, 3e-3, 7e-3, 1.6e-2)
@@ -66,7 +52,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=75)
     num_steps = parser.parse_args().steps
     params = load()
-    entry = params.models[params.pretrain.reference]
+    entry = reference(params)
     sweep = {
         (width, rate): pretrained(params, width, rate, num_steps, SEEDS[0])
         for width, rate in product(WIDTHS, RATES)
@@ -100,7 +86,7 @@ def pretrained(
     params: Params, width: int, rate: float, num_steps: int, seed: int, num_validations: int = 1
 ) -> Ended:
     device = resolve(params.compute, threads=1)
-    entry = params.models[params.pretrain.reference]
+    entry = reference(params)
     sizes = {"d_model": width, "num_layers": NUM_LAYERS, "d_ff": 4 * width}
     architecture = entry.architecture | sizes | {"num_heads": width // HEAD_DIM}
     rows = {"batch_rows": BATCH_ROWS, "micro_batch_rows": BATCH_ROWS}
@@ -177,48 +163,6 @@ def length_table(longer: list[list[Ended]]) -> str:
 
 def mean(values: Iterable[float | None]) -> float:
     return statistics.fmean(value for value in values if value is not None)
-
-
-@dataclass(frozen=True)
-class Start:
-    """A model before its first step, what it trains on and what it is validated by."""
-
-    model: ModelWithHead
-    objective: Objective
-    data: PretrainingData
-    device: Device
-    compared: Objective  # computes the validation loss
-    validation: list[Batch]
-
-    def validation_loss(self) -> float:
-        return mean_loss(self.model, self.compared, self.validation, self.device)
-
-
-def start(entry: Model, device: Device, *, num_steps: int) -> Start:
-    """Returns a model as the stage ``pretrain`` begins with it, from random weights."""
-    backbone, objective = built(entry, tokenizer_of(entry), where="benchmark")
-    draw_weights(backbone, seed=entry.seeds[0])
-    model = ModelWithHead(backbone, objective.head(backbone))
-    initialise_head(model.head, generator=torch_stream(entry.seeds[0], "head"))
-    model.to(device.torch)
-    data = PretrainingData(
-        packing(entry, "train", seed=entry.seeds[0]),
-        objective,
-        batch_rows=entry.training.batch_rows,
-        micro_batch_rows=entry.training.micro_batch_rows,
-        seed=entry.seeds[0],
-    )
-    begin_with_frequencies(backbone, data, num_steps=num_steps)
-    compared = objective.for_validation()
-    validation = validation_batches(
-        packing(entry, "validation", seed=0), compared, batch_rows=entry.training.micro_batch_rows
-    )
-    return Start(model, objective, data, device, compared, validation)
-
-
-def packing(entry: Model, split: str, *, seed: int) -> Packing:
-    corpus = EncodedCorpus.load(paths.ENCODED / entry.corpus / entry.tokenizer / split)
-    return Packing(corpus, entry.training.max_tokens, seed=seed)
 
 
 if __name__ == "__main__":

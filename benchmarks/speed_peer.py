@@ -10,6 +10,7 @@ import torch
 import transformers
 from torch.utils.data import Dataset
 
+from benchmarks.peers import Sizes
 from stages.text.batch import IGNORE_INDEX
 from stages.training.device import Device
 
@@ -25,7 +26,7 @@ def now() -> float:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Sizes):
     """What is to be timed."""
 
     work: str  # an objective, or a task of the study
@@ -34,59 +35,13 @@ class Asked:
     threads: int
     warmup: int  # steps before those that are timed
     steps: int
-    d_model: int
-    num_layers: int
-    num_heads: int
     rows: int  # of a step: sequences, or labelled examples
-    length: int  # tokens of a row of pretraining
     run: str  # whose checkpoint is fine-tuned
 
 
 def of_timed_steps(asked: Asked, times: list[float]) -> list[float]:
     """Returns the seconds of each step after the warm-up, from the times when steps ended."""
     return [b - a for a, b in zip(times[asked.warmup - 1 :], times[asked.warmup :], strict=False)]
-
-
-def gpt2(asked: Asked, vocab_size: int, dropout: float) -> Any:
-    return transformers.GPT2Config(
-        vocab_size=vocab_size,
-        n_positions=asked.length,
-        n_embd=asked.d_model,
-        n_layer=asked.num_layers,
-        n_head=asked.num_heads,
-        resid_pdrop=dropout,
-        embd_pdrop=dropout,
-        attn_pdrop=dropout,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
-
-
-def t5(asked: Asked, vocab_size: int, dropout: float) -> Any:
-    start: dict[str, Any] = {"decoder_start_token_id": 0}
-    return transformers.T5Config(
-        vocab_size=vocab_size,
-        d_model=asked.d_model,
-        d_kv=asked.d_model // asked.num_heads,
-        d_ff=4 * asked.d_model,
-        num_layers=asked.num_layers,
-        num_heads=asked.num_heads,
-        dropout_rate=dropout,
-        **start,
-    )
-
-
-def bert(asked: Asked, vocab_size: int, dropout: float) -> Any:
-    return transformers.BertConfig(
-        vocab_size=vocab_size,
-        hidden_size=asked.d_model,
-        num_hidden_layers=asked.num_layers,
-        num_attention_heads=asked.num_heads,
-        intermediate_size=4 * asked.d_model,
-        max_position_embeddings=asked.length,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-    )
 
 
 class Rows(Dataset[dict[str, Any]]):

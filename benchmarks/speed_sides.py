@@ -14,20 +14,18 @@ from typing import Any
 
 import torch
 
+from benchmarks.peers import bert, gpt2, t5
 from benchmarks.pretraining_data import ARCHITECTURES, pretraining
 from benchmarks.speed import PREDICTION
 from benchmarks.speed_peer import (
     RATE,
     RECIPE,
     Asked,
-    bert,
-    gpt2,
     now,
     of_timed_steps,
     padded,
     seconds_of_predictions,
     seconds_of_steps,
-    t5,
 )
 from benchmarks.speed_recipe import seconds_of_recipe
 from stages.core.artifacts import read_jsonl

@@ -1,4 +1,5 @@
-"""The peers of ``gpu.py``: configurations of transformers, and a decoder in plain torch.
+"""The peers of ``gpu.py`` and ``speed.py``: configurations of transformers, and a decoder in plain
+torch.
 
 The decoder has nanoGPT's recipe (https://github.com/karpathy/nanoGPT): GPT-2's blocks without
 biases and dropout, embeddings that are tied to the output, torch's own causal attention. There are
@@ -37,6 +38,20 @@ def gpt2(sizes: Sizes, vocab_size: int, dropout: float) -> Any:
         attn_pdrop=dropout,
         bos_token_id=None,
         eos_token_id=None,
+    )
+
+
+def t5(sizes: Sizes, vocab_size: int, dropout: float) -> Any:
+    start: dict[str, Any] = {"decoder_start_token_id": 0}
+    return transformers.T5Config(
+        vocab_size=vocab_size,
+        d_model=sizes.d_model,
+        d_kv=sizes.d_model // sizes.num_heads,
+        d_ff=4 * sizes.d_model,
+        num_layers=sizes.num_layers,
+        num_heads=sizes.num_heads,
+        dropout_rate=dropout,
+        **start,
     )
 
 
