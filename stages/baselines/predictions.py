@@ -91,7 +91,7 @@ class _Predicted(NamedTuple):
     """A prediction, from one row of a file."""
 
     place: str  # for messages
-    answer: str  # in the form of ``Task.answer``
+    answer: str  # written as `Task.answer` writes it
     labels: list[str]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from stages.baselines._baseline import Baseline, Counts, Row, Score
 
 WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")  # a word, a number or a sign
-MAX_WORDS = 10  # of an answer, signs included
+MAX_WORDS = 10  # that an answer has at most; a sign counts as one
 SIGNS = ".?!;"  # signs that end a sentence; an answer lies within a sentence
 
 

@@ -41,7 +41,7 @@ WIDTH = 100
 USAGE = """Name your labelled file, for which a study is written to params.yaml:
   make new DATA=reviews.csv
 All flags: make new FLAGS=--help, and docs/your_data.md"""
-MAX_LINES = 12  # of notes
+MAX_LINES = 12  # that notes fill without --verbose
 WITHOUT_LABELS = {"seq2seq": "pairs", "span_qa": "questions"}  # what a row is called, by kind
 
 

@@ -21,8 +21,8 @@ MANY = 0.05  # share of texts with a form from which on a note says so
 
 def refuse_known(data: Path, *, always: bool, is_named: bool = False) -> None:
     """Raises ValueError with a command if a file of ``data`` has a form that is not read; with
-    ``always`` only for the forms that would be read wrongly, and if the
-    user has named the format (``is_named``) only for those with a command."""
+    ``always`` only for the forms that would be read wrongly, and if the user has named the format
+    (``is_named``) only for those with a command."""
     files = files_below(data) if data.is_dir() else [data] * data.is_file()
     heads = {file: _head(file) for file in files[:HEAD]}
     for form, (file, head) in product(TABLE["forms"], heads.items()):

@@ -169,8 +169,8 @@ def languages(examples: Examples) -> dict[str, float]:
     if len(long) < LEAST_TEXTS:
         return {}
     identifier = _identifier()
-    # Nigerian Pidgin is seen in short English sentences of names.
     identifier.set_languages(None)
+    # Nigerian Pidgin is seen in short English sentences of names.
     identifier.set_languages([code for code in identifier.nb_classes if code != "pcm"])
     counts = Counter(identifier.classify(text)[0] for text in long)
     if len(counts) > 1:  # short texts seem to be in any language

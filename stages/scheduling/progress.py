@@ -95,8 +95,8 @@ class Progress(progress.Progress):
         ]
         minutes = max(sum(seconds) / self._workers, *seconds) / 60
         # The size of a checkpoint that is fetched while the study runs is unknown.
-        open_ones = [unit for unit in self._units.values() if unit.name not in self._ended]
-        about = "more than" if any(unit.trials and not unit.work for unit in open_ones) else "about"
+        sizeless = {unit.name for unit in self._units.values() if unit.trials and not unit.work}
+        about = "about" if self._ended.keys() >= sizeless else "more than"
         return f"{about} a minute left" if minutes < 1.5 else f"{about} {minutes:.0f} minutes left"
 
     def get_renderables(self) -> Iterable[RenderableType]:
