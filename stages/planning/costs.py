@@ -4,6 +4,7 @@ Work only scales times that were measured for trainings of the same kind, so con
 matter. In a trial, token embeddings count as nothing: looking them up multiplies nothing.
 """
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -20,8 +21,9 @@ from stages.core.params import AnyTokenizer, Method, Model, Params, TaskEntry
 from stages.methods._method import METHODS, SolvedMethod, TrainedMethod
 from stages.models._backbone import Backbone, outline
 from stages.sources._source import SOURCES
-from stages.tasks._cells import SPACELESS
+from stages.tasks._cells import SPACELESS, Row
 from stages.tasks._task import TASKS
+from stages.tasks._task import Task as TaskKind
 from stages.training.finetuning import max_epochs, steps_per_epoch
 from stages.training.pretraining import VALIDATION_ROWS
 from stages.trials.compatibility import incompatibility
@@ -29,11 +31,16 @@ from stages.trials.groups import trial_groups
 from stages.trials.runner import method_of
 
 PRETRAINING = "pretraining"
+# Of a token that is written, alone, in the time of so many that are read: measured with models of
+# 1.3 million weights that write 64 texts at once. Large ones write faster than that.
+WRITING = 10
 PASSES = 3  # of a training step: forward, and backward to states and to weights
 SAMPLED_ROWS, MAX_COUNTED = 300, 50_000  # most rows whose words are counted; most rows counted
 ASSUMED_ROWS = 1000  # of a task that takes all rows of a source that is not read yet
-# Measured on English captions, with a tokenizer trained on documentation.
-TOKENS_PER_WORD = 2.2
+# Measured on English captions, with a tokenizer trained on documentation, and on English questions,
+# reviews and documentation with a published one.
+TOKENS_PER_WORD, TOKENS_PER_WORD_PUBLISHED = 2.2, 1.3
+MARKS = 3  # around a question and a window of its context
 # A word, or a letter of a script whose words have no blanks between them.
 WORD = re.compile(rf"[{chr(SPACELESS)}-\U0010ffff]|[^\s{chr(SPACELESS)}-\U0010ffff]+")
 
@@ -109,9 +116,10 @@ def finetunings(study: Params, stored: Collection[TrialKey] = ()) -> list[Cost]:
     the matched budget, without the trials in ``stored``."""
     tune, costs = study.finetune, []
     backbones = {key: backbone_of(model, study.tokenizers) for key, model in study.models.items()}
-    texts = {task: Texts.of(task, entry, tune.max_tokens) for task, entry in study.tasks.items()}
+    texts = {key: Texts.of(key, task, tune.max_tokens) for key, task in study.tasks.items()}
     for (key, model), (task, settings) in product(study.models.items(), study.tasks.items()):
         backbone, of_task = backbones[key], settings.task["name"]
+        read = texts[task][model.is_hub]
         for name in tune.methods_of(key):
             method, entry, cost = method_of(tune, name), tune.methods[name].of(key), Cost(key)
             cost.task, cost.method = task, name
@@ -127,84 +135,121 @@ def finetunings(study: Params, stored: Collection[TrialKey] = ()) -> list[Cost]:
                 ):
                     missing = [trial for trial in group if trial not in stored]
                     for trial in missing:
-                        amount = Amount.of(entry, trial, texts[task])
+                        amount = Amount.of(entry, trial, read)
                         # A frozen model predicts once for all trials of a group.
-                        rows = amount.predicted if trial is missing[0] else 0
-                        rows += amount.labels * isinstance(method, SolvedMethod)
-                        rows += PASSES * amount.trained
-                        cost.works[trial] = cost.multiplied * texts[task].tokens * rows
+                        predicted = amount.predicted if trial is missing[0] else 0
+                        solved = amount.labels * isinstance(method, SolvedMethod)
+                        tokens = read.work(solved + PASSES * amount.trained, predicted)
+                        cost.works[trial] = cost.multiplied * tokens
             costs.append(cost)
     return costs
 
 
 class Amount(NamedTuple):
-    """The numbers of rows and steps of a trial, over all learning rates."""
+    """The numbers of examples and steps of a trial, over all learning rates."""
 
     labels: int
-    trained: int  # rows in all steps
-    predicted: int  # rows of validation and test
+    trained: int  # in all steps
+    predicted: int  # of validation and test
     steps: int
+    tested: int
 
     @staticmethod
     def of(entry: Method, trial: TrialKey, texts: "Texts") -> "Amount":
-        labels = texts.train if trial.label_budget == "all" else int(trial.label_budget)
+        rows_labelled = texts.train if trial.label_budget == "all" else int(trial.label_budget)
+        labels, validated, tested = (
+            round(number * texts.examples)
+            for number in (rows_labelled, texts.validation, texts.test)
+        )
         if (training := entry.training) is None:
-            return Amount(labels, 0, texts.validation + texts.test, 0)
+            return Amount(labels, 0, validated + tested, 0, tested)
         # With all epochs, as if ``patience`` ended no training; each epoch is validated.
         method = METHODS.build(entry.method, where=f"finetune.methods.{trial.method}.method")
         assert isinstance(method, TrainedMethod), "the root stage refuses training of others"
         examples, rows = method.epoch_size(labels)
         epochs = max_epochs(training, examples) * len(training.rates)
-        steps, read = epochs * steps_per_epoch(training, examples), epochs * texts.validation
+        steps, read = epochs * steps_per_epoch(training, examples), epochs * validated
         read += epochs * labels * (method.probe is not None)  # states that the head is fitted to
-        return Amount(labels, epochs * examples * rows, read + texts.test, steps)
+        return Amount(labels, epochs * examples * rows, read + tested, steps, tested)
 
 
 class Texts(NamedTuple):
-    """The numbers of rows of a task, and the mean tokens of a row."""
+    """The numbers of rows of a task, of a row's examples and of an example's tokens for a model."""
 
     train: int
     validation: int
     test: int
-    tokens: float
+    examples: float  # mean of a row: more than one if a long context is read in windows
+    tokens: float  # mean of an example, with the text to write
+    written: int  # at most, of an example
+
+    def work(self, rows: float, predicted: float) -> float:
+        """Returns the tokens that are read of ``rows`` and of ``predicted`` ones, and the written
+        ones as if they were read."""
+        return self.tokens * (rows + predicted) + WRITING * self.written * predicted
 
     @staticmethod
-    def of(name: str, entry: TaskEntry, max_tokens: int) -> "Texts":
-        """Counts rows that are prepared, else those of a source that is quick to read; else a row
-        has ``max_tokens``, and ``all`` rows are ASSUMED_ROWS."""
-        counts, words = dict[str, int](), list[int]()
+    def of(task: str, entry: TaskEntry, max_tokens: int) -> "tuple[Texts, Texts]":
+        """Returns the texts as a tokenizer of this project reads them, and as a published one does.
+
+        Counts rows that are prepared, else those of a source that is quick to read; else a row has
+        ``max_tokens``, and ``all`` rows are ASSUMED_ROWS.
+        """
+        counts, words = dict[str, int](), list[list[int]]()
         with suppress(ValueError, OSError, KeyError):
-            counts, words = _prepared(name, entry) or _first_rows(entry)
-        tokens = [min(2 + TOKENS_PER_WORD * number, max_tokens) for number in words]
+            counts, words = _prepared(task, entry) or _first_rows(entry)
         stated = {"train": entry.num_train, "validation": entry.num_validation}
         numbers = {
             split: counts.get(split, ASSUMED_ROWS) if number == "all" else int(number)
             for split, number in (stated | {"test": entry.num_test}).items()
         }
-        return Texts(**numbers, tokens=fmean(tokens) if tokens else max_tokens)
+        chosen = TASKS.settings(entry.task, where="")
+        stride, written = chosen.get("stride", 0), chosen.get("max_target_tokens", 0)
+
+        def read(tokens_per_word: float) -> Texts:
+            examples, tokens = [1.0], [float(max_tokens + written)]
+            if words:
+                rows = [(tokens_per_word * sum(row), tokens_per_word * row[-1]) for row in words]
+                examples = [_windows(row - last, last, max_tokens, stride) for row, last in rows]
+                tokens = [min(2 + row, max_tokens + written) for row, _ in rows]
+            means = {"examples": fmean(examples), "tokens": fmean(tokens)}
+            return Texts(**numbers, **means, written=written)
+
+        return read(TOKENS_PER_WORD), read(TOKENS_PER_WORD_PUBLISHED)
 
 
-def _prepared(name: str, entry: TaskEntry) -> tuple[dict[str, int], list[int]] | None:
-    """Returns the number of rows of each split, and the words of some rows; None if the task is not
-    prepared."""
+def _windows(question: float, context: float, max_tokens: int, stride: int) -> int:
+    """Returns the number of windows in which a context is read; 1 without a stride."""
+    new = max(max_tokens - question - MARKS - stride, 1)  # tokens of a window that no other has
+    return max(math.ceil((context - stride) / new), 1) if stride else 1
+
+
+def _prepared(name: str, entry: TaskEntry) -> tuple[dict[str, int], list[list[int]]] | None:
+    """Returns the number of rows of each split, and the words of each text of some rows; None if
+    the task is not prepared."""
     path = paths.examples(name) / "task.json"
     if not path.is_file() or (record := read_json(path))["task"]["name"] != entry.task["name"]:
         return None
     rows = read_jsonl(path.parent / "train.jsonl")[:SAMPLED_ROWS]
-    return record["num_examples"], [num_words(TASKS[record["kind"]].texts(row)) for row in rows]
+    return record["num_examples"], [_words_of(TASKS[record["kind"]], row) for row in rows]
 
 
-def _first_rows(entry: TaskEntry) -> tuple[dict[str, int], list[int]]:
+def _first_rows(entry: TaskEntry) -> tuple[dict[str, int], list[list[int]]]:
     kind, source = TASKS[entry.task["name"]], SOURCES.build(entry.source, where="source")
-    counts, words = dict.fromkeys(("train", "validation", "test"), 0), list[int]()
+    counts, words = dict.fromkeys(("train", "validation", "test"), 0), list[list[int]]()
     if not source.is_local:
         return {}, words
     for example in islice(source.examples(kind), MAX_COUNTED):
         counts[example.split] += 1
         if example.split == "train" and len(words) < SAMPLED_ROWS:
-            words.append(num_words(kind.texts({"id": example.id, **kind.prepared(example.row)})))
+            words.append(_words_of(kind, {"id": example.id, **kind.prepared(example.row)}))
     return counts, words
 
 
-def num_words(texts: Sequence[str]) -> int:
-    return sum(1 for text in texts for _ in WORD.finditer(text))
+def _words_of(kind: TaskKind, row: Row) -> list[int]:
+    """Returns the words of the row's texts, and of the one that is to be written."""
+    return num_words([*kind.texts(row), *([row[kind.target]] if kind.generates else [])])
+
+
+def num_words(texts: Sequence[str]) -> list[int]:
+    return [sum(1 for _ in WORD.finditer(text)) for text in texts]

@@ -24,7 +24,7 @@ from stages.core.ending import die_with_parent
 from stages.core.keys import TrialKey
 from stages.core.parallel import cores
 from stages.core.params import Method as MethodEntry
-from stages.core.params import Optimisation, Params
+from stages.core.params import Model, Optimisation, Params
 from stages.core.process import TIMES
 from stages.core.seeding import stream, torch_stream
 from stages.evaluation.records import read_texts
@@ -69,7 +69,8 @@ def earlier_speeds(study: Params, costs: Iterable[Cost]) -> dict[Any, float]:
             continue
         rates = _pretrainings(cost)
         if cost.task:
-            rates = _trials(cost, tune.methods[cost.method].of(cost.model), texts[cost.task])
+            read = texts[cost.task][study.models[cost.model].is_hub]
+            rates = _trials(cost, tune.methods[cost.method].of(cost.model), read)
         for work, seconds in rates:
             for key in ((cost.model, cost.task, cost.method), cost.kind):
                 sums[key][0] += work
@@ -97,11 +98,12 @@ def _trials(cost: Cost, entry: MethodEntry, texts: Texts) -> Iterator[tuple[floa
         if row["method"] != cost.method or (key := _key(row)) not in steps:
             continue
         amount = Amount.of(entry, key, texts)
-        rows = float(amount.labels + amount.predicted)
+        rows, predicted = float(amount.labels), float(amount.predicted)
         if training := entry.training:
             share = steps[key] * len(training.rates) / max(amount.steps, 1)
-            rows = share * (PASSES * amount.trained + amount.predicted - texts.test) + texts.test
-        yield cost.multiplied * texts.tokens * rows, float(row["wall_time_s"])
+            rows = share * PASSES * amount.trained
+            predicted = share * (amount.predicted - amount.tested) + amount.tested
+        yield cost.multiplied * texts.work(rows, predicted), float(row["wall_time_s"])
 
 
 def _key(row: Mapping[str, str]) -> TrialKey:
@@ -138,7 +140,7 @@ def calibration(study: Params, cost: Cost, *, jobs: int = 1) -> float | None:
     entry, training, tokens = study.models[model], study.models[model].training, 0.0
     if cost.task:
         training = study.finetune.methods[cost.method].of(model).training
-        tokens = Texts.of(cost.task, study.tasks[cost.task], study.finetune.max_tokens).tokens
+        tokens = _tokens(study, cost.task, entry)
     rows = training and training.model_dump(include={"batch_examples", "micro_batch_rows"})
     about = [study.compute.model_dump(), jobs, cores(), entry.architecture, entry.objective]
     key = json.dumps([*about, cost.method, rows, round(tokens)])
@@ -164,6 +166,11 @@ def _fastest(study: Params, cost: Cost, model: str, jobs: int) -> float:
         return min(call.result() for call in calls)
 
 
+def _tokens(study: Params, task: str, model: Model) -> float:
+    """Returns the mean tokens of an example of the task for a model."""
+    return Texts.of(task, study.tasks[task], study.finetune.max_tokens)[model.is_hub].tokens
+
+
 def _measured(study: Params, cost: Cost, name: str) -> float:
     """Returns the speed of pretraining a model with its own objective (a teacher has random
     weights), or of adapting it to a task with two classes and texts of the mean length of the
@@ -180,8 +187,7 @@ def _measured(study: Params, cost: Cost, name: str) -> float:
         vocabulary = cast(Any, vocabulary_for(study.tokenizers[declared.tokenizer]))
     if cost.task:
         entry = study.finetune.methods[cost.method]
-        task = Texts.of(cost.task, study.tasks[cost.task], study.finetune.max_tokens)
-        length, training = round(task.tokens), entry.training
+        length, training = round(_tokens(study, cost.task, declared)), entry.training
         backbone = MODELS.build(declared.architecture, vocabulary.vocab_size, where="architecture")
         draw_weights(backbone, seed=0)
         backbone.drop_output_layers()

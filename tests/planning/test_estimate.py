@@ -1,6 +1,7 @@
 """The costs of a study before it runs, and what `make plan` prints of them."""
 
 import io
+import math
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def test_finetunings_have_a_trial_for_each_seed_and_budget(fresh: Params) -> Non
     study = matched(with_finetune(fresh, label_budgets=[20, 40], seeds=[1, 2]))
     cost = cost_of(finetunings(study), MLM, "tag", "full")
     training = study.finetune.methods["full"].training
-    texts = Texts.of("tag", study.tasks["tag"], study.finetune.max_tokens)
+    texts, _ = Texts.of("tag", study.tasks["tag"], study.finetune.max_tokens)
     assert training is not None and len(cost.works) == 4 * len(study.models[MLM].seeds)
     for key, work in cost.works.items():
         assert isinstance(key, TrialKey)
@@ -79,15 +80,48 @@ def test_finetunings_have_a_trial_for_each_seed_and_budget(fresh: Params) -> Non
 
 def test_texts_have_the_words_of_prepared_rows(fresh: Params) -> None:
     entry = fresh.tasks["section"]
-    assert Texts.of("section", entry, 48).tokens == 48  # nothing is prepared
+    assert [read.tokens for read in Texts.of("section", entry, 48)] == [48, 48], "not prepared"
     folder = Path("data/tasks/section/examples")
     folder.mkdir(parents=True)
     about = {"task": entry.task, "kind": "classification", "num_examples": {"train": 2}}
     write_json(folder / "task.json", about)
     rows = [{"id": text, "text": text, "label": "a"} for text in ("one two three", "a")]
     write_jsonl(folder / "train.jsonl", rows)
-    assert Texts.of("section", entry, 48).tokens == pytest.approx(2 + 2.2 * 2)
-    assert num_words(["two words", "\u4f60\u597d"]) == 4, "letters of scripts without blanks"
+    own, published = Texts.of("section", entry, 48)
+    assert own.tokens == pytest.approx(2 + 2.2 * 2)
+    assert published.tokens == pytest.approx(2 + 1.3 * 2)
+    assert num_words(["two words", "\u4f60\u597d"]) == [2, 2], "letters of scripts without blanks"
+
+
+def test_texts_of_questions_count_the_windows_of_a_context(fresh: Params) -> None:
+    """With 100 tokens a window of 20 words' question has 21 that no other window has."""
+    settings = {"name": "span_qa", "stride": 32, "max_question_tokens": 50}
+    entry = fresh.tasks["section"].model_copy(update={"task": settings})
+    folder = Path("data/tasks/section/examples")
+    folder.mkdir(parents=True)
+    about = {"task": settings, "kind": "span_qa", "num_examples": {"train": 1}}
+    write_json(folder / "task.json", about)
+    rows = [{"id": "1", "question": "who " * 20, "context": "it was " * 50, "answers": []}]
+    write_jsonl(folder / "train.jsonl", rows)
+    own, published = Texts.of("section", entry, 100)
+    assert own.examples == math.ceil((2.2 * 100 - 32) / (100 - 2.2 * 20 - 3 - 32))
+    assert published.examples == math.ceil((1.3 * 100 - 32) / (100 - 1.3 * 20 - 3 - 32))
+    assert own.tokens == published.tokens == 100
+
+
+def test_texts_that_are_written_cost_what_is_read_and_more_for_each_prediction(
+    fresh: Params,
+) -> None:
+    settings = {"name": "seq2seq", "max_target_tokens": 8}
+    entry = fresh.tasks["section"].model_copy(update={"task": settings})
+    folder = Path("data/tasks/section/examples")
+    folder.mkdir(parents=True)
+    about = {"task": settings, "kind": "seq2seq", "num_examples": {"train": 1}}
+    write_json(folder / "task.json", about)
+    write_jsonl(folder / "train.jsonl", [{"id": "1", "text": "one two", "target": "three"}])
+    own, _ = Texts.of("section", entry, 48)
+    assert own.tokens == pytest.approx(2 + 2.2 * 3)
+    assert own.work(5, 2) == pytest.approx(7 * own.tokens + 10 * 8 * 2)
 
 
 def test_made_takes_the_speed_of_a_calibration_then_of_earlier_trainings(fresh: Params) -> None:
@@ -100,7 +134,7 @@ def test_made_takes_the_speed_of_a_calibration_then_of_earlier_trainings(fresh: 
         f"prepare_task@{task}": None for task in fresh.tasks
     }
     keys = [key for key in cost.works if isinstance(key, TrialKey)]
-    texts = Texts.of("tag", fresh.tasks["tag"], fresh.finetune.max_tokens)
+    texts, _ = Texts.of("tag", fresh.tasks["tag"], fresh.finetune.max_tokens)
     steps = {"num_steps": Amount.of(fresh.finetune.methods["full"], keys[0], texts).steps}
     rows = [key._asdict() for key in keys]
     trials = [row | steps for row in rows]
