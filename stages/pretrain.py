@@ -17,10 +17,9 @@ from stages.core.keys import CheckpointKey
 from stages.core.params import Model
 from stages.core.plans import PretrainPlan
 from stages.core.process import run_stage
-from stages.core.seeding import torch_stream
+from stages.core.seeding import seeded, torch_stream
 from stages.models._backbone import MODELS, draw_weights
 from stages.models._heads import ModelWithHead, initialise_head
-from stages.models._transformer import seeded
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
 from stages.tracking.tracker import Tracker

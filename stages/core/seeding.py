@@ -6,6 +6,8 @@ independent.
 """
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,3 +32,14 @@ def torch_stream(seed: int, *key: str | int) -> "torch.Generator":
     import torch  # here, so that stages that only read text start without it
 
     return torch.Generator().manual_seed(derive(seed, *key))
+
+
+@contextmanager
+def seeded(generator: "torch.Generator") -> Iterator[None]:
+    """Within this context torch's own generator, which transformers draws weights from, continues
+    ``generator``."""
+    import torch
+
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        yield

@@ -5,10 +5,10 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from stages.core.seeding import seeded
 from stages.methods._additions import ATTENTION, AdditionMethod, linear_layers
 from stages.methods._method import freeze_backbone
 from stages.models._heads import ModelWithHead
-from stages.models._transformer import seeded
 
 
 class LoRA(AdditionMethod):

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from stages.core.seeding import seeded
 from stages.methods._additions import AdditionMethod, vectors_for_rows
 from stages.methods._method import freeze_backbone
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
-from stages.models._transformer import seeded
 
 # Families whose models read given keys and values. Models of other families (ModernBERT, the
 # encoder of T5, ALBERT) ignore them, or fail.

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from stages.core.seeding import seeded
 from stages.methods._additions import AdditionMethod, vectors_for_rows
 from stages.methods._method import freeze_backbone
 from stages.models._heads import ModelWithHead
-from stages.models._transformer import seeded
 from stages.text.batch import Batch
 
 

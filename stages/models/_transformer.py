@@ -6,7 +6,6 @@ family's defaults. A checkpoint is what ``save_pretrained`` writes.
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import cache
 from inspect import signature
 from pathlib import Path
@@ -22,6 +21,7 @@ from transformers.models.auto import modeling_auto
 from transformers.utils import logging
 
 from stages.core.components import unknown
+from stages.core.seeding import seeded
 from stages.models._attention import ATTENTION, PREFIX, Documents, additive, document_mask
 from stages.models._backbone import Architecture, Backbone, Start
 from stages.text.batch import PADDING, Batch
@@ -455,15 +455,6 @@ def is_headless(config: Any) -> bool:
     with the head of ELECTRA's discriminator."""
     without = {modeling_auto.MODEL_MAPPING_NAMES.get(config.model_type), "ElectraForPreTraining"}
     return len(config.architectures or ()) == 1 and config.architectures[0] in without
-
-
-@contextmanager
-def seeded(generator: torch.Generator) -> Iterator[None]:
-    """Within this context torch's own generator, which transformers draws weights from, continues
-    ``generator``."""
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        yield
 
 
 def prompts(batch: Batch) -> Batch:

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from stages.core import paths
+from stages.core.seeding import seeded
 from stages.models._backbone import Start
-from stages.models._transformer import AUTO, Transformer, is_headless, seeded
+from stages.models._transformer import AUTO, Transformer, is_headless
 from stages.text.checkpoints import (
     config_of,
     content_of,

@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
@@ -80,7 +81,9 @@ def _local(number: int) -> SpecCluster:
     options = here | {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
     scheduler = {"cls": Scheduler, "options": options}
     # Only this process handles Ctrl-C, and it ends the others, which inherit the blocked signal.
-    # The tracker is started first, since it unblocks the signal when it starts.
+    # The tracker is started first, since it unblocks the signal when it starts. It would warn of
+    # what killed workers leave, and removes it.
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")
     resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:

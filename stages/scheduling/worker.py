@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import runpy
 import subprocess
 import sys
 import time
@@ -21,9 +22,9 @@ from stages.core import paths
 from stages.core.ending import die_with_parent
 from stages.core.keys import CheckpointKey, TrialKey
 from stages.core.parallel import training_environment
-from stages.core.plans import FinetunePlan, read_plan
+from stages.core.plans import FinetunePlan, PretrainPlan, read_plan
 from stages.core.process import exit_on_mistake
-from stages.trials.workers import IMPORTED_BY_TRIALS
+from stages.trials.workers import IMPORTED_BY_TRAININGS
 
 LOGS = paths.SCRATCH / "logs"
 STARTS = "starts"  # the topic of Dask's events that say which unit has started
@@ -94,18 +95,20 @@ def run(unit: Unit) -> Result:
     began = time.monotonic()
     if unit.trials or unit.checkpoint:
         os.environ.update(training_environment())
-    if unit.trials:
+    command = [*DVC, unit.name]  # DVC decides whether there is anything to do
+    forks = bool(unit.trials)
+    if unit.checkpoint:
+        command = ["python", "-m", *_pretraining(unit.checkpoint)]
+        plan = read_plan(PretrainPlan, "pretrain", unit.checkpoint.model)
+        forks = plan.distributed.num_ranks == 1  # else it becomes the launcher of its ranks
+    if forks:
         try:
-            scores = in_fork(_fill_store, unit)
+            scores = in_fork(_train, unit)
             return Result("", time.monotonic() - began, scores)
         except BrokenProcessPool:
             raise Killed from None
         except SystemExit:
             return Result("failed", time.monotonic() - began)
-    command = [*DVC, unit.name]  # DVC decides whether there is anything to do
-    if unit.checkpoint:
-        model, seed = unit.checkpoint
-        command = ["python", "-m", "stages.pretrain", model, "--only-seed", str(seed)]
     with unit.log.open("wb") as log:
         code = subprocess.run(
             command,
@@ -122,25 +125,30 @@ def run(unit: Unit) -> Result:
 
 def in_fork(function: Callable[..., R], *arguments: object) -> R:
     """Returns the result of ``function`` in a fork of a server process. Each worker has one server,
-    so that it imports the modules of trials once. The fork and its server end with this process.
+    so that it imports the modules of trainings once. The fork and its server end with this process.
 
     Raises BrokenProcessPool if the fork is killed, else what ``function`` raises.
     """
     current_process().daemon = False  # Dask's workers are daemons, which may have no children
     context = get_context("forkserver")
-    modules = ["stages.core.fork_server", "stages.trials.groups", __name__, *IMPORTED_BY_TRIALS]
-    context.set_forkserver_preload(modules)
+    modules = ["stages.core.fork_server", "stages.trials.groups", "stages.pretrain", __name__]
+    context.set_forkserver_preload([*modules, *IMPORTED_BY_TRAININGS])
     with ProcessPoolExecutor(1, context, initializer=die_with_parent) as fork:
         return fork.submit(function, *arguments).result()
 
 
-def _fill_store(unit: Unit) -> Scores:
-    from stages.trials.groups import fill_store
-
-    outcomes = []
+def _train(unit: Unit) -> Scores:
+    """Trains a checkpoint or fills the store with trials; returns their scores."""
     with unit.log.open("wb") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
+    if unit.checkpoint:
+        module, *sys.argv[1:] = _pretraining(unit.checkpoint)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        return ()
+    from stages.trials.groups import fill_store
+
+    outcomes = []
 
     def fill() -> None:
         plan = read_plan(FinetunePlan, "finetune", unit.trials[0].task)
@@ -149,3 +157,9 @@ def _fill_store(unit: Unit) -> Scores:
     exit_on_mistake(fill)
     scores = ((trial.key, trial.record.validation_score) for trial in outcomes)
     return tuple((key, score) for key, score in scores if score is not None)
+
+
+def _pretraining(checkpoint: CheckpointKey) -> list[str]:
+    """Returns the module that pretrains a checkpoint, and its arguments."""
+    model, seed = checkpoint
+    return ["stages.pretrain", model, "--only-seed", str(seed)]

@@ -12,7 +12,7 @@ from stages.tracking.store import errors_as_warnings, exclusive, warn
 from stages.tracking.view import View
 
 # A pretraining that ends sooner is left to ``reconcile``: importing mlflow takes seconds.
-DELAY_S = 20.0
+DELAY_S = 60.0
 FLUSH_S = 5.0
 TIMEOUT_S = 30.0  # at the end, for points that are not yet logged
 

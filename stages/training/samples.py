@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from stages.core.seeding import stream, torch_stream
+from stages.core.seeding import seeded, stream, torch_stream
 from stages.models._backbone import Backbone
-from stages.models._transformer import seeded
 from stages.objectives._objective import Objective
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.corpus import EncodedCorpus

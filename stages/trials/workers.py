@@ -14,7 +14,10 @@ from stages.core.ending import die_with_parent
 J = TypeVar("J")
 R = TypeVar("R")
 
-IMPORTED_BY_TRIALS = ("sklearn.linear_model", "torch._dynamo")  # probes and AdamW load them
+IMPORTED_BY_TRAININGS = (  # by models, tokenizers, probes and AdamW, when they need them
+    *("stages.models._transformer", "transformers.processing_utils"),
+    *("transformers.models.auto.tokenization_auto", "sklearn.linear_model", "torch._dynamo"),
+)
 
 
 def each(
