@@ -3,6 +3,7 @@ test inputs. Trials in the store are not computed again."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -59,9 +60,13 @@ def main(plan: FinetunePlan, task: str) -> str:
             texts[key] = result
         for model, folder in folders.items():
             of_run = [trial for trial in trials if trial.key.model == model]
-            inputs, estimates = zip(
-                *(texts[key] for key in keys if key.model == model), strict=True
-            )
+            of_seeds = {key.pretrain_seed: texts[key] for key in keys if key.model == model}
+            inputs = [read for read, _ in of_seeds.values()]
+            _, (first, *_) = zip(*of_seeds.values(), strict=True)
+            estimates = [
+                own or [replace(row, pretrain_seed=seed) for row in first]
+                for seed, (_, own) in of_seeds.items()
+            ]
             predictions = chain(*(trial.predictions for trial in of_run))
             validation = chain(*(trial.validation for trial in of_run))
             for name, kind, rows in (
@@ -103,11 +108,15 @@ def _texts(
     plan: FinetunePlan, task: str, methods: Mapping[str, Sequence[str]], checkpoint: CheckpointKey
 ) -> Texts:
     """Returns how much of the task's texts a checkpoint reads, and how well its states predict
-    labels; nothing if no method is compatible."""
+    labels; nothing if no method is compatible. A model as published is the same with every seed, so
+    that the first seed's estimates are those of all."""
     compatible = methods[checkpoint.model]
     if not compatible:
         return [], []
     inputs = input_records(plan.finetune, checkpoint, task, compatible)
+    entry = plan.models[checkpoint.model]
+    if entry.as_published and checkpoint.pretrain_seed != entry.seeds[0]:
+        return inputs, []
     return inputs, estimated(plan.finetune, plan.compute, checkpoint, task)
 
 
