@@ -173,7 +173,11 @@ class View:
 
     @property
     def most_seeds(self) -> int:
-        return max((answer.num_seeds for answer in self.answers), default=0)
+        """The most pretraining or fine-tuning seeds of a model; baselines have one."""
+        cells = [cell for cell in self.results.cells if not cell.is_baseline]
+        kinds = ("pretrain_seed", "finetune_seed")
+        numbers = (len({getattr(t, kind) for t in cell.trials}) for cell in cells for kind in kinds)
+        return max(numbers, default=1)
 
     @cached_property
     def by_recommended(self) -> list[list[Answer]]:
