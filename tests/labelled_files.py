@@ -15,7 +15,8 @@ from stages.core.plans import TaskPlan
 from stages.core.study_file import load
 from stages.proposal.design import EPOCHS, FROZEN, Budget, Pace
 from stages.proposal.flags import Flags
-from stages.proposal.propose import Proposal, propose
+from stages.proposal.propose import propose
+from stages.proposal.study import Study
 from tests.smoke import plans
 
 NUM = 60
@@ -91,12 +92,12 @@ def paced(raw: Json, budgets: Sequence[Budget], num_outputs: int) -> Pace:
 
 def proposed(
     path: str | Path, *, corpus: Path | None = None, minutes: float = 10, **flags: object
-) -> Proposal:
+) -> Study:
     options = Flags(**flags)  # type: ignore[arg-type]
     return propose(Path(path), options, corpus=corpus, seconds=60 * minutes, measure=paced)
 
 
-def study_of(proposal: Proposal) -> Params:
+def study_of(proposal: Study) -> Params:
     """Returns the study that a proposal writes to ``params.yaml``, typed."""
     path = Path("params.yaml")
     path.write_text(proposal.text)

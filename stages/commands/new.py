@@ -33,7 +33,8 @@ from stages.core.text_files import existing
 from stages.planning.speed import SPEEDS
 from stages.proposal.design import SPLITS_DRAWN, Budget, measured
 from stages.proposal.flags import KINDS_OF_STUDIES, ROLES, SETTINGS, Flags, settings_help
-from stages.proposal.propose import Proposal, minutes, propose
+from stages.proposal.propose import propose
+from stages.proposal.study import Study, minutes
 from stages.sources._formats import FORMATS
 from stages.tasks._task import SPLITS
 
@@ -120,12 +121,12 @@ def flags_of(options: argparse.Namespace) -> Flags:
         raise ValueError(describe(error, "--set", known=lambda _: SETTINGS)) from None
 
 
-def shown(proposal: Proposal, data: Path, wanted: float, most: int | None = None) -> str:
+def shown(proposal: Study, data: Path, wanted: float, most: int | None = None) -> str:
     """Returns the text that is printed about a proposal. ``wanted`` is the time that the study may
     take, in minutes; ``most`` limits the lines of notes."""
-    design, kind = proposal.study.design, proposal.study.kind
+    design, kind = proposal.design, proposal.kind
     models = list[str]()
-    if (checkpoint := proposal.study.checkpoint) and design.published:
+    if (checkpoint := proposal.checkpoint) and design.published:
         ways = ["as frozen features"] * (design.probed != "none")
         ways += [f"fine-tuned in {design.epochs} epochs"] * (design.epochs > 0)
         models.append(f"{checkpoint['name']} {' and '.join(ways)}")

@@ -3,8 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pandas
+from ruamel.yaml import YAML
 
 from stages.core.artifacts import Json
 from stages.sources._formats import Record
@@ -20,60 +22,16 @@ from stages.tasks._cells import (
 from stages.tasks._labels import label_of
 from stages.tasks._task import split_in
 
+TABLES = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+HINTS = {what: {*words.split()} for what, words in TABLES["names"].items()}
+SHAPES: dict[str, str] = TABLES["shapes"]
 MOST_LABELS = 300
 NUM_FEW = 20  # with fewer rows, shares say nothing
 RECUR, LONG_RECUR = 4, 10  # times that a label in lists, or with a long name, occurs on average
 MOST_DISTINCT = 0.5  # most distinct values per row in a column of labels
 TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 5.0, 5.0  # means: fewest, fewest, most
 MOST = 0.9  # share of the cells or rows that is nearly all
-LOOKED_AT = 200  # number of values to look at to see what a column holds
-HOT_SIGNS = {"0", "1", "0.0", "1.0", "-1", "true", "false", "t", "f", "yes", "no", "y", "n"}
-
-# What whole cells look like: an address, day, path or random id, which is neither a text nor a
-# class even where it recurs; an ASCII word of no language, which may name a class if it recurs; a 0
-# or a 1 for each label.
-MARK = (
-    r"(https?://|www\.)\S+|\S+@\S+\.\w+|([A-Za-z]:\\|~?/|\.{1,2}/).*|\S*/\S+\.\w{2,4}"
-    r"|\d{1,4}(?P<sign>[-/.])\d{1,2}(?P=sign)\d{1,4}([T ][\d:.,+ -]*([AaPp][Mm]|Z)?)?"
-    r"|(?=.{8,35}$)(.*\d:\d\d(:\d\d)?\b.*\d|\w{3,9}\.? \d{1,2},? \d{4}|\d{1,2}\.? \w{3,9}\.? \d{4})"
-    r"|\{?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\}?|(?=.*\d)[0-9a-f]{16,}"
-    r"|(?=.*\d)(?=.*[A-Za-z])[0-9A-Z]{12,}"
-)
-CODE = r"(?=[!-~]*[\d@/\\_.$%+=])[!-~]{6,}|[!-~]{15,}"
-HOT = r"[01](?:([ ,;|])[01](?:\1[01])*)"
-
-# Names of columns, or words in them, that hint at what a column is in a row.
-TEXTS = "text sentence review content body comment tweet document message"
-LABELS = "stance polarity label labels class category target gold y sentiment intent"
-_WORDS = {
-    "text": TEXTS,
-    "label": LABELS,
-    "split": "split splits fold folds kfold k_fold subset partition set usage"
-    " is_train is_dev is_valid is_test",
-    "no class": f"context passage premise question query post prompt title subject {TEXTS}",
-    "id": "id ids idx index key uid uuid guid no nr number oid file filename path url hash sha1 md5"
-    " email mail",
-    "group": "user author speaker patient customer doc document thread conversation session",
-    "question": "question query",
-    "question of choices": "question",
-    "context": "context passage paragraph article",
-    "answers": "answer answers text",
-    "no answers": "start end id ids",
-    "start": "start",
-    "offset": "start begin end stop offset from to",
-    "choices": "choices options endings candidates alternatives",
-    "right choice": f"answer right {LABELS}",
-    "premise": "premise ctx context passage article",
-    "words": "words tokens form",
-    "tags": "tags ner upos labels",
-    "one word": "word token form words tokens",
-    "one tag": "tag ner pos bio",
-    "target": "target tgt summary translation highlights output answer",
-    "several labels": "labels tags classes categories",
-    "nothing": "",
-    "structures": "label labels entities spans annotations qas answers ents",
-}
-HINTS = {what: {*words.split()} for what, words in _WORDS.items()}
+LOOKED_AT = 200  # number of values whose shape is seen
 
 
 class Column:
@@ -89,19 +47,22 @@ class Column:
             read = [*cells]  # a column of texts, some of them in brackets
         filled = [cell for cell in read if not is_empty(cell)]
         self.name, self.num, self.filled, self.cells = name, len(cells), len(filled), read
+        self.is_full = self.filled >= MOST * self.num
         self.is_named_label = name.lower() in HINTS["label"]
 
         # Lists and objects
         lists = [cell for cell in filled if isinstance(cell, list)]
         parts = [part for cell in lists for part in cell]
         objects = [part for part in [*filled, *parts] if isinstance(part, Mapping)]
-        self.lengths = [len(cell) if isinstance(cell, list) else 0 for cell in read]
+        lengths_of = [len(cell) if isinstance(cell, list) else 0 for cell in read]
+        self.lengths = pandas.Series(lengths_of, dtype=int)
         self.items, lengths = Counter(map(str, parts)), {*map(len, lists)}
         self.are_lists = bool(filled) and len(lists) == len(filled)
         self.are_answers = any("answer_start" in part for part in objects)  # SQuAD's
         is_nested = any(isinstance(part, list | tuple) for part in parts)
         self.are_structures = not self.are_answers and (bool(objects) or is_nested)
-        self.are_hot = len(lengths) == 1 and max(lengths) > 1 and _are_hot(self.items)
+        are_bits = all(re.fullmatch(SHAPES["bit"], item) for item in self.items)
+        self.are_hot = are_bits and len(lengths) == 1 and max(lengths) > 1
         if self.are_lists and lengths == {1}:  # one label in each list, as doccano writes it
             self.are_lists, filled = False, parts
 
@@ -109,49 +70,45 @@ class Column:
         are_single = all(isinstance(cell, str | int | float) for cell in filled)
         texts = [_label(cell) for cell in filled]
         self.values = pandas.Series([*dict.fromkeys(texts)], dtype=object)
-        self.distinct, some = len(self.values), self.values[:LOOKED_AT]
+        self.distinct = len(self.values)
         self.words = sum(len(text.split()) for text in texts) / max(self.filled, 1)
         self.recurs = self.num < NUM_FEW or self.distinct <= MOST_DISTINCT * self.filled
+        self.are_choices = self.are_lists and self.distinct > 1
+        self.are_keys = self.share("key") == 1
+        self.is_hot = self.share("bit") == 1 and {*self.values} != {"-1"}
 
         # Numbers; the few cells that are none are refused later, with their line numbers.
         spelt = [text for cell in filled if not is_missing(text := str(cell).strip())]
-        spelt = [text for text in spelt if not re.match(r"[+-]?(?i:inf(inity)?)$", text)]
         self.texts = [*dict.fromkeys(spelt)]  # distinct cells, with their line breaks and tabs
         self.decimal, self.is_sure = decimal_of(spelt)
         numbers = pandas.Series([number_of(text, self.decimal) for text in spelt], dtype=float)
         numbers = numbers[numbers.between(-1e300, 1e300)]
         counts_up = {*numbers.drop_duplicates().diff()[1:]} == {1} and self.decimal == "point"
-        are_codes = any(re.match(r"0\d", text) for text in spelt)  # such as 005.1
-        are_single_numbers = are_single and not (are_codes and not counts_up)
-        self.are_numbers = are_single_numbers and len(numbers) >= MOST * max(len(spelt), 1)
-        numbers = numbers.drop_duplicates() if self.are_numbers else numbers[:0]
-        self.are_whole = bool((numbers % 1 == 0).all())
-        self.are_choices = self.are_lists and self.distinct > 1
-        self.are_keys = bool(self.values.str.fullmatch("[0-9A-Ja-j]").all())  # of choices
-        self.is_hot = bool({*self.values} - {"-1"}) and _are_hot(self.values)
+        has_zeros = any(re.match(r"0\d", text) for text in spelt)  # a code such as 005.1
+        is_enough = len(numbers) >= MOST * max(len(spelt), 1)
+        self.are_numbers = are_single and is_enough and (counts_up or not has_zeros)
+        self.are_whole = not self.are_numbers or bool((numbers % 1 == 0).all())
+        self.are_strings = self.filled > 0 and are_single and not self.are_numbers
 
         # Ids
-        self.are_strings = self.filled > 0 and are_single and not self.are_numbers
-        self.are_marks = self.are_strings and bool(some.str.fullmatch(MARK).mean() > 0.5)
+        self.are_marks = self.are_strings and self.share("mark") > 0.5
         is_index = not name.strip() or name.startswith("Unnamed: ")  # pandas'
-        are_codes = self.are_strings and bool(some.str.fullmatch(CODE).mean() > MOST)
+        are_codes = self.are_strings and self.share("code") > MOST
         is_unique = self.distinct == self.filled >= NUM_FEW and self.words <= 1
         looks_like_id = is_index or counts_up or are_codes or self.hints_at("id")
         self.is_id = is_unique and are_single and self.are_whole and looks_like_id
 
         # Texts and labels
-        sample = "".join(some)
-        is_spaceless = sum(ord(c) >= SPACELESS for c in sample) > len(sample) / 2
+        letters = "".join(self.values[:LOOKED_AT])
+        is_spaceless = sum(ord(letter) >= SPACELESS for letter in letters) > len(letters) / 2
         is_long = sum(map(len, texts)) >= TEXT_LETTERS * max(self.filled, 1) and not self.recurs
         is_other = self.are_marks or self.is_id or (self.is_named_label and self.recurs)
-        self.may_be_text = self.are_strings and not is_other and self.hints_at("no class")
-        has_words = self.words >= TEXT_WORDS or (is_spaceless and is_long)
-        self.is_text = self.are_strings and has_words and not is_other
-        self.may_be_text |= self.is_text
-        recurs_often = self.distinct * LONG_RECUR <= self.filled and not self.hints_at("no class")
+        is_named_text, may_be = self.hints_at("no class", "text"), self.are_strings and not is_other
+        self.is_text = may_be and (self.words >= TEXT_WORDS or (is_spaceless and is_long))
+        self.may_be_text = self.is_text or (may_be and is_named_text)
+        recurs_often = self.distinct * LONG_RECUR <= self.filled and not is_named_text
         is_short = self.words <= LABEL_WORDS or self.is_named_label or recurs_often
         are_values = (self.are_strings or self.are_numbers) and self.are_whole
-        self.is_full = self.filled >= MOST * self.num
         has_enough = self.is_full or self.is_named_label  # other rows may have no label yet
         are_few = 2 <= self.distinct <= MOST_LABELS and self.recurs and is_short
         self.is_label = are_values and has_enough and are_few and not self.are_marks
@@ -165,11 +122,16 @@ class Column:
             is_split &= splits.get(Counter(texts).most_common(1)[0][0]) == "train"
         self.splits = {*splits.values()} if is_split and self.words < 2 else set()
 
-    def hints_at(self, what: str) -> bool:
+    def share(self, shape: str) -> float:
+        """Returns the share of the first values that have this shape of SHAPES."""
+        return float(self.values[:LOOKED_AT].str.fullmatch(SHAPES[shape]).mean())
+
+    def hints_at(self, *what: str) -> bool:
         """Whether a word of the name hints at this. The words of ``sentence_A``, ``Sentence A`` and
         ``sentenceA`` are sentence and a."""
         parted = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", self.name)
-        return not HINTS[what].isdisjoint(re.split(r"[^a-z0-9]+", parted.lower()))
+        words = re.split(r"[^a-z0-9]+", parted.lower())
+        return any(not HINTS[each].isdisjoint(words) for each in what)
 
     def __str__(self) -> str:
         number = f"{self.distinct:,} different in {self.filled:,} of {self.num:,} rows"
@@ -198,7 +160,3 @@ def _label(cell: object) -> str:
         return label_of(cell, "")
     except ValueError:  # neither a text nor a number
         return str(cell)
-
-
-def _are_hot(values: Iterable[str]) -> bool:
-    return {value.lower() for value in values} <= HOT_SIGNS

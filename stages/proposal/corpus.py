@@ -11,11 +11,12 @@ from jaxtyping import Int
 
 from stages.core.artifacts import Json
 from stages.planning.costs import TOKENS_PER_WORD
+from stages.proposal.questions import Note
 from stages.proposal.rows import Examples
 from stages.sources._formats import sides
 from stages.sources._source import SOURCES
 from stages.sources.files import PARALLEL
-from stages.tasks._task import SPLITS, TASKS, settings_of
+from stages.tasks._task import SPLITS, TASKS
 
 FEW_ROWS = 1_000  # with fewer rows, results depend on the draw of the splits
 ENOUGH_WORDS = 400_000  # fewest words of labelled texts to pretrain on
@@ -26,7 +27,7 @@ DOCS_WORDS = 700_000  # approximate number of words of DOCS
 # Kinds whose texts can be a corpus. (The contexts of span_qa recur.)
 RUNNING_TEXT = {"classification", "multi_label", "regression", "seq2seq"}
 OF_ANSWERS = {"text_pair", "label", "labels", "tags"} | {
-    key for kind in TASKS.values() for key in settings_of(kind)
+    key for kind in TASKS.values() for key in kind.cell_settings
 }
 # A word that occurs as often as RECURS is a piece that a tokenizer may learn, even without the
 # sentences of test rows, so a text fills a vocabulary of as many pieces as it has such words.
@@ -38,21 +39,17 @@ LETTERS_PER_TOKEN = 4  # fewest on average: of words that hardly recur, such as 
 Algorithm = Literal["unigram", "char"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Corpus:
     """A corpus, its entry in ``corpora:``, and whether models are pretrained on it."""
 
     key: str
     source: Json
     words: int  # number of words, or a lower bound
+    note: Note  # which text it is
     pretrains: bool
     algorithm: Algorithm
     vocab_size: int
-    why: str  # description of the corpus for params.yaml
-
-    @property
-    def decontaminate_against(self) -> Literal["none", "tasks"]:
-        return "none" if self.source["name"] in ("installed_docs", "tasks") else "tasks"
 
     @property
     def tokens(self) -> int:
@@ -67,7 +64,7 @@ class Corpus:
         return np.ceil(np.maximum(per_word * words, letters / LETTERS_PER_TOKEN)).astype(np.int64)
 
 
-def choose_corpus(examples: Examples, text: Path | None, task: str, notes: list[str]) -> Corpus:
+def choose_corpus(examples: Examples, text: Path | None, task: str) -> Corpus:
     """Returns the user's own text, or the labelled texts if they are enough, else documentation in
     English. Labelled texts that are too few to pretrain on are used for the tokenizer alone if they
     have targets to write or are in a script other than Latin.
@@ -76,42 +73,24 @@ def choose_corpus(examples: Examples, text: Path | None, task: str, notes: list[
     """
     words = int(examples.count_words([*examples.inputs, *examples.targets]).sum())
     enough, is_latin = words >= ENOUGH_WORDS, examples.latin >= LATIN
-    labelled = _labelled_texts(examples, task, enough=enough)
-    pretrains, learnt, has_blanks = True, list[str](), not examples.is_spaceless
+    source, learnt = _labelled_texts(examples, task, enough=enough)
     if text is not None:
-        key, why = "my_text" if task != "my_text" else "own_text", "your unlabelled text"
         source, words, learnt = _own_text(text)
-        little = ", which is little" if words < ENOUGH_WORDS // 4 else ""
-        notes.append(f"Text to pretrain on: {text}, at least {words:,} words{little}.")
-    elif labelled and (enough or examples.targets or not is_latin):
-        key, pretrains, (source, texts) = "labelled_texts", enough, labelled
-        has_both, words = len(texts) > examples.num["train"], int(examples.count_words(texts).sum())
-        why = f"the task's own training texts{' and their targets' * has_both}, " + (
-            "each by itself" if enough else "for the tokenizer alone: too few to pretrain on"
-        )
-        notes.append(f"Text: {why} ({words:,} words). --corpus FOLDER gives other text.")
+        key, pretrains = "my_text" if task != "my_text" else "own_text", True
+        note = Note("own text", text, words, ", which is little" * (words < ENOUGH_WORDS // 4))
+    elif learnt and (enough or examples.targets or not is_latin):
+        key, words, pretrains = "labelled_texts", int(examples.count_words(learnt).sum()), enough
+        what = "texts and their targets" if len(learnt) > examples.num["train"] else "texts"
+        note = Note("labelled texts" if enough else "few labelled texts", what, words)
         # With few rows each seed draws its splits, so other draws test on most of these texts.
-        learnt = texts if sum(examples.num.values()) >= FEW_ROWS else texts[::FEW_LEFT]
+        learnt = learnt if sum(examples.num.values()) >= FEW_ROWS else learnt[::FEW_LEFT]
     else:
-        key, words, pretrains = "documentation", DOCS_WORDS, is_latin
-        why = "the documentation installed with the project, as there is no other text"
         source = {"name": "installed_docs", "path": "requirements.lock", "packages": DOCS}
-        notes.append(
-            "The labelled texts are too few to pretrain on, or recur; models read the technical "
-            "English documentation that is installed here. --corpus FOLDER gives your own text."
-        )
+        key, words, pretrains, note = "documentation", DOCS_WORDS, is_latin, Note("documentation")
     algorithm, size = "unigram", VOCABULARIES[0]
     if key != "documentation":
-        algorithm, size = vocabulary_of(learnt, has_blanks=has_blanks)
-    return Corpus(
-        key=key,
-        source=source,
-        words=words,
-        pretrains=pretrains,
-        algorithm=algorithm,
-        vocab_size=size,
-        why=why,
-    )
+        algorithm, size = vocabulary_of(learnt, has_blanks=not examples.is_spaceless)
+    return Corpus(key, source, words, note, pretrains, algorithm, size)
 
 
 def vocabulary_of(texts: Iterable[str], *, has_blanks: bool) -> tuple[Algorithm, int]:
@@ -128,16 +107,11 @@ def vocabulary_of(texts: Iterable[str], *, has_blanks: bool) -> tuple[Algorithm,
     return next((("unigram", size) for size in sizes), ("char", VOCABULARIES[0]))
 
 
-def _labelled_texts(
-    examples: Examples, task: str, *, enough: bool
-) -> tuple[Json, list[str]] | None:
-    """Returns the task's source as a source of text, and the texts of train that it has, or None if
-    they cannot be a corpus. The texts of test rows are in this source's test split, too.
-
-    Texts and targets that are ``enough`` to pretrain on are not read in pairs, which would show a
-    model the answers beyond its label budget: lines of parallel files are documents by themselves,
-    and of a table only the texts are read.
-    """
+def _labelled_texts(examples: Examples, task: str, *, enough: bool) -> tuple[Json, list[str]]:
+    """Returns the task's source as a source of text, whose test split has the texts of test rows,
+    and the texts of train that it has, none if they cannot be a corpus. If they are ``enough`` to
+    pretrain on, no pair of text and target is read, which would show answers beyond the label
+    budget: lines of parallel files are documents, and of a table only the texts are read."""
     kind, texts = examples.kind.name, examples.inputs
     settings = {key: value for key, value in examples.source.items() if key not in OF_ANSWERS}
     is_parallel = settings.get("format") == PARALLEL
@@ -145,22 +119,22 @@ def _labelled_texts(
         return {"name": "tasks", "path": "data/tasks", "tasks": [task]}, texts + examples.targets
     if is_parallel and {*SPLITS} <= settings.keys():  # each line is a document
         folder, languages = Path(settings["path"]), [settings["text"], settings["target"]]
-        files = {split: sides(folder / settings[split], languages) for split in SPLITS}
-        names = {s: [str(file.relative_to(folder)) for file in files[s]] for s in SPLITS}
         lines = {"name": "files", "path": settings["path"], "format": "txt", "unit": "line"}
-        return lines | names, texts + examples.targets
+        for split in SPLITS:
+            files = sides(folder / settings[split], languages)
+            lines[split] = [str(file.relative_to(folder)) for file in files]
+        return lines, texts + examples.targets
     if not is_parallel:
         settings.pop("target", None)
     is_conll = settings.get("format") == "conll" or "words" not in settings
-    return (settings, texts) if kind in RUNNING_TEXT or (kind == "tagging" and is_conll) else None
+    return settings, texts if kind in RUNNING_TEXT or (kind == "tagging" and is_conll) else []
 
 
 def _own_text(path: Path) -> tuple[Json, int, list[str]]:
     """Returns a folder as a source of paragraphs, or of lines if these are too few, the number of
     words of train, of which at most MAX_WORDS are counted, and sentences of train."""
-    for unit in ("paragraph", "line"):
-        source: Json = {"name": "files", "path": path.as_posix()}
-        source |= {"unit": unit} if unit == "line" else {}
+    for unit in ({}, {"unit": "line"}):
+        source: Json = {"name": "files", "path": path.as_posix(), **unit}
         splits, words, some = set[str](), 0, list[str]()
         for document in SOURCES.build(source, where="--corpus").documents():
             splits.add(document.split)

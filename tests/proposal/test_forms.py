@@ -8,7 +8,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from stages.proposal.forms import TABLE
+from stages.proposal.files import FORMS
 from tests.labelled_files import NUM, proposed, table, texts
 
 PAIRS = texts(NUM)
@@ -52,7 +52,15 @@ def sides(path: Path) -> None:
             path.with_name(f"{split}_{name}.txt").write_text(lines)
 
 
+def tree(path: Path) -> None:
+    for i, (text, label) in enumerate(PAIRS):
+        file = Path("d", "train" if i % 10 > 1 else "test", label, f"{i}_7.txt")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
 WRITERS = {
+    "a folder of texts": ("d/README", tree, "d-rows.jsonl"),
     "save_to_disk": ("d/test/data-00000-of-00001.arrow", saved_to_disk, "d"),
     "brat": ("d/x.ann", annotated, "d/x-rows.jsonl"),
     "line by line": ("d/train_labels.txt", sides, "d"),
@@ -178,7 +186,7 @@ KINDS["tagging"] = ("with entities", "doccano", "spans", "brat", "seq.in", "word
 COLUMNS = {"cells between tabs": ["label", "text", "id"]}
 COLUMNS |= dict.fromkeys(("SIGN between", "line by line"), ["label", "text"])
 WITH_COMMAND = [
-    form["what"] for form in TABLE["forms"] if {*form} & {"command", *TABLE["commands"]}
+    form["what"] for form in FORMS["forms"] if {*form} & {"command", *FORMS["commands"]}
 ]
 
 
@@ -219,7 +227,7 @@ def test_each_form_is_recognised_and_its_command_makes_a_file_that_is_read(what:
     written = new or re.search(r"> (\S+)$", command)[1]  # type: ignore[index]
     proposal = proposed(written, names=COLUMNS.get(part))
     kinds = [kind for kind, parts in KINDS.items() if part.startswith(parts)]
-    assert proposal.study.kind == (kinds[0] if kinds else "classification")
+    assert proposal.kind == (kinds[0] if kinds else "classification")
     assert not any("to convert it" in note for note in proposal.notes)
     assert "##" not in str(proposal.rows) and "SEP" not in str(proposal.rows)
 

@@ -293,11 +293,6 @@ ODD: dict[str, Odd] = {
         for shown in (str, json.dumps, lambda moods: f"[{', '.join(moods)}]")
     },
     "0 and 1 without signs": beside_texts(refused("0,1,1"), y=lambda i: "".join(map(str, hot(i)))),
-    "lists of one or none": jsonl(
-        refused("--task classification"),
-        text=TEXTS,
-        label=lambda i: [SIDES[i]] if i % 9 else [],
-    ),
     "0 and 1 by position": jsonl(sets("0", "1", "2", multi_hot=True), text=TEXTS, labels=hot),
     "columns of 0 and 1": csv(
         sets("joy", "fear", "odd", labels=["joy", "fear", "rare", "odd"]),
@@ -457,6 +452,12 @@ ODD: dict[str, Odd] = {
         text=lambda i: TEXTS[i] if i != 12 else "",
         label=lambda i: SIDES[i] if i not in (5, 9) else "",
     ),
+    "a heading beside a text": csv(
+        classes(text="body", said=("make new DATA=a.csv FLAGS='--text Betreff,body'",)),
+        body=TEXTS,
+        Betreff=lambda i: f"order {i} of a lamp",
+        label=SIDES,
+    ),
     "two columns are one text": csv(
         classes(num=59, flags={"columns": {"text": "subject,body"}}, said=("1 of 60 rows",)),
         subject=lambda i: "" if i < 2 else "Order",
@@ -491,7 +492,6 @@ ODD: dict[str, Odd] = {
             "empty": ("a.csv", "", "a.csv: the file is empty"),
             "header only": ("a.csv", "text,label\n", "no rows"),
             "one column": ("a.csv", table([("text",), *((t,) for t in TEXTS)]), "one column"),
-            "ids": ("a.csv", csv_of(text=TEXTS, label=lambda i: f"x{i}"), "--label"),
             "many labels": (
                 "a.csv",
                 table([("text", "label"), *((f"{t} so", f"k {i // 3}") for i, (t, _) in LONGER)]),
@@ -504,7 +504,6 @@ ODD: dict[str, Odd] = {
             "columns of words": ("a.conll", "a X O\nb Y O\n\n", "--columns"),
             "uneven rows": ("a.csv", "text,label\nodd, too,x\n", "a.csv line 2"),
             "no labels": ("a.txt", "Only text.\nAnd more of it.\n", "--format", "--corpus"),
-            "few rows": ("a.csv", table([("text", "label"), *texts(4)]), "4 rows"),
         }.items()
     },
     **{
@@ -514,7 +513,6 @@ ODD: dict[str, Odd] = {
             ({"columns": {"label": "review", "text": "stars"}}, "free text"),
             ({"columns": {"label": "stars", "words": "stars"}}, "words: classification has"),
             ({"label_budgets": [1000]}, "label_budgets"),
-            ({"splits": {"train": ["b.csv"]}}, "no such file"),
         )
     },
     # Exports of tools
@@ -570,6 +568,11 @@ FOLDERS: dict[str, tuple[dict[str, str], Json, tuple[str, ...]]] = {
         {"label_names": ["0", "good", "bad"]},
         ("labels.txt",),
     ),
+    "numbers of classes": (
+        {"rows.csv": NUMBERED, "label2id.json": '{"bad": 1, "good": 0}'},
+        {"label_names": ["good", "bad"]},
+        ("label2id.json",),
+    ),
     "more names than classes": (
         {"train.csv": NUMBERED.replace(",1\n", ",7\n"), "labels.txt": "good\nbad\n"},
         {"label_names": None},
@@ -595,7 +598,7 @@ def test_propose_reads_folders_and_names_what_it_does_not_read(name: str) -> Non
     for file, content in files.items():
         (Path("a") / file).write_text(content)
     proposal = proposed("a", columns={"text": "en", "target": "de"} if "parallel" in name else {})
-    source = proposal.study.entry.source
+    source = proposal.entry.source
     assert {key: source.get(key) for key in settings} == settings
     notes = " ".join(proposal.notes)
     assert all(word in notes for word in words) and "~$" not in f"{source} {notes}"
@@ -605,15 +608,15 @@ def test_propose_reads_folders_and_names_what_it_does_not_read(name: str) -> Non
 def test_propose_and_prepare_task_read_odd_inputs_alike(name: str) -> None:
     path, expected = put(name)
     proposal = proposed(path, **expected.flags)
-    assert proposal.study.kind == expected.kind
-    source = proposal.study.entry.source
+    assert proposal.kind == expected.kind
+    source = proposal.entry.source
     assert {key: source.get(key) for key in expected.settings} == expected.settings
     for words in expected.said:
         assert words in "\n".join(proposal.notes)
     assert len(proposal.rows) == 3 and all(": " in row for row in proposal.rows)
     prepare(study_of(proposal), "a")
     rows = [read_jsonl(paths.examples("a") / f"{split}.jsonl") for split in SPLITS]
-    seed = proposal.study.design.finetuning_seeds[0]
+    seed = proposal.design.finetuning_seeds[0]
     assert sum(len(of_draw(part, seed)) for part in rows) == expected.num
     record = json.loads((paths.examples("a") / "task.json").read_text())
     assert {*record["labels"]} == (expected.labels or {*record["labels"]})

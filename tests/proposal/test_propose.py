@@ -93,13 +93,6 @@ def translations(num: int = 60) -> None:
 
 # (path, content or a function that writes it, kind, settings of the source, necessary flags)
 FILES: dict[str, tuple] = {
-    "no header": (
-        "a.tsv",
-        table(texts(), "\t"),
-        "classification",
-        {"columns": ["text", "label"]},
-        {"names": ["text", "label"]},
-    ),
     "pairs": (
         "a.jsonl",
         objects(pairs()),
@@ -156,7 +149,7 @@ def test_propose_adds_no_probe_for_words_with_many_tags(num_tags: int, has_probe
     sentence = [f"word{i}\tTAG{i % num_tags}" for i in range(8)]
     put("a.conll", "".join("\n".join([*sentence, f"He{i}\tTAG0"]) + "\n\n" for i in range(60)))
     proposal = proposed("a.conll", minutes=60)
-    assert proposal.study.num_tags == num_tags
+    assert proposal.num_tags == num_tags
     assert ("linear_probe" in study_of(proposal).finetune.methods) == has_probe
 
 
@@ -326,7 +319,7 @@ def test_lengths_of_inputs_and_targets_are_those_of_their_tokens(tmp_path: Path)
     numbers = [" ".join(str((i + 7) ** (word + 3)) for word in range(6)) for i in range(300)]
     put("data.csv", table([("text", "summary"), *zip(rows, numbers, strict=True)]))
     proposal = proposed("data.csv")
-    params, corpus = study_of(proposal), proposal.study.corpus
+    params, corpus = study_of(proposal), proposal.corpus
     sentences = sorted(sentences_of(params)["train"])
     size = corpus.vocab_size
     tokenizer.train(sentences, tmp_path, algorithm=corpus.algorithm, vocab_size=size, threads=1)

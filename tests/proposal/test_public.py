@@ -10,7 +10,7 @@ from stages.core import paths
 from stages.core.params import Model, PackagedCheckpoint
 from stages.core.study_file import load
 from stages.proposal.checkpoints import PUBLISHED, candidates
-from stages.proposal.propose import Proposal
+from stages.proposal.study import Study
 from tests.hub_server import COMMIT, hub
 from tests.labelled_files import classified, proposed, study_of
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
@@ -36,7 +36,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def runs_of(proposal: Proposal) -> dict[str, Model]:
+def runs_of(proposal: Study) -> dict[str, Model]:
     """Returns the runs of the proposed study, which has no fault."""
     params = study_of(proposal)
     assert [*find_faults(params)] == []
@@ -141,7 +141,7 @@ def test_propose_takes_a_checkpoint_of_the_hub_that_knows_the_language(
 def test_propose_says_without_a_hub_that_the_checkpoint_knows_english_alone() -> None:
     write_german()
     proposal = proposed("b.csv", minutes=600, published=True)
-    assert proposal.study.checkpoint == ENTRY
+    assert proposal.checkpoint == ENTRY
     assert any("German" in note for note in proposal.notes)
     (note,) = (note for note in proposal.notes if "English alone, but 100%" in note)
     assert "own/bert: the hub cannot be reached" in note
