@@ -17,7 +17,7 @@ from stages.sources._source import SOURCES, Labelled, Source
 from stages.tasks._cells import Row
 from stages.tasks._labelled_rows import stratified_order
 from stages.tasks._labels import NO_LABEL_SIGNS, check_unclear
-from stages.tasks._task import SPLITS, TASKS, Split, Task, settings_of
+from stages.tasks._task import SPLITS, TASKS, Split, Task
 
 BySplit = dict[Split, list[Labelled]]
 
@@ -206,7 +206,7 @@ def with_enough_rows(
     Raises ValueError for labels that can be read in two ways (``check_unclear``).
     """
     counts = Counter(label for e in examples for label in {*kind.labels_of(e.row)})
-    if NO_LABEL_SIGNS in settings_of(kind):
+    if NO_LABEL_SIGNS in kind.cell_settings:
         check_unclear(counts, source)
     rare = {label for label, number in counts.items() if number < min_rows}
     rows = ((e, kind.without_labels(e.row, rare) if rare else e.row) for e in examples)

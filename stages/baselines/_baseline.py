@@ -12,7 +12,7 @@ from pydantic import Field
 from stages.core.components import Components, Settings
 from stages.evaluation.metrics import score
 from stages.tasks._cells import Row
-from stages.tasks._task import Task, settings_of
+from stages.tasks._task import Task
 
 Count = Annotated[int, Field(ge=1)]
 Counts = Annotated[Sequence[Count], Field(min_length=1)]
@@ -69,6 +69,6 @@ BASELINES = Components[Baseline]("baselines")
 
 
 def kind_of_source(kind: Task, source: Settings) -> Task:
-    """Returns ``kind``, set up to read cells as a task's source does (``CellSettings``)."""
-    settings = {key: source[key] for key in settings_of(kind) if key in source}
+    """Returns ``kind``, set up to read cells as a task's source does (``Task.cell_settings``)."""
+    settings = {key: source[key] for key in kind.cell_settings if key in source}
     return kind.for_rows(**settings) if settings else kind

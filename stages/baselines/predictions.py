@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from stages.baselines._baseline import Baseline, Row, Score
 from stages.core.components import unknown
+from stages.sources._columns import input_of
 from stages.sources._formats import format_of, read
 from stages.tasks._cells import EmptyCellError, short, structure_of
-from stages.tasks._inputs import input_of
 from stages.tasks._task import TASKS, Task
 from stages.tasks._text_form import NO_LABEL
 

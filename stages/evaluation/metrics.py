@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 from jaxtyping import Float
 
-from stages.tasks._metric import CORRELATION, F1_OF, POINTS, Metric, Scale, Sums
+from stages.tasks._metric import CORRELATION, F1_OF, Metric, Scale, Sums, metric_of_sums
 from stages.tasks._task import TASKS
 
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -86,14 +86,6 @@ def score(metric: str, gold: Texts, predicted: Texts) -> float:
 # Metrics that are functions of sums over rows -------------------------------------------------
 
 
-def _metric(name: str, sums: Sums, scale: Scale = POINTS) -> Metric:
-    def value(gold: Texts, predicted: Texts) -> float:
-        total = sums.counts(gold, predicted).sum(axis=0, keepdims=True)
-        return float(sums.value(total)[0])
-
-    return Metric(name, value, scale, sums)
-
-
 def _ratio(of_row: Callable[[str, str], tuple[float, float]]) -> Sums:
     """A ratio of two totals over rows; 0 if the divisor is 0."""
 
@@ -118,7 +110,7 @@ def f1_of(label: str) -> Metric:
     def of_row(gold: str, predicted: str) -> tuple[float, float]:
         return 2 * (gold == predicted == label), [gold, predicted].count(label)
 
-    return _metric(f"{F1_OF}{label}", _ratio(of_row))
+    return metric_of_sums(f"{F1_OF}{label}", _ratio(of_row))
 
 
 def _label_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
@@ -270,17 +262,17 @@ _IS_EQUAL = _mean(lambda gold, predicted: float(gold == predicted))
 METRICS = {
     metric.name: metric
     for metric in (
-        _metric("macro_f1", Sums(_label_counts, _macro_f1)),
-        _metric("accuracy", _IS_EQUAL),
+        metric_of_sums("macro_f1", Sums(_label_counts, _macro_f1)),
+        metric_of_sums("accuracy", _IS_EQUAL),
         Metric("matthews", _matthews, CORRELATION),
-        _metric("entity_f1", _ratio(_right_entities)),
-        _metric("word_accuracy", _ratio(_right_words)),
-        _metric("squad_f1", _best_of_answers(_overlap)),
-        _metric("exact_match", _best_of_answers(lambda right, answer: right == answer)),
+        metric_of_sums("entity_f1", _ratio(_right_entities)),
+        metric_of_sums("word_accuracy", _ratio(_right_words)),
+        metric_of_sums("squad_f1", _best_of_answers(_overlap)),
+        metric_of_sums("exact_match", _best_of_answers(lambda right, answer: right == answer)),
         Metric("bleu", _bleu),
         Metric("chrf", _chrf),
-        _metric("rouge_l", _mean(_rouge_l)),
-        _metric("bits_per_byte", _bits(0), _BITS),
-        _metric("word_perplexity", Sums(_bits(1).counts, _perplexity), _PERPLEXITY),
+        metric_of_sums("rouge_l", _mean(_rouge_l)),
+        metric_of_sums("bits_per_byte", _bits(0), _BITS),
+        metric_of_sums("word_perplexity", Sums(_bits(1).counts, _perplexity), _PERPLEXITY),
     )
 }

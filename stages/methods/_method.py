@@ -13,7 +13,7 @@ from stages.core.components import Components
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.tasks._cells import Row
-from stages.tasks._task import Example
+from stages.tasks._task import Example, Predicted
 from stages.text.batch import Batch
 from stages.text.tokenizer import Tokenizer
 
@@ -35,7 +35,7 @@ class Predictor(Protocol):
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Any]) -> list[Any]: ...
 
-    def combine(self, row: Row, predictions: list[Any]) -> str: ...
+    def combine(self, row: Row, predictions: list[Any]) -> str | Predicted: ...
 
 
 @runtime_checkable

@@ -35,7 +35,7 @@ from stages.core.plans import (
     path_of,
     without_texts,
 )
-from stages.tasks._task import TASKS, settings_of
+from stages.tasks._task import TASKS
 
 PACKAGES = Path("requirements.lock")
 
@@ -120,7 +120,7 @@ def _fitted(
         elif file := file_of.get(key):
             entries[name] = {"name": entry["name"], "path": str(file)}
             files[str(file)] = sha256(file)
-    reading = {name for kind in TASKS.values() for name in settings_of(kind) if files}
+    reading = {name for kind in TASKS.values() for name in kind.cell_settings if files}
     code = hashes("fit_baseline", *sorted({f"baselines/{e['name']}" for e in entries.values()}))
     read = {name: value for name, value in task.source.items() if name in reading}
     return {"baselines": entries, "files": files, "reading": read, "code": code}

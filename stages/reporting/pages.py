@@ -22,7 +22,7 @@ from stages.reporting.pictures import comparison, cost, curves, effects
 from stages.reporting.svg import Picture
 from stages.reporting.table import Table
 from stages.reporting.view import View
-from stages.tasks._inputs import names_in_data
+from stages.sources._columns import names_in_data
 from stages.tasks._task import TASKS
 
 WIDTH, LINES = 80, 25  # of the answer in a terminal

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stages.core.artifacts import Json
-from stages.sources._sentences import BEGIN, END, sentences
+from stages.sources._source import BEGIN, END, sentences
 
 
 class Sentence(NamedTuple):
@@ -23,8 +23,6 @@ class Sentence(NamedTuple):
     section: str
     spans: list[tuple[int, int]]
 
-
-# Docstrings ----------------------------------------------------------------------------------
 
 _DOCUMENTING = re.compile(r"add_?(new)?doc(str)?")  # numpy's add_newdoc, torch's add_docstr
 _SHORTEST = 15  # characters; a shorter argument of such a call is a name
@@ -65,8 +63,6 @@ def _text(node: ast.AST) -> str:
             return _text(inner)
     return ""
 
-
-# Paragraphs and their sections ---------------------------------------------------------------
 
 _FENCE = re.compile(r"\s*(```|~~~)")
 _TO_BLANK = re.compile(  # a doctest or a table, up to the next blank line
@@ -158,8 +154,6 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-# Inline markup -------------------------------------------------------------------------------
-
 # Private characters: a blank in code, and a mark, as of a formula, that drops its sentence.
 _SPACE, _POISON = "\ue002", "\ue003"
 _EDGE = re.compile(f"[{BEGIN}{END}]")
@@ -176,15 +170,6 @@ _MARKUP = [
     (re.compile(r"\\(?:(?=[*_`|<>])| )"), ""),
     (re.compile(r"(?<=\w)__?(?=[\s.,;:)]|$)"), ""),
 ]
-
-
-def _inline(text: str) -> str:
-    """Replaces markup by its text and puts code between private characters."""
-    if "`" in text:
-        text = _CODE.sub(_marked_up, re.sub(r"\[(`[^`\]]+`)\](?:\([^)\s]*\))?", r"\1", text))
-    for pattern, replacement in _MARKUP:
-        text = pattern.sub(replacement, text)
-    return " ".join(text.split())
 
 
 def _marked_up(match: re.Match[str]) -> str:
@@ -209,8 +194,6 @@ def _code(content: str) -> str:
     return BEGIN + content.replace(" ", _SPACE) + END
 
 
-# Sentences -----------------------------------------------------------------------------------
-
 _WORD = re.compile(r"[a-z]{2,}")
 _REFUSED = re.compile(
     r"::|>>>|`|%[(sdr]|\{\{|==|\\|https?:|www\.|\ue003|[<>|{}@#$^~=]|->|\.\.\.|//|__|\*\*|\(\)|\s[*_]"
@@ -223,7 +206,11 @@ def prose(docstring: str) -> list[Sentence]:
     describes them, too."""
     result: list[Sentence] = []
     for text, section in _paragraphs(docstring.expandtabs().split("\n")):
-        for marked in sentences(_inline(text)):
+        if "`" in text:  # code is put between private characters
+            text = _CODE.sub(_marked_up, re.sub(r"\[(`[^`\]]+`)\](?:\([^)\s]*\))?", r"\1", text))
+        for pattern, replacement in _MARKUP:
+            text = pattern.sub(replacement, text)
+        for marked in sentences(" ".join(text.split())):
             plain, spans = "", list[tuple[int, int]]()
             for number, piece in enumerate(_EDGE.split(marked)):
                 piece = piece.replace(_SPACE, " ")
@@ -256,8 +243,6 @@ def _is_prose(sentence: Sentence) -> bool:
         and letters >= 0.85 * len(outside)
     )
 
-
-# Labels --------------------------------------------------------------------------------------
 
 # A call or an index is one word, and so is what begins and ends with a letter or a digit; any other
 # sign is a word. Code markup is ignored, so that the split reveals no tag.

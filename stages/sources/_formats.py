@@ -42,8 +42,7 @@ class Record(NamedTuple):
 
 
 def format_of(file: Path) -> str:
-    """Returns the suffix of a file's name (``csv`` for ``a.csv`` and ``a.csv.gz``), which may be no
-    valid format."""
+    """Returns the suffix of a file's name, which may be no valid format: ``csv`` for a.csv.gz."""
     return (file.with_suffix("") if file.suffix == ".gz" else file).suffix[1:].lower()
 
 
@@ -53,34 +52,25 @@ def sides(stem: Path, languages: Sequence[str]) -> list[Path]:
     files = []
     for plain in (Path(f"{stem}.{language}") for language in languages):
         packed = Path(f"{plain}.gz")
-        files += [file for file in (plain, packed) if file.is_file()][:1]
         if not plain.is_file() and not packed.is_file():
             raise ValueError(f"no such file: {plain}, nor {packed}")
+        files.append(plain if plain.is_file() else packed)
     return files
 
 
 def read(
-    file: Path,
-    format: str,
-    *,
-    columns: list[str] | None = None,
-    unit: Unit = "line",
-    languages: Sequence[str] = (),
-    delimiter: Delimiter = "auto",
+    file: Path, format: str, *, languages: Sequence[str] = (), **settings: Any
 ) -> Iterator[Record]:
-    """Yields the records of a file in order. If the format is parallel, ``file`` is the stem of the
-    files and ``languages`` are their endings. ``columns`` names the columns of csv, tsv and conll
-    files without a header; ``unit`` applies to txt. Raises ValueError with the file and the place.
-    """
+    """Yields the records of a file in order; ``settings`` are those of ``records``. If the format
+    is parallel, ``file`` is the stem of the files and ``languages`` are their endings. Raises
+    ValueError with the file and the place."""
     if format == "parallel":
         yield from _parallel(sides(file, languages), languages)
     elif format == "parquet":
         yield from _parquet(file)
     else:
         with opened(file) as binary:
-            yield from records(
-                binary, format, name=str(file), columns=columns, unit=unit, delimiter=delimiter
-            )
+            yield from records(binary, format, name=str(file), **settings)
 
 
 def records(
@@ -92,7 +82,9 @@ def records(
     unit: Unit = "line",
     delimiter: Delimiter = "auto",
 ) -> Iterator[Record]:
-    """Yields the records of a text file from its lines, as ``read`` does."""
+    """Yields the records of the text file ``name`` from its lines. ``columns`` names the columns of
+    csv, tsv and conll files without a header; ``unit`` applies to txt. Raises the errors of
+    ``read``."""
     lines = numbered_lines(file, name)
     match format:
         case "txt":
@@ -107,32 +99,30 @@ def records(
             return _conll(lines, CONLLU if format == "conllu" else columns, name)
 
 
-def _on_line(number: int, cells: Json) -> Record:
-    return Record(str(number), f"line {number}", cells)
+def _numbered(unit: str, number: int | str, cells: Json) -> Record:
+    return Record(str(number), f"{unit} {number}", cells)
 
 
 def _texts(lines: Lines, unit: Unit) -> Iterator[Record]:
-    groups: Iterable[Iterable[tuple[int, str]]] = ([line] for line in lines)
-    if unit == "file":
-        groups = [lines]
-    elif unit == "paragraph":
-        groups = (group for _, group in groupby(lines, lambda line: bool(line[1].strip())))
-    for group in map(list, groups):
-        if (text := "".join(line for _, line in group)).strip():
-            yield _on_line(1 if unit == "file" else group[0][0], {"text": text})
+    def group_of(line: tuple[int, str]) -> int | bool:
+        return line[0] if unit == "line" else unit == "paragraph" and bool(line[1].strip())
+
+    for _, group in groupby(lines, group_of):
+        numbers, texts = zip(*group, strict=True)
+        if (text := "".join(texts)).strip():
+            yield _numbered("line", numbers[0], {"text": text})
 
 
 def _parallel(files: list[Path], languages: Sequence[str]) -> Iterator[Record]:
     """Yields line n of all files as one record."""
     for number, texts in enumerate(zip_longest(*map(text_lines, files)), 1):
         if None in texts:
-            fewer = files[texts.index(None)]
-            (long,) = (file for file in files if file != fewer)
+            short, long = sorted(files, key=lambda file: texts[files.index(file)] is not None)
             raise ValueError(
-                f"{fewer} has {number - 1} lines, but {long} has more; line n of one must be the "
+                f"{short} has {number - 1} lines, but {long} has more; line n of one must be the "
                 "translation of line n of the other"
             )
-        yield _on_line(number, dict(zip(languages, map(str.strip, texts), strict=True)))
+        yield _numbered("line", number, dict(zip(languages, map(str.strip, texts), strict=True)))
 
 
 def _table(
@@ -165,7 +155,7 @@ def _table(
                     )
                 if len(cells) < len(columns) or any(map(str.strip, cells[len(columns) :])):
                     raise ValueError(f"{place}: {_unequal(cells, columns)}")
-                empty.append(_on_line(begin, dict(zip(columns, cells, strict=False))))
+                empty.append(_numbered("line", begin, dict(zip(columns, cells, strict=False))))
                 if any(map(str.strip, cells)):
                     yield from empty
                     empty.clear()
@@ -204,8 +194,7 @@ def _parquet(file: Path) -> Iterator[Record]:
         batches = pyarrow.parquet.ParquetFile(file).iter_batches(batch_size=1024)
         rows = (row for batch in batches for row in batch.to_pylist())
         for number, cells in enumerate(rows, 1):
-            plain = {name: _plain(cell) for name, cell in cells.items()}
-            yield Record(str(number), f"row {number}", plain)
+            yield _numbered("row", number, {name: _plain(cell) for name, cell in cells.items()})
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{file}: no whole parquet file: {' '.join(str(error).split())}") from None
 
@@ -218,59 +207,54 @@ def _plain(cell: Any) -> Any:
     return float(cell) if isinstance(cell, Decimal) else cell
 
 
-# JSON ----------------------------------------------------------------------------------------
+def _unique(pairs: list[tuple[str, Any]]) -> Json:
+    """Returns an object of JSON; Python would keep the last of several values of a key."""
+    keys = [key for key, _ in pairs]
+    if repeated := [key for key in keys if keys.count(key) > 1]:
+        raise ValueError(f"the key {repeated[0]!r} is there more than once; keep one")
+    return dict(pairs)
 
 
 def _decoded(text: str, name: str, line: int | None = None) -> Any:
-    """Returns the value of a JSON text, which begins in this ``line`` of a file, or is the whole
-    file. Raises ValueError, with the place, for other texts and for a repeated key, of which Python
-    would keep the last value."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> Json:
-        keys = [key for key, _ in pairs]
-        if repeated := [key for key in keys if keys.count(key) > 1]:
-            raise ValueError(f"the key {repeated[0]!r} is there more than once; keep one")
-        return dict(pairs)
-
+    """Returns the value of a JSON text, which is a ``line`` of a file or the whole file. Raises
+    ValueError, with the place, for other texts, repeated keys, and half a surrogate pair."""
     try:
-        value = json.loads(text, object_pairs_hook=unique)
+        value = json.loads(text, object_pairs_hook=_unique)
         if r"\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except UnicodeEncodeError as error:
-        half = ascii(error.object[error.start])
-        raise ValueError(
-            f"{name}{f' line {line}' if line else ''}: {half} is half a character; delete it"
-        ) from None
+        problem = f"{ascii(error.object[error.start])} is half a character; delete it"
     except json.JSONDecodeError as error:
-        place = f"{name} line {line or error.lineno}"
-        raise ValueError(
-            f"{place}: not JSON: {error.msg} (one list, or objects on lines)"
-        ) from None
+        line, problem = (
+            line or error.lineno,
+            f"not JSON: {error.msg} (one list, or objects on lines)",
+        )
     except ValueError as error:
-        raise ValueError(f"{name}{f' line {line}' if line else ''}: {error}") from None
+        problem = str(error)
+    raise ValueError(f"{name}{f' line {line}' if line else ''}: {problem}")
 
 
-def _object(item: Any, place: str) -> Json:
-    if not isinstance(item, dict):
-        raise ValueError(f"{place}: must be an object with the columns, not {item!r}")
-    return item
+def _objects(items: Iterable[tuple[int, Any]], name: str, unit: str) -> Iterator[Record]:
+    for number, item in items:
+        if not isinstance(item, dict):
+            place = f"{name} {unit} {number}"
+            raise ValueError(f"{place}: must be an object with the columns, not {item!r}")
+        yield _numbered(unit, number, item)
 
 
 def _json_lines(lines: Iterable[tuple[int, str]], name: str) -> Iterator[Record]:
-    for number, line in lines:
-        if line.strip():
-            yield _on_line(number, _object(_decoded(line, name, number), f"{name} line {number}"))
+    items = ((n, _decoded(line, name, n)) for n, line in lines if line.strip())
+    return _objects(items, name, "line")
 
 
 def _json(lines: Lines, name: str) -> Iterator[Record]:
-    """Yields the objects of one list, the objects on lines, as in jsonl, or the questions of a file
-    in SQuAD's form, which may also be a list of its articles or contexts."""
+    """Returns the objects of one list, the objects on lines, as in jsonl, or the questions of a
+    file in SQuAD's form, which may also be a list of its articles or contexts."""
     numbered = [*lines]
     written = [line.strip() for _, line in numbered if line.strip()]
     if len(written) > 1 and all(line[0] + line[-1] == "{}" for line in written):
-        yield from _json_lines(numbered, name)
-        return
+        return _json_lines(numbered, name)
     rows = _decoded("".join(line for _, line in numbered), name)
     if isinstance(rows, dict) and isinstance(rows.get("data"), list):
         rows = rows["data"]
@@ -278,10 +262,8 @@ def _json(lines: Lines, name: str) -> Iterator[Record]:
         raise ValueError(f'{name} line 1: must be a list of objects, or {{"data": [...]}}')
     first = rows[0] if rows and isinstance(rows[0], dict) else {}
     if "qas" in first or "'qas'" in str(first.get("paragraphs")):
-        yield from _squad([{"paragraphs": rows}] if "qas" in first else rows, name)
-        return
-    for number, cells in enumerate(rows, 1):
-        yield Record(str(number), f"object {number}", _object(cells, f"{name} object {number}"))
+        return _squad([{"paragraphs": rows}] if "qas" in first else rows, name)
+    return _objects(enumerate(rows, 1), name, "object")
 
 
 def _squad(articles: list[Json], name: str) -> Iterator[Record]:
@@ -297,15 +279,11 @@ def _squad(articles: list[Json], name: str) -> Iterator[Record]:
                     cells |= {"title": article.get("title"), "answers": []}
                     if not entry.get("is_impossible"):
                         cells["answers"] = entry["answers"]
-                    key = str(entry.get("id", number))
-                    yield Record(key, f"question {key}", cells)
+                    yield _numbered("question", entry.get("id", number), cells)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{name} question {number}: lacks {error}, or has another form than SQuAD's files"
         ) from None
-
-
-# CoNLL ---------------------------------------------------------------------------------------
 
 
 def _conll(lines: Lines, columns: list[str] | None, name: str) -> Iterator[Record]:
@@ -321,7 +299,7 @@ def _conll(lines: Lines, columns: list[str] | None, name: str) -> Iterator[Recor
         if not any(cells):
             if words:
                 named = zip(columns or (), zip(*words, strict=True), strict=True)
-                yield _on_line(begin, {column: [*of_words] for column, of_words in named})
+                yield _numbered("line", begin, {column: [*of] for column, of in named})
             words = []
         elif not (
             cells[0] == "-DOCSTART-"

@@ -1,16 +1,36 @@
-"""The interface of sources: documents, labelled examples, and the split of each."""
+"""The interface of sources: documents of sentences, labelled examples, and the split of each."""
 
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 from stages.core.artifacts import Json
 from stages.core.components import Components, Settings
-from stages.sources._columns import Time
-from stages.sources._sentences import sentences
 from stages.tasks._task import Split, Task
+
+# Private characters that a reader of markup puts around inline code. A sentence may begin or end
+# with them.
+BEGIN, END = "\ue000", "\ue001"
+
+_BOUNDARY = re.compile(
+    rf"(?<=[.!?])(?:[\"')\]”’]|{END})*(\s+)(?=[\"'(\[“‘]?[^\W\d_a-zß-ÿ]|[\"'(\[]?\d|{BEGIN})"
+    r"|(?<=\s[.!?])(\s+)(?=[\w\"'(])"  # in tokenised text, which may be in lower case
+)
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(\[\"'])(?:e\.g|i\.e|vs|cf|viz|resp|approx|Fig|Figs|Eq|Eqs|eq|Ref|Refs|Sec|Sect|Chap"
+    r"|Ch|Dr|Mr|Mrs|Ms|Messrs|Prof|Rev|Capt|Col|Gen|Hon|St|No|no|vol|Vol|pp|p|ed|eds|al|incl|ca|Jr"
+    r"|a\.k\.a|w\.r\.t|[A-Z])\.$"
+)
+
+
+class Time(NamedTuple):
+    """The time of a row: seconds since 1970, or the number in the cell, and the cell itself."""
+
+    value: float
+    shown: str
+    form: str  # only times of one form can be compared
 
 
 class Document(NamedTuple):
@@ -22,33 +42,25 @@ class Document(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """An example; its row has the columns of its kind.
-
-    If the source changed inputs (to mask words that would reveal the answer), ``original`` has the
-    unchanged inputs, which a model pretrained on the source may know. No task shows it to a model.
-    Examples of one ``group`` (a user, a document) belong in one split. ``time`` is set if splits
-    are drawn by time. Examples of one ``cluster`` (a package) resemble each other, and may be in
-    several splits.
-    """
+    """An example."""
 
     id: str
     split: Split
-    row: Json
+    row: Json  # with the columns of its kind
+    # The inputs before the source masked words that reveal the answer. A model that was pretrained
+    # on the source may know them; no task shows them to a model.
     original: Json | None = None
-    group: str | None = None
-    time: Time | None = None
-    cluster: str | None = None
+    group: str | None = None  # a user, a document: its examples belong in one split
+    time: Time | None = None  # if splits are drawn by time
+    cluster: str | None = None  # a package: its examples resemble each other, in any split
 
 
 class Source(ABC):
-    """The origin of a corpus's documents and a task's labelled examples.
+    """The origin of a corpus's documents and a task's labelled examples, both in the same order in
+    every call. A source that has only one of the two refuses the other in ``check``.
 
-    The constructor's parameter ``path`` is required: a file or folder of the repository that
-    decides what is read (the data, or the lock file that pins it). dvc.yaml makes the stages that
-    read the source depend on ``${item.source.path}``.
-
-    ``documents`` and ``examples`` have the same order in every call. A source that has only one of
-    the two refuses the other in ``check``.
+    The constructor's parameter ``path`` is required: the file or folder that decides what is read
+    (the data, or the lock file that pins it), on which DVC's stages depend.
     """
 
     # Whether the sentences of a document form one text; otherwise each is a text by itself.
@@ -63,8 +75,8 @@ class Source(ABC):
         return False
 
     def check(self, kind: Task | None) -> None:  # noqa: B027 (most sources read anything)
-        """Raises ValueError for faults that can be found without reading everything. ``kind`` is
-        the kind of the task that the source is for, or None for a corpus."""
+        """Raises ValueError for faults that are found without reading everything. ``kind`` is that
+        of the source's task, or None for a corpus."""
 
     def corpus_faults(self, tasks: Mapping[str, Task], *, decontaminated: bool) -> Iterator[str]:
         """Yields the reasons why the source cannot be a corpus of a study with these ``tasks`` (by
@@ -91,13 +103,19 @@ def split_of(key: str, seed: int = 0) -> Split:
     return "test" if tenth == 9 else "validation" if tenth == 8 else "train"
 
 
-def drawn_from_train(split: Split, key: str, given: Collection[Split], seed: int = 0) -> Split:
-    """Returns the split of an item that the data has in ``split``. Splits that are not ``given``
-    are drawn from train by a hash of ``key``."""
-    if split != "train":
-        return split
-    drawn = split_of(key, seed)
-    return drawn if drawn not in given else split
+def sentences(text: str) -> Iterator[str]:
+    """Yields the sentences of a text without line breaks; joined by blanks, they make the text.
+
+    A sentence ends at ``.``, ``!`` or ``?`` before a blank and a capital or a digit, unless the
+    word before is an abbreviation or an initial.
+    """
+    begin = 0
+    for match in _BOUNDARY.finditer(text):
+        if not _ABBREVIATION.search(text[max(begin, match.start() - 12) : match.start()]):
+            yield text[begin : match.start(match.lastindex or 0)]
+            begin = match.end()
+    if begin < len(text):
+        yield text[begin:]
 
 
 def sentences_of(text: str) -> list[str]:

@@ -6,12 +6,26 @@ from pathlib import Path
 from typing import Literal
 
 from stages.core.components import unknown
-from stages.sources._columns import EMPTY_CELLS, NONE, TEXT, TIME, WORDS, Columns, cell
+from stages.sources._columns import (
+    EMPTY_CELLS,
+    NONE,
+    TEXT,
+    TIME,
+    WORDS,
+    Columns,
+    Placed,
+    RecordSource,
+    SourceFile,
+    cell,
+)
 from stages.sources._formats import FORMATS, Delimiter, Format, Record, Unit, format_of, sides
-from stages.sources._records import Placed, RecordSource, SourceFile
 from stages.tasks._task import SPLITS, Split, Task, split_in
 
 PARALLEL = "parallel"
+_UNNAMED = "; if its first line names none, give their names: `columns: [...]`"
+_ABSENT = f"; `{EMPTY_CELLS}: skip` leaves out objects without it"
+# What helps if a column is missing, by format.
+_HINTS = {"csv": _UNNAMED, "tsv": _UNNAMED, "json": _ABSENT, "jsonl": _ABSENT}
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -24,29 +38,20 @@ class Files(RecordSource):
     """Documents or examples of txt, csv, tsv, jsonl, json, conll, conllu and parquet files, and of
     parallel text; all but parquet also as .gz.
 
-    ``path`` is a file or a folder. ``train``, ``validation`` and ``test`` name files in the folder,
-    one or a list. A split without a file is drawn from the files of train, or from all files of the
-    folder if no split has one. The draw is a hash of the input (of the context for questions), or
-    of the file's name if ``unit`` is ``file``, or of the value in the column ``group``, so that all
-    rows of a user, a document or a patient are in one split; ``split_seed`` makes another draw.
-    ``time`` is a column of times by which splits are drawn instead: the earliest 80 % of the rows
-    are train, the latest 10 % test, and rows of equal time are in one split. Times are ISO dates or
-    numbers, or written as ``time_format`` says (``'%d/%m/%Y'``). ``format`` is needed if the files'
-    names do not show it.
+    ``path`` is a file or a folder; ``format`` is needed if the files' names do not show it.
+    ``train``, ``validation`` and ``test`` name files in the folder, one or a list, or the column
+    ``split`` names the split of each row. Splits that are not given are drawn (``Columns``) from
+    train, or from all files if none is given. By default the hash is that of the input (of the
+    context for questions), or of the file's name if ``unit`` is ``file``.
 
     The documents of a corpus are the units of txt files (``unit``; a paragraph ends at a blank
     line), or the column ``text`` of the other formats, or the column ``words`` of conll files.
 
-    A task reads the columns of its kind of rows: ``text`` and ``label``, perhaps ``text_pair``;
-    ``words`` and ``tags``; ``question``, ``context`` and ``answers``; ``text`` and ``target``;
-    ``text``, ``choices`` (one column or several) and ``label``, perhaps ``question``. A setting
-    with the name of such a column gives the column's name in the files. ``columns`` names the
-    columns of a file that has no header; the default is ``[words, tags]`` for a conll file, and
-    FORM and UPOS for a conllu file. ``split`` is a column that names the split of each row.
-    ``delimiter`` separates the columns of csv and tsv files. Tags in ``tag_scheme`` become BIO.
-    With ``empty_cells: skip`` a row that lacks a text or a label is left out. A json file is a list
-    of objects or has SQuAD's form, for which ``unanswerable`` decides whether questions without an
-    answer are kept.
+    A task reads the columns of its kind of rows (``stages/tasks``). A setting with the name of such
+    a column gives the column's name in the files. ``columns`` names the columns of a file without a
+    header; the default is ``[words, tags]`` for conll, and FORM and UPOS for conllu. ``delimiter``
+    separates the columns of csv and tsv files. A json file is a list of objects or has SQuAD's
+    form.
 
     ``format: parallel`` reads translations: ``train: train, text: en, target: de`` reads the files
     ``train.en`` and ``train.de`` line by line.
@@ -86,8 +91,7 @@ class Files(RecordSource):
         listed = zip(SPLITS, (train, validation, test), strict=True)
         named = {s: [n] if isinstance(n, str) else n for s, n in listed if n != NONE}
         self.files = self._named(named) if named else dict.fromkeys(self._listed(), "train")
-        for file in self.files:
-            self._format(file)
+        [*self.each_file()]  # raises ValueError for a file of no known format
 
     @cached_property
     def given(self) -> set[Split]:
@@ -103,7 +107,10 @@ class Files(RecordSource):
     def each_file(self) -> Iterator[SourceFile]:
         for path, split in self.files.items():
             name = path.name if path == self.root else path.relative_to(self.root).as_posix()
-            format, names = self._format(path), self.names
+            format, names = format_of(path) if self.format == "auto" else self.format, self.names
+            if format not in (*FORMATS, PARALLEL):
+                formats = ", ".join(FORMATS)
+                raise ValueError(f"format: name it, since {name} does not end in one of {formats}")
             if format == "conll" and names is None:
                 names = [self.columns.words, self.columns.tags]
             yield SourceFile(path, name, format, split, self.reading | {"columns": names})
@@ -114,13 +121,9 @@ class Files(RecordSource):
     def _placed(self, file: SourceFile, kind: Task | None) -> Iterator[Placed]:
         row_kind = kind or (WORDS if file.format in ("conll", "conllu") else TEXT)
         key = file.name if self.unit == "file" and kind is None else None
-        hint = ""
+        hint = _HINTS.get(file.format, "") if self.names is None else ""
         if file.split != "train":
             hint = "; leave out a file without labels, and its split is drawn from train"
-        elif file.format in ("csv", "tsv") and self.names is None:
-            hint = "; if its first line names none, give their names: `columns: [...]`"
-        elif file.format in ("json", "jsonl"):
-            hint = f"; `{EMPTY_CELLS}: skip` leaves out objects without it"
         if kind and file.format == "txt" and [*self.columns.of(kind)] != ["text"]:
             raise ValueError(f"{file.path}: a txt file has no labels; if it has, name its `format`")
         for record in file.records():
@@ -138,8 +141,6 @@ class Files(RecordSource):
         if (split := split_in(self.split_column, value)) is None:
             raise ValueError(f"{place}: {self.split_column} is {value!r}, not one of {SPLITS}")
         return split
-
-    # The files with their formats and splits -------------------------------------------------
 
     def _named(self, named: dict[Split, list[str]]) -> dict[Path, Split]:
         if self.split_column:
@@ -175,11 +176,3 @@ class Files(RecordSource):
         if not files:
             raise ValueError(f"path: no {'/'.join(FORMATS)} file is in {self.root}")
         return files
-
-    def _format(self, file: Path) -> str:
-        format = format_of(file) if self.format == "auto" else self.format
-        if format not in (*FORMATS, PARALLEL):
-            raise ValueError(
-                f"format: name it, since {file.name} does not end in one of {', '.join(FORMATS)}"
-            )
-        return format

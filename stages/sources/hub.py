@@ -14,8 +14,7 @@ from typing import Any
 from stages.core.artifacts import Json
 from stages.core.components import unknown
 from stages.core.paths import COMMIT, ON_THE_HUB
-from stages.sources._columns import NONE, TEXT, Columns
-from stages.sources._records import Placed, RecordSource
+from stages.sources._columns import NONE, TEXT, Columns, Placed, RecordSource
 from stages.tasks._task import Split, Task
 
 CARD = "README.md"
@@ -31,10 +30,8 @@ class Hub(RecordSource):
     the version of ``datasets``, or with ``dataset: none`` the local folder.
 
     ``config`` is a configuration in the dataset's README.md or, if it lists none, a subfolder.
-    ``train``, ``validation`` and ``test`` are the dataset's names of the splits; a split that is
-    ``none`` is drawn from train by a hash, as for files. The settings of columns, ``group``,
-    ``time`` and ``split_seed`` are those of files. A label that the dataset gives as a number is
-    replaced by its name.
+    ``train``, ``validation`` and ``test`` are the dataset's names of the splits; one that is
+    ``none`` is drawn from train (``Columns``). Numbers of classes are replaced by their names.
 
     Raises ValueError for a dataset that cannot be downloaded, and for a row that is no example.
     """
@@ -51,16 +48,14 @@ class Hub(RecordSource):
         validation: str = "validation",
         test: str = "test",
     ) -> None:
-        self.columns, self.path, self.dataset, self.revision = naming, Path(path), dataset, revision
-        self.config = config
+        self.columns, self.path, self.config = naming, Path(path), config
+        self.dataset, self.revision = dataset, revision
         self.title = path if dataset == NONE else dataset
         named: dict[Split, str] = {"train": train, "validation": validation, "test": test}
         self.splits = {split: name for split, name in named.items() if name != NONE}
         naming.check_draw(self.given)
         if train == NONE:
             raise ValueError("train: name the dataset's split; the others can be drawn from it")
-        if not self.path.exists():
-            raise ValueError(f"path: no such file or folder: {path}")
         if (dataset == NONE) != self.path.is_dir():
             raise ValueError(
                 f"path: {path} is {'no' if dataset == NONE else 'a'} folder; it is the folder with "
@@ -81,8 +76,7 @@ class Hub(RecordSource):
         return {} if self.dataset == NONE else {self.dataset: self.revision}
 
     def check(self, kind: Task | None) -> None:
-        """Reads the first row of each split of a folder; a dataset on the hub is not requested
-        before its own stage."""
+        """Reads the first row of each split of a folder; the hub is not asked before the stage."""
         if self.dataset == NONE:
             super().check(kind)
 
@@ -97,7 +91,9 @@ class Hub(RecordSource):
             )
         table = self._tables[name]
         features, known = table.features or {}, {*(table.column_names or ())}
-        wanted = {n if n in known else n.partition(".")[0] for n in self.columns.names(kind)}
+        columns = [*self.columns.of(kind).values(), self.columns.group, self.columns.time]
+        names = {n for name in columns for n in ([name] if isinstance(name, str) else name)}
+        wanted = {n if n in known else n.partition(".")[0] for n in names - {NONE}}
         if wanted <= known:  # without the others, since pictures and sounds would be decoded
             table = table.select_columns(sorted(wanted))
         for number, cells in enumerate(table, 1):
@@ -114,20 +110,15 @@ class Hub(RecordSource):
         disable_progress_bars()
         datasets.disable_progress_bars()
         datasets.logging.set_verbosity(datasets.logging.CRITICAL)
-        folder = self.path if self.dataset == NONE else self._folder()
+        folder = self.path
+        if self.dataset != NONE:
+            chosen = self._chosen(self._fetched([CARD]))
+            files = [f"{chosen['data_dir']}/*"] if "data_dir" in chosen else _paths(chosen)
+            folder = self._fetched([CARD, *files] if files else None)
         return datasets.load_dataset(str(folder), streaming=True, **self._chosen(folder))
 
-    def _folder(self) -> Path:
-        """Returns the dataset's folder in the hub's cache, with the files of the configuration."""
-        chosen = self._chosen(self._fetched([CARD]))
-        if "data_dir" in chosen:
-            return self._fetched([CARD, f"{chosen['data_dir']}/*"])
-        files = _paths(chosen.get("data_files", []))
-        return self._fetched([CARD, *files] if files else None)
-
     def _fetched(self, patterns: list[str] | None) -> Path:
-        """Returns the folder, into which files that match the patterns (None: all) are downloaded
-        unless the cache has all of them."""
+        """Returns the folder, with all files that match the patterns (None: any)."""
         from huggingface_hub import HfApi, snapshot_download
 
         request: Json = {"revision": self.revision, "repo_type": "dataset"}
@@ -159,9 +150,10 @@ class Hub(RecordSource):
             return {} if self.config == NONE else {"data_dir": self.config}
         name = self.config
         if name == NONE:
-            flagged = [each for each, config in configs.items() if config.get("default")]
-            alone = [*configs] if len(configs) == 1 else []
-            name = [*flagged, *({"default"} & configs.keys()), *alone, NONE][0]
+            defaults = [
+                n for n, config in configs.items() if config.get("default") or n == "default"
+            ]
+            name = [*defaults, *configs][0] if defaults or len(configs) == 1 else NONE
         if name not in configs:
             raise ValueError(f"config: {unknown(name, [*configs])}")
         # Without its files, the library looks for those of the first configuration, too.
@@ -170,10 +162,10 @@ class Hub(RecordSource):
 
 
 def _paths(files: Any) -> list[str]:
-    """Returns the paths in a configuration's ``data_files``, which is a path, a list of paths, or a
-    path or a list for each split."""
+    """Returns the paths in the ``data_files`` of a configuration, which are a path, a list of
+    paths, or a path or a list for each split."""
     if isinstance(files, Mapping):
-        return _paths(files["path"])
+        return _paths(files.get("data_files", files.get("path", [])))
     return [files] if isinstance(files, str) else [path for each in files for path in _paths(each)]
 
 
@@ -186,8 +178,9 @@ def _named(value: Any, feature: Any, place: str, column: str) -> Any:
     if names is None or type(value) is not int:
         return value
     if not 0 <= value < len(names):
+        hidden = "; -1 says that they are hidden: take another split" if value == -1 else ""
+        labels = ", ".join(names)
         raise ValueError(
-            f"{place}: {column} is {value}, which is none of the labels {', '.join(names)}"
-            + ("; -1 says that they are hidden: take another split" if value == -1 else "")
+            f"{place}: {column} is {value}, which is none of the labels {labels}{hidden}"
         )
     return names[value]

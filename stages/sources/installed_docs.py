@@ -2,21 +2,28 @@
 
 import gc
 import hashlib
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from statistics import median_low
 from typing import Literal
 
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 
+from stages.core import paths
+from stages.core.artifacts import read_json, replacing, sha256
+from stages.core.code import code_of
 from stages.core.components import Settings, unknown
 from stages.sources._docs import Sentence, docstrings, prose, tagged, with_section
 from stages.sources._source import Document, Labelled, Source, split_of
-from stages.tasks._task import SPLITS, Task
+from stages.tasks._task import SPLITS, Split, Task
 
+READ = paths.SCRATCH / "installed_docs"  # a cache: the sentences of each package
 # Tests, copies of other distributions, and numpy's distutils, which is missing on newer Pythons.
 _SKIPPED = {
     *("test", "tests", "testing", "_testing", "conftest", "site-packages", "dist-packages"),
@@ -25,14 +32,12 @@ _SKIPPED = {
 
 
 class InstalledDocs(Source):
-    """Docstrings of installed distributions.
+    """Docstrings of installed distributions, read with ``ast`` without importing anything: a
+    version of a package has the same ones with every Python and on every machine. The standard
+    library, which differs between versions of Python, is left out.
 
-    They are read from source files with ``ast``; nothing is imported. So a version of a package
-    has the same docstrings with every Python and on every machine. The standard library
-    is left out, because it differs between versions of Python. A document is a source file; its
-    split is a hash of its path within the package, so it does not depend on the other packages. A
-    repeated sentence is kept only where it is found first; test files are searched first, then
-    validation files, then train files.
+    A document is a source file; its split is a hash of its path within the package. A repeated
+    sentence is kept only where it is found first: in test files, then validation, then train.
 
     ``annotation`` decides what becomes a labelled example. ``code_spans``: a sentence's words with
     BIO tags of one type, CODE, for those in code markup. ``sections``: a sentence of at least five
@@ -56,7 +61,12 @@ class InstalledDocs(Source):
         if repeated := [package for package in packages if packages.count(package) > 1]:
             raise ValueError(f"packages: {repeated[0]!r} is listed twice")
         self.packages, self.annotation = packages, annotation
-        self._versions = {package: _version(package) for package in packages}
+        try:
+            self._versions = {package: metadata.version(package) for package in packages}
+        except metadata.PackageNotFoundError as error:
+            installed = sorted({d.name.lower() for d in metadata.distributions() if d.name})
+            faults = unknown(error.name, installed)
+            raise ValueError(f"packages: not installed: {faults}") from None
 
     @classmethod
     def draws_test(cls, settings: Settings) -> bool:
@@ -70,54 +80,79 @@ class InstalledDocs(Source):
             raise ValueError("annotation: a task needs one of code_spans, sections")
 
     def documents(self) -> Iterator[Document]:
-        kept, seen = dict[str, list[str]](), set[str]()
+        kept, seen = defaultdict[str, list[str]](list), set[str]()
         for path in sorted(self._files, key=lambda path: -SPLITS.index(split_of(path))):
-            texts = (sentence.text for sentence in self._files[path])
-            kept[path] = [text for text in texts if _is_new(text.lower(), seen)]
+            for text in (sentence.text for sentence in self._files[path]):
+                if text.lower() not in seen:
+                    seen.add(text.lower())
+                    kept[path].append(text)
         for path in self._files:
-            if kept[path]:
+            if path in kept:
                 yield Document(path, split_of(path), kept[path])
 
     def examples(self, kind: Task) -> Iterator[Labelled]:
         """Yields the examples of ``annotation``; ``kind`` decides only which inputs are equal."""
         self.check(kind)
         row_of = tagged if self.annotation == "code_spans" else with_section
-        seen: set[str] = set()
-        distinct: list[Labelled] = []
+        distinct: dict[tuple[Split, str], Labelled] = {}
         for path, of_file in self._files.items():
-            split = split_of(path)
+            split, package = split_of(path), path.split("/")[0]
             for number, row in enumerate(map(row_of, of_file)):
-                if row and _is_new(f"{split} {kind.same_input(row)}", seen):
-                    name = f"{path}:{number}"
-                    distinct.append(Labelled(name, split, row, cluster=path.split("/")[0]))
-        return iter(distinct if self.annotation == "code_spans" else _balanced(distinct))
+                if row:
+                    example = Labelled(f"{path}:{number}", split, row, cluster=package)
+                    distinct.setdefault((split, kind.same_input(row)), example)
+        examples = distinct.values()
+        return iter(examples if self.annotation == "code_spans" else _balanced(examples))
 
     @cached_property
     def _files(self) -> dict[str, list[Sentence]]:
         """The sentences of each file that has any, by its path within the package's folder; no
         tests and no copies of other packages."""
-        paths: dict[str, Path] = {}
+        files: dict[str, dict[str, Path]] = {}
         for package in self.packages:
             distribution = metadata.distribution(package)
-            files = {
+            sources = {
                 str(file): Path(str(distribution.locate_file(file)))
                 for file in distribution.files or []
                 if file.suffix == ".py" and not {*file.with_suffix("").parts} & _SKIPPED
             }
-            if not files:
+            if not sources:
                 raise ValueError(f"packages: {package!r} is installed, but without Python source")
-            paths |= {name: files[name] for name in sorted(files) if files[name].exists()}
-        by_file: dict[str, list[Sentence]] = {}
-        gc.disable()  # parsing makes many objects, none in a cycle
-        for name, path in tqdm(paths.items(), desc="documentation", unit="file", disable=None):
-            texts = docstrings(path.read_bytes())
-            by_file[name] = [sentence for text in texts for sentence in prose(text)]
-        gc.enable()
-        return {name: of_file for name, of_file in by_file.items() if of_file}
+            files[package] = {
+                name: sources[name] for name in sorted(sources) if sources[name].exists()
+            }
+        texts = dict[str, dict[str, list[Sentence]]]()
+        # Stages that run side by side share the work: the packages that others read come last.
+        for wait_s in (0, -1):
+            for package in files.keys() - texts.keys():
+                READ.mkdir(parents=True, exist_ok=True)
+                with suppress(Timeout), FileLock(READ / f"{package}.lock", timeout=wait_s):
+                    texts[package] = _sentences(package, files[package])
+        return {name: rows for each in self.packages for name, rows in texts[each].items()}
 
 
-def _is_new(key: str, seen: set[str]) -> bool:
-    return not (key in seen or seen.add(key))
+def _sentences(package: str, files: Mapping[str, Path]) -> dict[str, list[Sentence]]:
+    """Returns the sentences of a package's files, which are read once on this machine and again
+    when one of them has changed or is read by other code."""
+    kept = READ / f"{package}.json"
+    names = hashlib.sha256("\n".join(files).encode()).hexdigest()
+    identity = [names, sha256(*files.values(), *code_of("sources/_docs"))]
+    if kept.exists() and (known := read_json(kept))["identity"] == identity:
+        return {
+            name: [Sentence(text, section, [*map(tuple, spans)]) for text, section, spans in rows]
+            for name, rows in known["sentences"].items()
+        }
+    by_file = dict[str, list[Sentence]]()
+    gc.disable()  # parsing makes many objects, none in a cycle
+    for name, path in tqdm(files.items(), desc=package, unit="file", disable=None):
+        texts = docstrings(path.read_bytes())
+        if of_file := [sentence for text in texts for sentence in prose(text)]:
+            by_file[name] = of_file
+    gc.enable()
+    with replacing(kept) as partial:
+        content = {"identity": identity, "sentences": by_file}
+        partial.write_text(json.dumps(content), encoding="utf-8")
+    return by_file
 
 
 def _balanced(examples: Iterable[Labelled]) -> Iterator[Labelled]:
@@ -129,11 +164,3 @@ def _balanced(examples: Iterable[Labelled]) -> Iterator[Labelled]:
     for (split, _), group in sorted(groups.items(), key=lambda item: item[0]):
         most = median_low([len(other) for (of, _), other in groups.items() if of == split])
         yield from sorted(group, key=lambda e: hashlib.sha256(e.id.encode()).digest())[:most]
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        installed = sorted({d.name.lower() for d in metadata.distributions() if d.name})
-        raise ValueError(f"packages: not installed: {unknown(package, installed)}") from None

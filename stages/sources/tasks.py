@@ -3,6 +3,8 @@ their texts alone."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import compress
+from operator import not_
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,20 +21,19 @@ class Tasks(Source):
     """The train and the validation rows of ``tasks``, each a document of two sentences: the text to
     read and the text to write.
 
-    A train row is left out if its input is in the validation or test rows of another task, and a
-    validation row if its input is in the test rows of another task.
+    Rows whose input another task validates (only train rows) or tests on are left out.
 
     A task's share of the documents is proportional to min(rows, ``limit``) ** (1 / ``temperature``)
     (Raffel et al. 2020, section 3.5.2: at 1 the mixture is proportional; higher values make it more
     equal). There are as many documents as rows: the rows of a small task are repeated, and some of
     a large task are left out. Each validation row is one document.
 
-    All of a task's train rows are mixed, whatever the label budgets are. So a comparison with other
-    models is fair only at the label budget ``all``.
+    All train rows are mixed, whatever the label budgets are, so a comparison with other models is
+    fair only at the label budget ``all``.
 
     Without ``answers`` a document is the text of a train row, without its label (task-adaptive
-    pretraining; Gururangan et al. 2020, section 4). No validation row becomes a document: the
-    documents for validation are a tenth of the train rows, drawn by a hash of the text.
+    pretraining; Gururangan et al. 2020, section 4), and the documents for validation are a tenth of
+    the train rows, drawn by a hash of the text.
     """
 
     running_text = False  # one sentence is read, the other is written
@@ -63,7 +64,7 @@ class Tasks(Source):
         for task in self.tasks:
             if task not in tasks:
                 yield f"source.tasks: {unknown(task, tasks)}"
-            elif self.answers and tasks[task].form is None:
+            elif self.answers and not tasks[task].has_text_form:
                 yield f"source.tasks: {task} is {tasks[task].name}, which has no text form"
         if decontaminated:
             yield (
@@ -72,50 +73,42 @@ class Tasks(Source):
             )
 
     def documents(self) -> Iterator[Document]:
-        rows: dict[str, dict[Split, list[Row]]] = {}
-        texts, key_of = dict[str, Callable[[Row], list[str]]](), dict[str, Callable[[Row], str]]()
+        texts = dict[str, Callable[[Row], list[str]]]()
+        rows = dict[str, dict[Split, list[tuple[str, Row]]]]()  # each with the key of its split
         for task in self.tasks:
             folder = self.folder / task / "examples"
             record = read_json(folder / "task.json")
             kind = TASKS[record["kind"]]
-            if self.answers and kind.form is None:
-                raise ValueError(f"tasks: {task} is {kind.name}, which has no text form")
-            form = kind.as_text(task, record) if self.answers else None
-            texts[task], key_of[task] = partial(_pair, form) if form else kind.texts, kind.split_key
-            rows[task] = {split: read_jsonl(folder / f"{split}.jsonl") for split in SPLITS}
-
-        def keys(split: Split) -> set[str]:
-            return {key_of[task](row) for task in self.tasks for row in rows[task][split]}
-
-        def allowed(split: Split, held_out: set[str]) -> dict[str, list[Row]]:
-            return {
-                task: [row for row in rows[task][split] if key_of[task](row) not in held_out]
-                for task in self.tasks
+            texts[task] = partial(_pair, kind.as_text(task, record)) if self.answers else kind.texts
+            rows[task] = {
+                split: [(kind.split_key(row), row) for row in read_jsonl(folder / f"{split}.jsonl")]
+                for split in SPLITS
             }
-
-        tested = keys("test")
-        train, validation = (
-            allowed("train", tested | keys("validation")),
-            allowed("validation", tested),
-        )
-        removed = {task: len(rows[task]["train"]) - len(train[task]) for task in self.tasks}
-        if not self.answers:
-            for task, key in key_of.items():
+        keys = {s: {key for each in rows.values() for key, _ in each[s]} for s in SPLITS}
+        removed = dict[str, int]()
+        for task, of_task in rows.items():
+            held_out, num_train = keys["test"] | keys["validation"], len(of_task["train"])
+            train = [(key, row) for key, row in of_task["train"] if key not in held_out]
+            validation = [(k, row) for k, row in of_task["validation"] if k not in keys["test"]]
+            removed[task] = num_train - len(train)
+            if not self.answers:
                 # Salted, since the source may have drawn the row's own split from the same key.
-                drawn = [(row, split_of(f"text {key(row)}")) for row in train[task]]
-                train[task] = [row for row, split in drawn if split != "validation"]
-                validation[task] = [row for row, split in drawn if split == "validation"]
-        numbers = self.mixed({task: len(train[task]) for task in self.tasks})
+                is_drawn = [split_of(f"text {key}") == "validation" for key, _ in train]
+                validation = [*compress(train, is_drawn)]
+                train = [*compress(train, map(not_, is_drawn))]
+            of_task |= {"train": train, "validation": validation}
+        numbers = self.mixed({task: len(rows[task]["train"]) for task in self.tasks})
         for task, number in numbers.items():
+            train = rows[task]["train"]
             print(
-                f"{task}: {number} documents of {len(train[task])} rows; {removed[task]} more "
-                "are left out, since another task tests on them"
+                f"{task}: {number} documents of {len(train)} rows; {removed[task]} more are left "
+                "out, since another task tests on them"
             )
             for i in range(number):
-                turn, at = divmod(i, len(train[task]))
-                row = train[task][at]
+                turn, at = divmod(i, len(train))
+                _, row = train[at]
                 yield Document(f"{task} {row['id']} {turn}", "train", texts[task](row))
-            for row in validation[task]:
+            for _, row in rows[task]["validation"]:
                 yield Document(f"{task} {row['id']}", "validation", texts[task](row))
 
     def mixed(self, rows: dict[str, int]) -> dict[str, int]:
@@ -137,6 +130,4 @@ class Tasks(Source):
 
 def _pair(form: TextForm, row: Row) -> list[str]:
     """Returns the text to read and the text to write."""
-    answer = form.answer(row)
-    assert answer is not None, "rows of train and validation have theirs"
-    return [form.input(row), answer]
+    return [form.input(row), form.kind.written(row, form)]

@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 Row = Mapping[str, Any]  # a row of a task; its kind defines the columns
@@ -69,10 +70,10 @@ def text_of(value: Any, place: str) -> str:
 def list_of(value: Any, place: str) -> list[str]:
     """Returns a list of texts, none of them empty; raises the errors of ``text_of``."""
     value = unprinted(value)
+    if value == []:
+        raise EmptyCellError(f"{place} is empty")
     if not isinstance(value, list):
         raise ValueError(f"{place} must be a list of texts, not {short(value)}")
-    if not value:
-        raise EmptyCellError(f"{place} is empty")
     return [text_of(item, f"{place}[{i}]") for i, item in enumerate(value)]
 
 
@@ -84,25 +85,17 @@ def structure_of(text: str) -> list[Any] | dict[str, Any] | None:
         text = text[1:-1]  # a list that was written as text twice
     value = None
     if text == "set()" or text[:1] + text[-1:] in ("[]", "{}", "()"):
-        try:
+        with suppress(ValueError, RecursionError):
             value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = _of_python(text)
+        # Python would read numpy's ['a' 'b'] as ['ab'].
+        if value is None and not re.search(r"""(["'])\s+\1""", text):
+            with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                value = ast.literal_eval(text)
     if isinstance(value, tuple | set):
         return list(value) if isinstance(value, tuple) else sorted(value, key=str)
     if value is None and _UNREAD.fullmatch(text):
         raise ValueError(f'{short(text)} is no list in JSON; write it as in ["a", "b"]')
     return value if isinstance(value, list | dict) else None
-
-
-def _of_python(text: str) -> Any:
-    """Returns the value that a text spells in Python, or None."""
-    if re.search(r"""(["'])\s+\1""", text):  # numpy's ['a' 'b'], which Python reads as ['ab']
-        return None
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None
 
 
 def unprinted(cell: Any) -> Any:
@@ -140,9 +133,8 @@ def number_of(text: str, decimal: Decimal = "point") -> float:
 def decimal_of(texts: Sequence[str]) -> tuple[Decimal, bool]:
     """Returns the decimal sign of numbers, and whether it is certain: the sign in 1,234 or 1.234
     may separate thousands, and a few cells such as 1,5 among whole numbers may be lists."""
-    commas = [
-        text for text in texts if re.fullmatch(r"[-+\u2212]?\d*,\d+(e[+-]?\d+)?", text.lower())
-    ]
+    comma = re.compile(r"[-+\u2212]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
+    commas = [text for text in texts if comma.fullmatch(text)]
     if not commas:
         groups = r"[+-]?[1-9]\d{0,2}\.\d{3}"
         return "point", not texts or not all(re.fullmatch(groups, text) for text in texts)
@@ -153,12 +145,15 @@ def decimal_of(texts: Sequence[str]) -> tuple[Decimal, bool]:
 def read_number(text: str, place: str, decimal: Decimal) -> float:
     """Returns a finite number. Raises EmptyCellError for a sign of a missing number, and ValueError
     for any other text."""
-    number, word = number_of(text, decimal), text.strip().lower()
+    number, sign = number_of(text, decimal), text.strip()
     if math.isfinite(number):
         return number
     problem = f"{place} must be a finite number, not {short(text)}"
-    is_infinite = re.fullmatch(r"[+-]?inf(inity)?", word)
-    if is_missing(text.strip()) or word in NO_NUMBERS or is_infinite:
+    if (
+        is_missing(sign)
+        or re.fullmatch(r"[+-]?inf(inity)?", sign.lower())
+        or sign.lower() in NO_NUMBERS
+    ):
         raise EmptyCellError(problem)
     raise ValueError(f"{problem} (`decimal: comma` reads 1,5; thousands must have no sign)")
 

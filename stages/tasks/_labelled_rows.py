@@ -44,9 +44,7 @@ def labelled_rows(
 
     Each pair of seeds has its own random sample (Bouthillier et al. 2021), stratified if the kind
     is. For one pair of seeds, all models and baselines have the same rows, and a smaller budget's
-    rows are a subset of a larger budget's. Of splits drawn by fine-tuning seeds, this seed's count.
-
-    Raises ValueError if there are fewer rows than the budget.
+    rows are a subset of a larger budget's. Raises the errors of ``rows_in_budget``.
     """
     rows = of_draw(rows, finetune_seed)
     number = rows_in_budget(budget, len(rows), task=task)
@@ -82,9 +80,9 @@ def distinct_draws(
 ) -> list[tuple[int, int]]:
     """Returns the pairs (pretraining seed, fine-tuning seed) whose ``labelled_rows`` differ.
 
-    These are all pairs, ordered by pretraining seed. If the budget is every row of train, or if
-    nothing is trained on the rows (not ``trains``), they are one pair for each seed that draws
-    splits, or a single pair. ``about`` is the task.json. Raises the errors of ``labelled_rows``.
+    These are all pairs, ordered by pretraining seed; or one for each seed that draws splits, else a
+    single one, if the budget is every row of train or nothing is trained on the rows (not
+    ``trains``). ``about`` is the task.json. Raises the errors of ``rows_in_budget``.
     """
     pairs, rows = list(product(pretrain_seeds, finetune_seeds)), about["num_examples"]["train"]
     has_choice = rows_in_budget(budget, rows, task=task) < rows

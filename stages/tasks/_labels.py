@@ -5,45 +5,44 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Literal
 
 from stages.tasks._cells import MISSING, is_missing, text_of
-from stages.tasks._task import CellSettings
+from stages.tasks._task import CellSetting
 
 ASK, NONE = "ask", "none"
 NO_LABEL_SIGNS = "no_label"
 LABEL_CASE = "label_case"
-NoLabel = list[str | int] | Literal["ask", "none"]
 LabelCase = Literal["ask", "keep", "fold"]
 # The soft hyphen, what has no width, and marks of direction.
 _INVISIBLE = dict.fromkeys([0xAD, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060, 0xFEFF])
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelCells(CellSettings):
-    """Labels in ``no_label`` are left out. ``label_case`` says whether labels that differ in case
-    alone are one. ``label_names`` are the names of labels that are numbers, from 0; -1 is no
-    label."""
+# Labels in ``no_label`` are left out. ``label_case`` says whether labels that differ in case alone
+# are one. ``label_names`` are the names of labels that are numbers, from 0; -1 is no label.
+LABEL_SETTINGS = {
+    NO_LABEL_SIGNS: CellSetting(list[str | int] | Literal["ask", "none"], ASK),
+    LABEL_CASE: CellSetting(LabelCase, ASK),
+    "label_names": CellSetting(list[str] | Literal["none"], NONE),
+}
 
-    no_label: NoLabel = ASK
-    label_case: LabelCase = ASK
-    label_names: list[str] | Literal["none"] = NONE
 
-    def read(self, value: Any, place: str) -> str | None:
-        """Returns the label in a cell, or None if it is in ``no_label``. Raises ValueError for a
-        label that is neither a name nor the number of a name."""
-        label = label_of(value, place)
-        if self.label_names != NONE and label not in self.label_names:
-            number = int(label) if re.fullmatch(r"-1|\d+", label) else len(self.label_names)
-            if number >= len(self.label_names):
-                raise ValueError(f"{place}: label_names has no {label!r}")
-            label = self.label_names[number] if number >= 0 else "-1"
-            if label == "-1":
-                return None
-        if self.no_label not in (ASK, NONE) and label in map(str, self.no_label):
+def label_in(cell: Any, place: str, settings: SimpleNamespace) -> str | None:
+    """Returns the label in a cell by ``LABEL_SETTINGS``, or None if the cell says that the row has
+    none. Raises ValueError for a label that is neither a name nor the number of a name."""
+    label, names = label_of(cell, place), settings.label_names
+    if names != NONE and label not in names:
+        if label == "-1":
             return None
-        return folded_label(label) if self.label_case == "fold" else label
+        if not label.isdecimal() or int(label) >= len(names):
+            raise ValueError(f"{place}: label_names has no {label!r}")
+        label = names[int(label)]
+        if label == "-1":
+            return None
+    if settings.no_label not in (ASK, NONE) and label in map(str, settings.no_label):
+        return None
+    return folded_label(label) if settings.label_case == "fold" else label
 
 
 def label_of(value: Any, place: str) -> str:
@@ -89,19 +88,19 @@ def check_unclear(counts: Mapping[str, int], settings: Mapping[str, Any]) -> Non
     """Raises ValueError for labels that can be read in two ways, unless the ``settings`` of the
     source choose one."""
 
-    def shown(labels: Iterable[str], separator: str) -> str:
-        return separator.join(f"{label!r} ({counts[label]:,} rows)" for label in labels)
-
+    shown = {label: f"{label!r} ({number:,} rows)" for label, number in counts.items()}
     signs = signs_of_none(counts)
     if signs and settings.get(NO_LABEL_SIGNS, ASK) == ASK:
+        listed = ", ".join(shown[sign] for sign in signs)
         raise ValueError(
-            f"no_label: is {shown(signs, ', ')} a class, or the sign that a row has no label? "
+            f"no_label: is {listed} a class, or the sign that a row has no label? "
             f"`no_label: [{', '.join(map(repr, signs))}]` leaves these rows out, `no_label: none` "
             "keeps them (make new --set no_label=SIGN,... or '')"
         )
     if settings.get(LABEL_CASE, ASK) == ASK and (groups := alike(counts)):
+        listed = "; ".join(" and ".join(shown[label] for label in group) for group in groups)
         raise ValueError(
-            f"label_case: labels look alike: {'; '.join(shown(g, ' and ') for g in groups)}; "
+            f"label_case: labels look alike: {listed}; "
             "`label_case: fold` makes them one class, `label_case: keep` keeps them apart (make "
             "new --set label_case=fold)"
         )

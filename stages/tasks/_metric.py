@@ -63,3 +63,13 @@ class Metric:
     value: Callable[[Sequence[str], Sequence[str]], float]
     scale: Scale = POINTS
     sums: Sums | None = None
+
+
+def metric_of_sums(name: str, sums: Sums, scale: Scale = POINTS) -> Metric:
+    """Returns the metric whose value for a whole set is that of its sums."""
+
+    def value(gold: Sequence[str], predicted: Sequence[str]) -> float:
+        total = sums.counts(gold, predicted).sum(axis=0, keepdims=True)
+        return float(sums.value(total)[0])
+
+    return Metric(name, value, scale, sums)

@@ -1,23 +1,16 @@
 """Tasks that predict from one state of a text or of a pair of texts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from stages.core.components import Settings
 from stages.tasks._cells import Row
-from stages.tasks._task import Example, Task, example_of
+from stages.tasks._task import Backbone, Batch, Example, ModelWithHead, Task, Tensor, example_of, nn
 from stages.tasks._text_form import label_words, verbalised
-
-if TYPE_CHECKING:
-    from stages.models._heads import PooledHead
-    from stages.tasks._task import Backbone, Batch, ModelWithHead, Tensor
-
 
 Pooling = Literal["mean", "first", "last"]  # that of stages/models, which needs torch
 
@@ -73,13 +66,12 @@ class PooledTask(Task):
                 "last or mean"
             )
 
-    def head(self, backbone: Backbone) -> PooledHead:
+    def head(self, backbone: Backbone) -> nn.Module:
         from stages.models._heads import PooledHead
 
-        pooling, dropout = self.reading.pooling, self.reading.dropout
-        self.check_read(is_causal=self.is_causal, pooling=pooling)
-        size, outputs = backbone.d_model, self.num_outputs
-        return PooledHead(size, outputs, dropout=dropout, pooling=pooling, bias=self.has_bias)
+        settings: Any = {"pooling": self.reading.pooling, "dropout": self.reading.dropout}
+        self.check_read(is_causal=self.is_causal, **settings)
+        return PooledHead(backbone.d_model, self.num_outputs, bias=self.has_bias, **settings)
 
     def target_of(self, row: Row) -> np.ndarray:
         """Returns the label of a row, as an array [1], or IGNORE_INDEX or NaN if it is unknown."""

@@ -41,7 +41,15 @@ def to_bio(tags: list[str], scheme: Scheme) -> list[str]:
     """
     if scheme == "bio":
         return tags
-    parts, result = [_parts(tag, scheme) for tag in tags], list[str]()
+    result, parts = list[str](), list[tuple[str, str]]()  # letters of BIOES, and types
+    for tag in tags:
+        part = split_tag(tag)
+        if scheme == "io":
+            part = _NOT_IN_SPAN if tag == OUTSIDE else ("I", tag.removeprefix("I-"))
+        elif part is None or (part[1] and part[0] not in LETTERS[scheme]):
+            valid = ", ".join(f"{letter}-TYPE" for letter in LETTERS[scheme])
+            raise ValueError(f"{tag!r} is no tag of {scheme}, which has O, {valid}")
+        parts.append((part[0].translate(_AS_BIOES), part[1]))
     for before, (letter, type) in pairwise([_NOT_IN_SPAN, *parts, _NOT_IN_SPAN]):
         begins = letter in "BS"
         if scheme not in STRICT:
@@ -51,17 +59,6 @@ def to_bio(tags: list[str], scheme: Scheme) -> list[str]:
             raise ValueError(f"{shown[0]} cannot follow {shown[1]} in bioes")
         result.append(f"{'B' if begins else 'I'}-{type}" if type else OUTSIDE)
     return result[:-1]
-
-
-def _parts(tag: str, scheme: Scheme) -> tuple[str, str]:
-    """Returns the letter of a tag, as in BIOES, and its type, which is empty outside of spans."""
-    if scheme == "io":
-        return _NOT_IN_SPAN if tag == OUTSIDE else ("I", tag.removeprefix("I-"))
-    parts = split_tag(tag)
-    if parts is None or (parts[1] and parts[0] not in LETTERS[scheme]):
-        valid = ", ".join(f"{letter}-TYPE" for letter in LETTERS[scheme])
-        raise ValueError(f"{tag!r} is no tag of {scheme}, which has O, {valid}")
-    return parts[0].translate(_AS_BIOES), parts[1]
 
 
 class Written(NamedTuple):

@@ -5,15 +5,15 @@ Sources, ``prepare_task``, ``evaluate`` and the classical baselines read and sco
 torch, so a task imports torch, and what needs it, inside the methods that use it.
 """
 
-import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from stages.core.artifacts import Json
 from stages.core.components import Components, Settings
@@ -21,8 +21,7 @@ from stages.tasks._cells import Row, folded, is_empty, list_of, text_of
 from stages.tasks._metric import Metric
 from stages.text.ignored import IGNORE_INDEX
 
-if TYPE_CHECKING:  # names in the annotations of tasks, which import them from here
-    from jaxtyping import Float, Int
+if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from stages.models._backbone import Backbone
@@ -30,8 +29,10 @@ if TYPE_CHECKING:  # names in the annotations of tasks, which import them from h
     from stages.tasks._text_form import TextForm
     from stages.text.batch import Batch
     from stages.text.tokenizer import Tokenizer, Wrapped
-
-    Losses = dict[str, tuple[float, Tensor]]
+else:  # types that tasks import from here, since these modules need torch
+    Tensor = Backbone = ModelWithHead = TextForm = Batch = Tokenizer = Wrapped = Any
+    nn = SimpleNamespace(Module=Any)
+Losses = dict[str, tuple[float, Tensor]]
 
 T = TypeVar("T", bound="Task")
 Split = Literal["train", "validation", "test"]
@@ -45,8 +46,7 @@ SPLIT_NAMES: dict[Split, str] = {
 
 def split_named(name: str) -> Split | None:
     """Returns the split that a file name or a cell indicates, such as validation for ``dev``."""
-    matching = (split for split, pattern in SPLIT_NAMES.items() if re.search(pattern, name.lower()))
-    return next(matching, None)
+    return next((s for s, pattern in SPLIT_NAMES.items() if re.search(pattern, name.lower())), None)
 
 
 def split_in(column: str, cell: object) -> Split | None:
@@ -72,6 +72,7 @@ class Example:
     window: int = 0  # index of the example among the examples of its row
     num_cut: int = 0  # number of the row's tokens that are in no example
     weights: np.ndarray | None = None  # float64: of the labels in the loss; None: all 1
+    most_written: int = 0  # tokens of the longest answer to the row, if answers are written
     choices: tuple["Example", ...] = ()  # one example each; ``tokens`` joins theirs
 
     @property
@@ -99,9 +100,11 @@ class Predicted(NamedTuple):
         return self.otherwise if is_below else self.prediction
 
 
-@dataclass(frozen=True, kw_only=True)
-class CellSettings:
-    """The settings of a source that say how the cells of rows are read; here none."""
+class CellSetting(NamedTuple):
+    """A setting of sources of records that says how the cells of a kind's rows are read."""
+
+    annotation: Any  # the type of its values
+    default: Any
 
 
 class Task(ABC):
@@ -109,15 +112,16 @@ class Task(ABC):
     and a batch a loss.
 
     A row is a JSON object with an ``id`` and the columns ``inputs``, ``optional`` (where the data
-    has them) and ``target``. A test row has no target until it is scored, unless the target is one
-    of the inputs (language modelling). By default the inputs and the answer of a row are texts.
+    has them) and ``target``. A test row has no target until it is scored, unless ``is_own_answer``.
+    By default the inputs and the answer of a row are texts.
 
     The constructor's keyword-only parameters are settings of params.yaml. ``for_rows`` makes a task
     without them, which reads and scores rows. ``read_by`` is called before ``encode``.
     """
 
     name: ClassVar[str] = ""  # that of the task's file
-    cells: Any = CellSettings()
+    cell_settings: ClassVar[dict[str, CellSetting]] = {}  # by their names
+    cells: SimpleNamespace  # the values of these settings
     inputs: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]] = ()  # further inputs
     target: ClassVar[str]
@@ -130,14 +134,18 @@ class Task(ABC):
     right_if: ClassVar[str | None] = None  # a metric that is 1 for right answers and for no others
 
     has_classes: ClassVar[bool] = False  # answers consist of labels of train, not free text
+    labels_tokens: ClassVar[bool] = False  # labels are of tokens, and are padded like these
+    term: ClassVar[str] = ""  # of the loss; by default the task's name
     stratified: ClassVar[bool] = False  # rows have one label; samples are stratified by it
-    form: "ClassVar[type[TextForm] | None]" = None  # as text to text, if that is possible
+    has_text_form: ClassVar[bool] = False  # ``as_text`` is possible
 
     architectures: ClassVar[tuple[str, ...]] = ()  # architectures that the task fits; empty for all
+    is_own_answer: ClassVar[bool] = False  # the target is an input, a prediction is a number
     scores_text: ClassVar[bool] = False  # uses the model's own likelihood and adds no head
     generates: ClassVar[bool] = False  # writes text, for which a model needs its decoder
     max_target_tokens: int  # set if the task generates
 
+    record: Settings = {}  # the ``task.json``
     class_weights: str = "none"
     reads_ends: bool = False  # of a text that is too long, instead of its beginning
     has_prefix: bool = False
@@ -146,6 +154,7 @@ class Task(ABC):
 
     def __init_subclass__(cls) -> None:
         cls.name = cls.__module__.rpartition(".")[2]
+        cls.cells = SimpleNamespace(**{k: each.default for k, each in cls.cell_settings.items()})
 
     def __init__(self, labels: list[str], tokenizer: Any, max_tokens: int) -> None:
         """``labels`` are the classes of the train rows as texts, sorted as texts."""
@@ -159,7 +168,7 @@ class Task(ABC):
     def for_rows(cls: type[T], **cells: Any) -> T:
         """Returns the task without labels and a tokenizer; ``cells`` are settings of a source."""
         kind = cls.__new__(cls)
-        kind.cells = replace(cls.cells, **cells)
+        kind.cells = SimpleNamespace(**vars(cls.cells) | cells)
         return kind
 
     @classmethod  # noqa: B027 (most settings go together)
@@ -169,18 +178,12 @@ class Task(ABC):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that a row must have."""
-        return (*self.inputs, *(() if self.is_own_answer else (self.target,)))
+        return tuple(dict.fromkeys((*self.inputs, self.target)))
 
     @property
     def several(self) -> set[str]:
         """The columns that several columns of the data may fill; those of texts are joined."""
-        texts = {*self.inputs, *self.optional} - {*self.lists}
-        return texts | {*self.gathered}
-
-    @property
-    def is_own_answer(self) -> bool:
-        """Whether the target is an input; a prediction is then a number."""
-        return self.target in self.inputs
+        return {*self.inputs, *self.optional} - {*self.lists} | {*self.gathered}
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -197,10 +200,8 @@ class Task(ABC):
     # Rows from a source to the files of prepare_task ----------------------------------------------
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
-        """Returns the value of ``column`` from a cell; ``row`` has the columns read so far.
-
-        Raises ValueError for an invalid cell; the message begins with ``place``.
-        """
+        """Returns the value of ``column`` from a cell; ``row`` has the columns read so far. Raises
+        ValueError for an invalid cell; the message begins with ``place``."""
         if column in self.gathered and isinstance(value, Mapping):
             value = [*value.values()]  # the cells of several columns
         elif isinstance(value, Mapping) and column in self.several:
@@ -209,36 +210,29 @@ class Task(ABC):
         return list_of(value, place) if column in self.lists else text_of(value, place)
 
     def checked(self, row: Json, place: str) -> Json | None:
-        """Returns the whole row as it is stored, or None to leave it out.
-
-        Raises ValueError for columns that do not fit each other; the message begins with ``place``.
-        """
+        """Returns the whole row as it is stored, or None to leave it out. Raises ValueError, as
+        ``read`` does, for columns that do not fit each other."""
         return row
 
     def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Settings) -> None:  # noqa: B027
-        """Raises ValueError for (id, row) pairs that do not fit the task's ``settings``; the
-        message begins with the setting's name."""
+        """Raises ValueError, with the setting, for (id, row) pairs that do not fit ``settings``."""
 
     def check_labels(self, labels: list[str], settings: Settings) -> None:  # noqa: B027
-        """Raises ValueError, as ``check_rows`` does, for train labels that do not fit the
-        ``settings``."""
+        """Raises ValueError, with the setting, for train labels that do not fit ``settings``."""
 
     def prepared(self, row: Json) -> Json:
         """Returns the row in the form that ``prepare_task`` writes."""
         return row
 
     def facts(self, rows: Sequence[Row]) -> Json:
-        """Returns what a task needs to know of the train ``rows`` besides their labels."""
+        """Returns what a task needs to know of the train ``rows`` besides their labels. Later it
+        finds them in ``record``."""
         return {}
-
-    def take_facts(self, record: Settings) -> None:  # noqa: B027
-        """Sets attributes from the ``facts`` in the ``task.json``."""
 
     # Keys of rows ---------------------------------------------------------------------------------
 
     def same_input(self, row: Row) -> str:
-        """Returns a key that is equal for rows whose inputs differ at most in case and white
-        space."""
+        """Returns a key that is equal for inputs that differ at most in case and white space."""
         values = self.inputs_of(row).values()
         parts = (part for v in values for part in ([v] if isinstance(v, str) else v))
         return "\0".join(map(folded, parts))
@@ -248,8 +242,8 @@ class Task(ABC):
         return folded(row[self.shared]) if self.shared else self.same_input(row)
 
     def group_key(self, row: Row) -> str:
-        """Returns a key. Where splits are drawn, rows with the same key go to one split: the answer
-        to one of them could give away another's."""
+        """Returns a key; rows with the same key are drawn into one split, since the answer to one
+        of them could give away another's."""
         return self.split_key(row)
 
     # Inputs, answers and predictions of rows ------------------------------------------------------
@@ -293,32 +287,51 @@ class Task(ABC):
 
     def predicted_columns(self, row: Row, prediction: str) -> Json:
         """Returns the columns to write for the prediction of a new row."""
-        return {"prediction": prediction}
+        return {self.target if self.has_classes else "prediction": prediction}
 
-    def as_text(self, key: str, record: Settings) -> "TextForm":
+    def as_text(self, key: str, record: Settings) -> TextForm:
         """Returns the text form of the task ``key``; ``record`` is the task's ``task.json``."""
-        assert self.form is not None, f"{self.name} has no text form"
-        return self.form(self, key, record)
+        from stages.tasks._text_form import TextForm
 
-    def longest_as_text(self, longest_class: int) -> int:
-        """Returns the most tokens of an answer written as text. The longest class has
-        ``longest_class`` tokens (0 if answers are free text)."""
+        assert self.has_text_form, f"{self.name} has no text form"
+        return TextForm(self, key, record)
+
+    def words_of(self, labels: Sequence[str], settings: Settings) -> dict[str, str]:
+        """Returns the text of each class in a written answer (``label_words``)."""
+        from stages.tasks._text_form import label_words
+
+        return label_words(labels, settings.get("verbalisers", ()))
+
+    def named_texts(self, row: Row) -> dict[str, str]:
+        """Returns the texts of the inputs by their names in the text form."""
+        return dict(zip(self.inputs_of(row), self.texts(row), strict=True))
+
+    def written(self, row: Row, form: TextForm) -> str:
+        """Returns the right answer as text."""
+        return self.answer(row)
+
+    def meaning(self, row: Row, text: str, form: TextForm) -> str:
+        """Returns the prediction that a written text means, in the form that metrics compare."""
+        return text
+
+    def longest_as_text(self, longest_class: int, row: Row | None = None) -> int:
+        """Returns the most tokens of a written answer, to any row or to this one; the longest class
+        has ``longest_class``."""
         return longest_class or self.max_tokens
 
     # Learning and predicting ----------------------------------------------------------------------
 
     @classmethod  # noqa: B027 (most states have read what is labelled)
     def check_read(cls, *, is_causal: bool, **settings: Any) -> None:
-        """Raises ValueError for settings that predict a label from a state that has not read the
-        labelled text."""
+        """Raises ValueError for settings that predict from a state that has not read the text."""
 
-    def read_by(self, backbone: "Backbone", *, has_prefix: bool) -> None:
+    def read_by(self, backbone: Backbone, *, has_prefix: bool) -> None:
         """Sets the attributes that depend on what a state has read. For a model that was pretrained
         with a prefix the whole input is the prefix, unless the input itself is predicted."""
         self.has_prefix = has_prefix
         self.is_causal = backbone.is_causal and not (has_prefix and not self.scores_text)
 
-    def head(self, backbone: "Backbone") -> "nn.Module":
+    def head(self, backbone: Backbone) -> nn.Module:
         """Returns an uninitialised head for the states of ``backbone``; by default none, since a
         backbone itself has the logits of the vocabulary. Raises the errors of ``check_read``."""
         from torch import nn
@@ -330,7 +343,7 @@ class Task(ABC):
         """Returns the examples of rows in order; a row of more than ``max_tokens`` is cut, or makes
         several (windows). Raises ValueError if ``max_tokens`` leaves no room for a text."""
 
-    def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> "Wrapped":
+    def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> Wrapped:
         """Returns ``wrap_within`` ``max_tokens``, and raises its errors."""
         return self.tokenizer.wrap_within(self.max_tokens, text, pair, ends=self.reads_ends)
 
@@ -353,7 +366,7 @@ class Task(ABC):
         places = (np.searchsorted(classes, example.labels) for example in examples)
         return [replace(e, weights=weights[at]) for e, at in zip(examples, places, strict=True)]
 
-    def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> "Batch":
+    def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
         """Returns one padded row per example; nothing is random, so ``rngs`` are not used."""
         import torch
 
@@ -375,66 +388,56 @@ class Task(ABC):
         )
 
     def targets(self, examples: list[Example]) -> Json:
-        """Returns the fields of the batch that hold the targets; by default a label per example.
-        Labels of tokens must be padded by ``pad``, like the tokens."""
-        import torch
-
-        labels = np.concatenate([example.labels for example in examples])
-        return self.labelled(torch.from_numpy(labels), examples)
-
-    def labelled(
-        self, labels: "Int[Tensor, '...']", examples: list[Example], *, term: str = ""
-    ) -> Json:
-        """Returns the fields of a batch with these labels, their weights in the loss (padded with
-        0) and the number of those that count for the loss's ``term``."""
+        """Returns the fields of the batch that hold the targets: the labels, their weights in the
+        loss (padded with 0) and the number of those that count for the loss's ``term``."""
         import torch
         import torch.nn.functional as F
 
+        from stages.text.batch import pad
+
+        own = [example.labels for example in examples]
+        is_padded = self.labels_tokens
+        labels = pad(own, IGNORE_INDEX) if is_padded else torch.from_numpy(np.concatenate(own))
         known = [torch.from_numpy(e.weights).float() for e in examples if e.weights is not None]
-        weights = [F.pad(own, (0, labels[0].numel() - len(own))) for own in known]
+        weights = [F.pad(some, (0, labels[0].numel() - len(some))) for some in known]
         return {
             "labels": labels,
             "label_weights": torch.stack(weights) if weights else None,
-            "num_targets": {term or self.name: int((labels != IGNORE_INDEX).sum())},
+            "num_targets": {self.term or self.name: int((labels != IGNORE_INDEX).sum())},
         }
 
-    def outputs(self, model: "ModelWithHead", batch: "Batch") -> "Float[Tensor, '*N C']":
+    def outputs(self, model: ModelWithHead, batch: Batch) -> Float[Tensor, "*N C"]:
         """Returns the logits of the classes for each label."""
         return model.head(model.backbone(batch))
 
-    def loss(self, model: "ModelWithHead", batch: "Batch") -> "Losses":
+    def loss(self, model: ModelWithHead, batch: Batch) -> Losses:
         """Returns {term: (weight, loss summed over labels)}, as an objective does; by default the
         cross-entropy of ``outputs``."""
         logits = self.outputs(model, batch)
         return {self.name: (1.0, cross_entropy(logits, batch.labels, batch.label_weights))}
 
     @abstractmethod
-    def predict(self, model: "ModelWithHead", batch: "Batch", examples: list[Example]) -> list[Any]:
+    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[Any]:
         """Returns for each example of the batch a ``Predicted``, or only its prediction: a text, or
         a value from which ``combine`` makes it."""
 
-    def combine(self, row: Row, predictions: list[Any]) -> str:
+    def combine(self, row: Row, predictions: list[Any]) -> str | Predicted:
         """Returns the prediction of a row from the predictions of its examples, in order."""
         (prediction,) = predictions
         return prediction
 
-    def margin(self, predictions: list[Any]) -> float | None:
-        """Returns by how much the score of a row's prediction exceeds that of no answer, or None if
-        a row must have an answer."""
-        return None
 
-
-def example_of(row: Row, wrapped: "Wrapped", labels: np.ndarray, **others: Any) -> Example:
+def example_of(row: Row, wrapped: Wrapped, labels: np.ndarray, **others: Any) -> Example:
     """Returns the example of a text or a pair that is ``wrapped`` in its special tokens."""
     tokens, pair_start, num_cut = np.array(wrapped.ids), wrapped.pair_start, wrapped.num_cut
     return Example(row["id"], tokens, labels, pair_start=pair_start, num_cut=num_cut, **others)
 
 
 def cross_entropy(
-    logits: "Float[Tensor, '*N C']",
-    labels: "Int[Tensor, '*N'] | None",
-    weights: "Float[Tensor, '...'] | None" = None,
-) -> "Float[Tensor, '']":
+    logits: Float[Tensor, "*N C"],
+    labels: Int[Tensor, "*N"] | None,
+    weights: Float[Tensor, "..."] | None = None,
+) -> Float[Tensor, ""]:
     """Returns the sum of the labels' losses, each times its weight if ``weights`` are given."""
     import torch.nn.functional as F
 
@@ -449,11 +452,11 @@ def cross_entropy(
 
 
 class Tasks(Components[Task]):
-    """A mapping from the names of tasks to tasks for rows alone: ``TASKS["tagging"]``."""
+    """The tasks by their names; ``TASKS["tagging"]`` reads and scores rows, and learns nothing."""
 
     def __getitem__(self, name: str) -> Task:
         """Returns the task with default settings; raises ValueError for an unknown name."""
-        return _for_rows(self.find(name, where="kind"))
+        return self.find(name, where="kind").for_rows()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
@@ -461,18 +464,5 @@ class Tasks(Components[Task]):
     def values(self) -> list[Task]:
         return [self[name] for name in self]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.names()
-
 
 TASKS = Tasks("tasks")
-
-
-@cache
-def _for_rows(cls: type[Task]) -> Task:
-    return cls.for_rows()
-
-
-def settings_of(kind: Task) -> Mapping[str, inspect.Parameter]:
-    """Returns the settings for reading the cells of rows of this kind."""
-    return inspect.signature(type(kind.cells), eval_str=True).parameters

@@ -7,24 +7,18 @@ appendix D), and sequence to sequence.
     seq2seq           the task's prefix and the row's text          -> its target
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.tasks._cells import Row, plain_text
-from stages.tasks._task import Example, Task, cross_entropy
+from stages.tasks._task import Batch, Example, Losses, ModelWithHead, Task, cross_entropy
 from stages.text.ignored import IGNORE_INDEX
-
-if TYPE_CHECKING:
-    from stages.tasks._task import Batch, Losses, ModelWithHead
-
 
 NO_LABEL = "<no label>"  # prediction for a text that is not exactly one label; always wrong
 
@@ -67,36 +61,24 @@ class TextForm:
     def __init__(self, kind: Task, key: str, record: Settings) -> None:
         """Takes the task's key and its ``task.json``."""
         self.kind, self.key, self.record, self.settings = kind, key, record, record["task"]
-        self.words = self.words_of(record["labels"])  # the text of each class
+        self.words = kind.words_of(record["labels"], self.settings)  # the text of each class
         self.label_of = {plain_text(words): label for label, words in self.words.items()}
-
-    def words_of(self, labels: Sequence[str]) -> dict[str, str]:
-        return label_words(labels, self.settings.get("verbalisers", ()))
-
-    def texts(self, row: Row) -> Mapping[str, str]:
-        """Returns the texts of the inputs by their names."""
-        return dict(zip(self.kind.inputs_of(row), self.kind.texts(row), strict=True))
 
     def parts(self, row: Row) -> list[tuple[str, str]]:
         """Returns what ``input`` consists of: ``("facts context:", "Ada did.")``."""
-        parts = [(f"{name}:", text) for name, text in self.texts(row).items()]
+        parts = [(f"{name}:", text) for name, text in self.kind.named_texts(row).items()]
         return [(f"{self.key} {parts[0][0]}", parts[0][1]), *parts[1:]]
 
     def input(self, row: Row) -> str:
         """Returns the text that a model reads."""
         return " ".join(chain.from_iterable(self.parts(row)))
 
-    def written(self, row: Row) -> str:
-        """Returns the right answer as text."""
-        return self.kind.answer(row)
-
     def answer(self, row: Row) -> str | None:
         """Returns the text to write, or None if the answer is unknown."""
-        return self.written(row) if self.kind.target in row else None
+        return self.kind.written(row, self) if self.kind.target in row else None
 
     def prediction(self, row: Row, text: str) -> str:
-        """Returns the prediction that a written text means, in the form that metrics compare."""
-        return text
+        return self.kind.meaning(row, text, self)
 
 
 class Writing(Task):
@@ -112,7 +94,8 @@ class Writing(Task):
     is cut and has no <eos>, since it does not end there. A text that is too long is cut at its end.
     """
 
-    generates: ClassVar[bool] = True
+    generates = labels_tokens = True
+    term = "target"
     read_at = "written as text"
     text_form: TextForm  # what is read and written
     num_beams: int = 1
@@ -121,6 +104,10 @@ class Writing(Task):
     def shortened(self, row: Row, text: list[int], room: int) -> list[int]:
         """Returns ``room`` tokens of a text that has more."""
         return text[:room]
+
+    def most_written(self, row: Row) -> int:
+        """Returns the most tokens that are written for a row, <eos> included."""
+        return self.max_target_tokens
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
         targets = [self.text_form.answer(row) for row in rows]
@@ -135,9 +122,8 @@ class Writing(Task):
             answer = [IGNORE_INDEX] if target is None else self.tokenizer.target(ids)
             learnt = answer[: self.max_target_tokens]
             num_cut += len(answer) - len(learnt)
-            examples.append(
-                Example(row["id"], np.array(wrapped.ids), np.array(learnt), num_cut=num_cut)
-            )
+            example = Example(row["id"], np.array(wrapped.ids), np.array(learnt), num_cut=num_cut)
+            examples.append(replace(example, most_written=self.most_written(row)))
         return examples
 
     def targets(self, examples: list[Example]) -> Json:
@@ -145,8 +131,7 @@ class Writing(Task):
 
         start = self.tokenizer.start_id
         before = [np.concatenate([[start], example.labels[:-1]]) for example in examples]
-        labels = pad([example.labels for example in examples], IGNORE_INDEX)
-        return self.labelled(labels, examples, term="target") | {
+        return super().targets(examples) | {
             "decoder_input_ids": pad(before, self.tokenizer.pad_id),
             "decoder_document_ids": pad([np.ones(len(ids)) for ids in before], PADDING),
         }
@@ -158,7 +143,7 @@ class Writing(Task):
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
         texts = model.backbone.generate(
             batch,
-            max_new_tokens=self.max_target_tokens,
+            max_new_tokens=max(example.most_written for example in examples),
             num_beams=self.num_beams,
             length_penalty=self.length_penalty,
             start_id=self.tokenizer.start_id,
@@ -191,10 +176,15 @@ class TextToText(Writing):
                 raise ValueError(
                     f"the tokenizer cannot write {words!r}: it decodes it as {written!r}"
                 )
-        longest = max(map(len, encoded), default=0)
-        end = len(self.tokenizer.target([]))
-        self.shortest_answer = max(longest, 1) + end  # for any class, or a token of free text
-        self.max_target_tokens = task.longest_as_text(longest) + end
+        self.longest_class = max(map(len, encoded), default=0)
+        self.end = len(self.tokenizer.target([]))
+        # For any class, or a token of free text.
+        self.shortest_answer = max(self.longest_class, 1) + self.end
+        self.max_target_tokens = task.longest_as_text(self.longest_class) + self.end
+
+    def most_written(self, row: Row) -> int:
+        needed = self.kind.longest_as_text(self.longest_class, row) + self.end
+        return min(needed, self.max_target_tokens)
 
     def shortened(self, row: Row, text: list[int], room: int) -> list[int]:
         from stages.text.tokenizer import longest_first

@@ -1,25 +1,19 @@
 """Classification of a text or of a pair of texts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings, unknown
 from stages.tasks._cells import Row, folded, plain_text, structure_of
-from stages.tasks._labels import LabelCells
+from stages.tasks._labels import LABEL_SETTINGS, label_in
 from stages.tasks._metric import F1_OF
 from stages.tasks._pooled import PooledTask, Reading
-from stages.tasks._task import Example, Predicted
+from stages.tasks._task import Batch, Example, ModelWithHead, Predicted
 from stages.tasks._text_form import NO_LABEL, TextForm
 from stages.text.ignored import IGNORE_INDEX
-
-if TYPE_CHECKING:
-    from stages.tasks._task import Batch, ModelWithHead
-
 
 POSITIVE_F1 = "positive_f1"
 NO_POSITIVE = "none"
@@ -27,19 +21,9 @@ BY_VALIDATION = "validation"  # chooses the threshold of two classes by the metr
 EVEN = 0.5  # the usual threshold of two classes: the more probable one is predicted
 
 
-class _AsText(TextForm):
-    """Writes the label's words; any other text is read as ``NO_LABEL``."""
-
-    def written(self, row: Row) -> str:
-        return self.words[row["label"]]
-
-    def prediction(self, row: Row, text: str) -> str:
-        return self.label_of.get(plain_text(text), NO_LABEL)
-
-
 class Classification(PooledTask):
     """Rows of ``text``, maybe ``text_pair``, and ``label``, which may be in a list of one. Rows
-    whose label is in ``no_label`` are left out (``LabelCells``).
+    whose label is in ``no_label`` are left out (``LABEL_SETTINGS``).
 
     The label is predicted from one state of the text (``PooledTask``).
 
@@ -59,9 +43,8 @@ class Classification(PooledTask):
 
     target = "label"
     metrics = ("macro_f1", "accuracy", "matthews")
-    has_classes = stratified = True
-    form = _AsText
-    cells = LabelCells()
+    has_classes = stratified = has_text_form = True
+    cell_settings = LABEL_SETTINGS
     schema = Reading
 
     def __init__(
@@ -107,17 +90,20 @@ class Classification(PooledTask):
             if len(items) > 1:
                 raise ValueError(f"{place} has {len(items)} labels; multi_label takes several")
             value = items[0] if items else None
-        return self.cells.read(value, place)
+        return label_in(value, place, self.cells)
 
     def checked(self, row: Json, place: str) -> Json | None:
         return None if row["label"] is None else row
 
+    def written(self, row: Row, form: TextForm) -> str:
+        return form.words[row["label"]]
+
+    def meaning(self, row: Row, text: str, form: TextForm) -> str:
+        return form.label_of.get(plain_text(text), NO_LABEL)
+
     def group_key(self, row: Row) -> str:
         """Returns one key for all pairs with the same first text."""
         return folded(row["text"]) if "text_pair" in row else self.split_key(row)
-
-    def predicted_columns(self, row: Row, prediction: str) -> Json:
-        return {"label": prediction}
 
     def target_of(self, row: Row) -> np.ndarray:
         return np.array([self.index[row["label"]] if "label" in row else IGNORE_INDEX])

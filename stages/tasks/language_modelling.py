@@ -1,20 +1,15 @@
 """Language modelling: the likelihood of held-out text, in bits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from stages.core.artifacts import Json
 from stages.tasks._cells import Row, plain_text
-from stages.tasks._task import Example, Task
+from stages.tasks._task import Batch, Example, Losses, ModelWithHead, Task
 from stages.text.ignored import IGNORE_INDEX
-
-if TYPE_CHECKING:
-    from stages.tasks._task import Batch, Losses, ModelWithHead
 
 
 class LanguageModelling(Task):
@@ -33,7 +28,7 @@ class LanguageModelling(Task):
     inputs = ("text",)
     target = "text"
     metrics = ("bits_per_byte", "word_perplexity")
-    scores_text = True
+    is_own_answer = scores_text = labels_tokens = True
     architectures = ("decoder",)
     read_at = "every token"
 
@@ -74,10 +69,10 @@ class LanguageModelling(Task):
         return examples
 
     def targets(self, examples: list[Example]) -> Json:
-        from stages.text.batch import label_places, pad
+        from stages.text.batch import label_places
 
-        labels = pad([example.labels for example in examples], IGNORE_INDEX)
-        return self.labelled(labels, examples) | {"label_places": label_places(labels)}
+        fields = super().targets(examples)
+        return fields | {"label_places": label_places(fields["labels"])}
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Losses:
         from stages.models._heads import log_likelihoods

@@ -1,54 +1,24 @@
 """Multi-label classification of a text or of a pair of texts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from stages.core.artifacts import Json
+from stages.core.components import Settings
 from stages.tasks._cells import EmptyCellError, Row, is_missing, plain_text, short, structure_of
-from stages.tasks._labels import LabelCells, label_of, written_labels
-from stages.tasks._metric import Metric, Sums
+from stages.tasks._labels import LABEL_SETTINGS, label_in, label_of, written_labels
+from stages.tasks._metric import Sums, metric_of_sums
 from stages.tasks._pooled import PooledTask, Reading
-from stages.tasks._task import Example, Predicted
+from stages.tasks._task import Batch, CellSetting, Example, Losses, ModelWithHead, Predicted
 from stages.tasks._text_form import TextForm
 from stages.text.ignored import IGNORE_INDEX
 
-if TYPE_CHECKING:
-    from stages.tasks._task import Batch, Losses, ModelWithHead
-
-
 NOTHING = "none"  # the text for no label
 YES, NO = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
-
-
-class _AsText(TextForm):
-    """Writes the labels' words, separated by commas, or ``NOTHING``. Parts of a written text that
-    are no label are ignored."""
-
-    def words_of(self, labels: Sequence[str]) -> dict[str, str]:
-        words = super().words_of(labels)
-        for label, text in words.items():
-            if "," in text or plain_text(text) == NOTHING:
-                raise ValueError(
-                    f"verbalisers: as text the label {label!r} needs words without a comma, other "
-                    f"than {NOTHING!r}"
-                )
-        return words
-
-    def written(self, row: Row) -> str:
-        words = [text for label, text in self.words.items() if label in row["labels"]]
-        return ", ".join(words) or NOTHING
-
-    def prediction(self, row: Row, text: str) -> str:
-        parts = map(plain_text, text.split(","))
-        return written_labels([self.label_of[part] for part in parts if part in self.label_of])
 
 
 def _counts(
@@ -56,15 +26,9 @@ def _counts(
 ) -> Float[np.ndarray, "n L 3"]:
     """Returns three numbers (1 or 0) for each row and label: whether the label is an answer, is
     predicted, and is both. With ``of_gold`` only labels that are an answer of some row count."""
-    answers, predictions = ([json.loads(text) for text in texts] for texts in (gold, predicted))
-    labels = {label for row in (answers if of_gold else answers + predictions) for label in row}
-    has = np.array(
-        [
-            [[label in row for label in sorted(labels)] for row in rows]
-            for rows in (answers, predictions)
-        ],
-        dtype=float,
-    )
+    sets = [[{*json.loads(text)} for text in texts] for texts in (gold, predicted)]
+    labels = sorted(set().union(*sets[0], *([] if of_gold else sets[1])))
+    has = np.array([[[label in row for label in labels] for row in rows] for rows in sets], float)
     return np.stack([*has, has[0] * has[1]], axis=-1)
 
 
@@ -76,18 +40,12 @@ def _f1(counts: Float[np.ndarray, "*sets 3"]) -> Float[np.ndarray, "*sets"]:
 
 
 def _macro_f1(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
-    by_label = sums.reshape(len(sums), -1, 3)
-    return _f1(by_label).sum(axis=1) / (by_label[..., 0] > 0).sum(axis=1)
-
-
-def _value(sums: Sums, gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Returns the metric of the whole set, 0 if no row has a label (as scikit-learn)."""
-    total = sums.counts(gold, predicted).sum(axis=0, keepdims=True)
-    return float(sums.value(total)[0]) if total[..., ::3].any() else 0.0
+    by_label = sums.reshape(len(sums), sums.shape[1] // 3, 3)
+    return _f1(by_label).sum(axis=1) / (by_label[..., 0] > 0).sum(axis=1).clip(1)
 
 
 # F1 as in scikit-learn's f1_score with average="micro" and "macro", the latter over labels that
-# occur in the answers. Not named "macro_f1", which is for rows with one label each.
+# occur in the answers; 0 if none does. Not named "macro_f1", which is for rows with one label each.
 MICRO = Sums(lambda *texts: _counts(*texts).sum(axis=1), _f1)
 MACRO = Sums(lambda *texts: _counts(*texts, of_gold=True).reshape(len(texts[0]), -1), _macro_f1)
 
@@ -101,12 +59,6 @@ def _is_one(sign: Any, place: str) -> bool:
     if text not in (*YES, *NO):
         raise ValueError(f"{place} must be 0 or 1, not {short(sign)}")
     return text in YES
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Cells(LabelCells):
-    label_separator: str = ","
-    multi_hot: bool = False
 
 
 class MultiLabel(PooledTask):
@@ -127,12 +79,14 @@ class MultiLabel(PooledTask):
     target = "labels"
     gathered = ("labels",)
     metrics = (
-        Metric("micro_f1", partial(_value, MICRO), sums=MICRO),
-        Metric("macro_f1_of_labels", partial(_value, MACRO), sums=MACRO),
+        metric_of_sums("micro_f1", MICRO),
+        metric_of_sums("macro_f1_of_labels", MACRO),
     )
-    has_classes = True
-    form = _AsText
-    cells = _Cells()
+    has_classes = has_text_form = True
+    cell_settings = LABEL_SETTINGS | {
+        "label_separator": CellSetting(str, ","),
+        "multi_hot": CellSetting(bool, False),
+    }
     schema = Reading
 
     def __init__(
@@ -157,10 +111,16 @@ class MultiLabel(PooledTask):
         if value is None or value != value or value == []:
             return []
         if isinstance(value, str):
-            value = self._separated(value)
-        if isinstance(value, Mapping) and isinstance(value.get("choices"), list):
-            value = value["choices"]  # as Label Studio writes several labels
+            separator, text, value = self.cells.label_separator, value.strip(), structure_of(value)
+            # [joy, fear], <joy><fear> of Stack Overflow; but not <NA>
+            if text[:1] + text[-1:] == "[]" or (text[:1] == "<" and separator == "><"):
+                text = text[1:-1]
+            if value is None:
+                parts = text.split(None if separator == " " else separator)
+                value = [part for part in parts if part.strip()]
         if isinstance(value, Mapping):
+            if isinstance(value.get("choices"), list):  # as Label Studio writes several labels
+                return self.read(column, value["choices"], row, place)
             return sorted(name for name, sign in value.items() if _is_one(sign, f"{place} {name}"))
         if not isinstance(value, list):
             raise ValueError(f"{place} must be a list of labels, not {short(value)}")
@@ -172,19 +132,8 @@ class MultiLabel(PooledTask):
                 f"{place} is {short(value)}; `multi_hot: true` reads 0 and 1 as the absence and "
                 "the presence of the label of that position"
             )
-        read = {self.cells.read(label, place) for label in labels}
+        read = {label_in(label, place, self.cells) for label in labels}
         return sorted(label for label in read if label is not None)
-
-    def _separated(self, text: str) -> list[Any] | dict[str, Any]:
-        """Returns the list or the mapping that a text spells, or the parts of any other text."""
-        if (structure := structure_of(text)) is not None:
-            return structure
-        separator, text = self.cells.label_separator, text.strip()
-        # [joy, fear], <joy><fear> of Stack Overflow; but not <NA>
-        if text[:1] + text[-1:] == "[]" or (text[:1] == "<" and separator == "><"):
-            text = text[1:-1]
-        parts = text.split(None if separator == " " else separator)
-        return [part for part in parts if part.strip()]
 
     def without_labels(self, row: Json, labels: Collection[str]) -> Json:
         return row | {"labels": [label for label in row["labels"] if label not in labels]}
@@ -201,22 +150,37 @@ class MultiLabel(PooledTask):
     def predicted_columns(self, row: Row, prediction: str) -> Json:
         return {"labels": json.loads(prediction)}
 
-    def longest_as_text(self, longest_class: int) -> int:
+    def words_of(self, labels: Sequence[str], settings: Settings) -> dict[str, str]:
+        words = super().words_of(labels, settings)
+        for label, text in words.items():
+            if "," in text or plain_text(text) == NOTHING:
+                raise ValueError(
+                    f"verbalisers: as text the label {label!r} needs words without a comma, other "
+                    f"than {NOTHING!r}"
+                )
+        return words
+
+    def written(self, row: Row, form: TextForm) -> str:
+        return (
+            ", ".join(form.words[label] for label in form.words if label in row["labels"])
+            or NOTHING
+        )
+
+    def meaning(self, row: Row, text: str, form: TextForm) -> str:
+        """Ignores parts of a written text that are no label."""
+        parts = map(plain_text, text.split(","))
+        return written_labels([form.label_of[part] for part in parts if part in form.label_of])
+
+    def longest_as_text(self, longest_class: int, row: Row | None = None) -> int:
         """Returns enough tokens for every label with a comma after it."""
         return 2 * longest_class * len(self.labels)
 
     def target_of(self, row: Row) -> np.ndarray:
-        """Returns 1 for each label that the row has, else 0, [L]; IGNORE_INDEX if unknown. A label
-        that train does not have cannot be predicted."""
+        """Returns 1 for each label that the row has, else 0, [1 L]; IGNORE_INDEX if unknown. A
+        label that train does not have cannot be predicted."""
         if "labels" not in row:
-            return np.full(len(self.labels), IGNORE_INDEX)
-        return np.array([int(label in row["labels"]) for label in self.labels])
-
-    def targets(self, examples: list[Example]) -> Json:
-        import torch
-
-        labels = np.stack([example.labels for example in examples])
-        return self.labelled(torch.from_numpy(labels), examples)
+            return np.full((1, len(self.labels)), IGNORE_INDEX)
+        return np.array([[int(label in row["labels"]) for label in self.labels]])
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Losses:
         import torch.nn.functional as F

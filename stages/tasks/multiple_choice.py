@@ -1,10 +1,8 @@
 """Multiple choice: which of several texts goes with a text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -12,35 +10,19 @@ from jaxtyping import Float
 from stages.core.artifacts import Json
 from stages.tasks._cells import Row, folded
 from stages.tasks._pooled import PooledTask, Pooling, Reading
-from stages.tasks._task import CellSettings, Example, Predicted, example_of
+from stages.tasks._task import (
+    Batch,
+    CellSetting,
+    Example,
+    ModelWithHead,
+    Predicted,
+    Tensor,
+    example_of,
+)
 from stages.tasks._text_form import NO_LABEL, TextForm
 from stages.text.ignored import IGNORE_INDEX
 
-if TYPE_CHECKING:
-    from stages.tasks._task import Batch, ModelWithHead, Tensor
-
-
 ABSENT = -1  # marks absent choices of rows with fewer choices than others
-
-
-class _AsText(TextForm):
-    """Writes the text of the right choice; any other text is read as ``NO_LABEL``."""
-
-    def texts(self, row: Row) -> dict[str, str]:
-        columns = {c: row[c] for c in ("text", "question") if c in row}
-        return columns | {f"choice{i}": c for i, c in enumerate(row["choices"], start=1)}
-
-    def written(self, row: Row) -> str:
-        return row["choices"][int(row["label"])]
-
-    def prediction(self, row: Row, text: str) -> str:
-        matches = [i for i, choice in enumerate(row["choices"]) if folded(choice) == folded(text)]
-        return str(matches[0]) if matches else NO_LABEL
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Cells(CellSettings):
-    first_choice: Literal[0, 1, "A"] = 0
 
 
 class MultipleChoice(PooledTask):
@@ -63,8 +45,8 @@ class MultipleChoice(PooledTask):
     lists = gathered = ("choices",)
     metrics = ("accuracy",)
     right_if = "accuracy"
-    form = _AsText
-    cells = _Cells()
+    has_text_form = True
+    cell_settings = {"first_choice": CellSetting(Literal[0, 1, "A"], 0)}
     has_bias = False  # which a softmax over choices would ignore
 
     def __init__(self, *from_code: Any, pooling: Pooling = "mean", dropout: float = 0.1) -> None:
@@ -72,12 +54,8 @@ class MultipleChoice(PooledTask):
 
     def checked(self, row: Json, place: str) -> Json:
         """Replaces ``label`` by the number of the right choice, counted from 0."""
-        label, first, num = (
-            row["label"].strip().upper(),
-            self.cells.first_choice,
-            len(row["choices"]),
-        )
-        if num < 2:
+        label, first = row["label"].strip().upper(), self.cells.first_choice
+        if (num := len(row["choices"])) < 2:
             raise ValueError(f"{place}: there must be at least 2 choices")
         names = [chr(ord("A") + i) if first == "A" else str(first + i) for i in range(num)]
         if label not in names:
@@ -92,6 +70,17 @@ class MultipleChoice(PooledTask):
         is_choice = prediction.isdigit() and int(prediction) < len(row["choices"])
         return row["choices"][int(prediction)] if is_choice else prediction
 
+    def named_texts(self, row: Row) -> dict[str, str]:
+        columns = {c: row[c] for c in ("text", "question") if c in row}
+        return columns | {f"choice{i}": c for i, c in enumerate(row["choices"], start=1)}
+
+    def written(self, row: Row, form: TextForm) -> str:
+        return row["choices"][int(row["label"])]
+
+    def meaning(self, row: Row, text: str, form: TextForm) -> str:
+        matches = [i for i, choice in enumerate(row["choices"]) if folded(choice) == folded(text)]
+        return str(matches[0]) if matches else NO_LABEL
+
     def predicted_columns(self, row: Row, prediction: str) -> Json:
         return {"label": prediction, "choice": self.shown(row, prediction)}
 
@@ -101,12 +90,10 @@ class MultipleChoice(PooledTask):
         examples = list[Example]()
         for row, text in zip(rows, self.tokenizer.encode(read), strict=True):
             label = np.array([int(row["label"]) if "label" in row else IGNORE_INDEX])
-            choices = tuple(
-                example_of(row, self.wrap(text, next(encoded)), label, window=number)
-                for number in range(len(row["choices"]))
-            )
+            pairs = [self.wrap(text, next(encoded)) for _ in row["choices"]]
+            choices = tuple(example_of(row, p, label, window=i) for i, p in enumerate(pairs))
             tokens = np.concatenate([choice.tokens for choice in choices])
-            num_cut = sum(choice.num_cut for choice in choices)
+            num_cut = sum(pair.num_cut for pair in pairs)
             examples.append(Example(row["id"], tokens, label, num_cut=num_cut, choices=choices))
         return examples
 
@@ -118,15 +105,12 @@ class MultipleChoice(PooledTask):
 
     def targets(self, examples: list[Example]) -> Json:
         """Returns which examples (here choices) belong to one row, and which of them is right."""
-        import torch
-
         from stages.text.batch import pad
 
         firsts = [i for i, example in enumerate(examples) if example.window == 0]
-        labels = torch.from_numpy(np.array([examples[i].labels[0] for i in firsts]))
         choices = np.split(np.arange(len(examples)), firsts[1:])
-        width = max(map(len, choices))
-        return self.labelled(labels, examples) | {"extra": pad(choices, ABSENT, length=width)}
+        extra = pad(choices, ABSENT, length=max(map(len, choices)))
+        return super().targets([examples[i] for i in firsts]) | {"extra": extra}
 
     def outputs(self, model: ModelWithHead, batch: Batch) -> Float[Tensor, "R C"]:
         """Returns a logit for each choice of each row."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from stages.core.components import Settings
 from stages.tasks._cells import Row
 from stages.tasks._text_form import TextForm, Writing
 
 NO_PREFIX = "none"
 
 
-class _AsText(TextForm):
+class _Prefixed(TextForm):
     """Writes the target text. The input begins with the task's ``prefix``, not the task's name."""
 
     def input(self, row: Row) -> str:
@@ -31,7 +32,7 @@ class Seq2Seq(Writing):
     inputs = ("text",)
     target = "target"
     metrics = ("bleu", "chrf", "rouge_l")
-    form = _AsText
+    has_text_form = True
 
     def __init__(
         self,
@@ -46,6 +47,9 @@ class Seq2Seq(Writing):
         self.max_target_tokens = max_target_tokens
         self.num_beams, self.length_penalty = num_beams, length_penalty
         self.text_form = self.as_text("", {"task": {"prefix": prefix}, "labels": []})
+
+    def as_text(self, key: str, record: Settings) -> TextForm:
+        return _Prefixed(self, key, record)
 
     @classmethod
     def check(cls, max_tokens: int, **settings: Any) -> None:

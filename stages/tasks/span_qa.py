@@ -1,11 +1,8 @@
 """Extractive question answering: the span of a context that answers a question, if any does."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -13,29 +10,24 @@ from jaxtyping import Float
 from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.tasks._cells import Row, short, structured, unprinted
-from stages.tasks._task import CellSettings, Example, Task, cross_entropy
+from stages.tasks._task import (
+    Backbone,
+    Batch,
+    CellSetting,
+    Example,
+    Losses,
+    ModelWithHead,
+    Predicted,
+    Task,
+    Tensor,
+    cross_entropy,
+    nn,
+)
 from stages.tasks._text_form import TextForm
 from stages.text.ignored import IGNORE_INDEX
 
-if TYPE_CHECKING:
-    from stages.models._heads import StartEndHead
-    from stages.tasks._task import Backbone, Batch, Losses, ModelWithHead, Tensor
-
-
 NO_ANSWER = 0  # class of both ends; 1 + t is the class of token t
 MOST_MARKS = 4  # most special tokens around a question and a context: RoBERTa's
-
-
-class _AsText(TextForm):
-    """Writes the first right answer, or an empty text if there is none."""
-
-    def written(self, row: Row) -> str:
-        return self.kind.answer_parts(row)[0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Cells(CellSettings):
-    unanswerable: Literal["keep", "drop"] = "keep"
 
 
 class SpanQA(Task):
@@ -66,8 +58,8 @@ class SpanQA(Task):
     gathered = ("answers",)
     metrics = ("squad_f1", "exact_match")
     right_if = "exact_match"
-    form = _AsText
-    cells = _Cells()
+    has_text_form = True
+    cell_settings = {"unanswerable": CellSetting(Literal["keep", "drop"], "keep")}
     read_at = "start and end of a span"
 
     def __init__(
@@ -96,21 +88,34 @@ class SpanQA(Task):
             )
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
-        if column == "answers":
-            return _answers(value, row["context"], place)
-        return super().read(column, value, row, place)
+        if column != "answers":
+            return super().read(column, value, row, place)
+        answers = _listed(value)
+        if answers is None:
+            expected = '{"text": a text, "answer_start": its first character in the context}'
+            raise ValueError(
+                f"{place} must be a list of {expected}, or these two in columns of their own "
+                f"(`answers: [answer, answer_start]`), not {short(unprinted(value))}; with pandas, "
+                "data['answer_start'] = [c.find(a) for c, a in zip(data.context, data.answer)]"
+            )
+        for text, start in map(dict.values, answers):
+            context, end = row["context"], start + len(text)
+            if not text or start < 0 or context[start:end] != text:
+                raise ValueError(
+                    f"{place}: {short(text)} is not in the context at character {start}; the "
+                    f"context has {short(context[max(start, 0) : start + max(len(text), 1)])}"
+                )
+        return answers
 
     def checked(self, row: Json, place: str) -> Json | None:
         return None if self.cells.unanswerable == "drop" and not row["answers"] else row
 
     def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Settings) -> None:
-        if settings.get("no_answer", False):
-            return
-        if id := next((id for id, row in rows if not row["answers"]), None):
+        empty = (id for id, row in rows if not row["answers"])
+        if not settings.get("no_answer") and (id := next(empty, None)) is not None:
             raise ValueError(
-                f"no_answer: the question of row {id} has no answer; set no_answer: true to "
-                "allow unanswerable questions, or unanswerable: drop in the source to leave "
-                "them out"
+                f"no_answer: the question of row {id} has no answer; set no_answer: true to allow "
+                "unanswerable questions, or unanswerable: drop in the source to leave them out"
             )
 
     def answer(self, row: Row) -> str:
@@ -120,13 +125,16 @@ class SpanQA(Task):
     def answer_parts(self, row: Row) -> list[str]:
         return [one["text"] for one in row["answers"][:1]] or [""]
 
+    def written(self, row: Row, form: TextForm) -> str:
+        return self.answer_parts(row)[0]
+
     def right_answers(self, answer: str) -> list[str]:
         return json.loads(answer) or [""]
 
-    def longest_as_text(self, longest_class: int) -> int:
+    def longest_as_text(self, longest_class: int, row: Row | None = None) -> int:
         return self.max_answer_tokens
 
-    def head(self, backbone: Backbone) -> StartEndHead:
+    def head(self, backbone: Backbone) -> nn.Module:
         from stages.models._heads import StartEndHead
 
         # The score of no answer is read at the first token, as in BERT; in a decoder at the last
@@ -138,44 +146,29 @@ class SpanQA(Task):
         questions = self.tokenizer.encode([row["question"] for row in rows])
         contexts = list(dict.fromkeys(row["context"] for row in rows))  # some have many questions
         encoded = dict(zip(contexts, self.tokenizer.encode_with_offsets(contexts), strict=True))
-        return [
-            window
-            for row, question in zip(rows, questions, strict=True)
-            for window in self._windows(row, question, *encoded[row["context"]])
-        ]
-
-    def _windows(
-        self, row: Row, question: list[int], context: list[int], offsets: list[tuple[int, int]]
-    ) -> list[Example]:
-        cut = question[: self.max_question_tokens]
-        characters = np.array(offsets, dtype=np.int64).reshape(-1, 2)
-        answers = [_ends_of(one, characters) for one in row.get("answers", [])]
-        pair_start = len(self.tokenizer.wrap(cut, [])) - len(self.tokenizer.after)
-        room = self.max_tokens - pair_start - len(self.tokenizer.after)
-        windows = list[Example]()
-        for start in range(0, max(len(context) - self.stride, 1), room - self.stride):
-            tokens = self.tokenizer.wrap(cut, context[start : start + room])
-            here = characters[start : start + room]
-            inside = np.zeros((len(tokens), 2), dtype=np.int64)
-            inside[pair_start : pair_start + len(here)] = here
-            # The first short enough answer that is entirely in the window. Without one the labels
-            # are IGNORE_INDEX if a longer answer is in it, else NO_ANSWER.
-            whole = [a for a in answers if a and start <= a[0] and a[1] < start + len(here)]
-            labels = np.full(2, IGNORE_INDEX if whole or "answers" not in row else NO_ANSWER)
-            if fitting := [ends for ends in whole if ends[1] - ends[0] < self.max_answer_tokens]:
-                labels = np.array(fitting[0]) + 1 + pair_start - start
-            windows.append(
-                Example(
-                    row["id"],
-                    np.array(tokens),
-                    labels,
-                    pair_start=pair_start,
-                    offsets=inside,
-                    window=len(windows),
-                    num_cut=0 if windows else len(question) - len(cut),
-                )
-            )
-        return windows
+        examples, after = list[Example](), len(self.tokenizer.after)
+        for row, question in zip(rows, questions, strict=True):
+            cut, (context, offsets) = question[: self.max_question_tokens], encoded[row["context"]]
+            characters = np.array(offsets, dtype=np.int64).reshape(-1, 2)
+            answers = [_ends_of(one, characters) for one in row.get("answers", [])]
+            pair_start = len(self.tokenizer.wrap(cut, [])) - after
+            room = self.max_tokens - pair_start - after
+            starts = range(0, max(len(context) - self.stride, 1), room - self.stride)
+            for window, start in enumerate(starts):
+                tokens = np.array(self.tokenizer.wrap(cut, context[start : start + room]))
+                here = characters[start : start + room]
+                inside = np.zeros((len(tokens), 2), dtype=np.int64)
+                inside[pair_start : pair_start + len(here)] = here
+                # The first short enough answer that is entirely in the window. Without one the
+                # labels are IGNORE_INDEX if a longer answer is in it, else NO_ANSWER.
+                whole = [a for a in answers if a and start <= a[0] and a[1] < start + len(here)]
+                labels = np.full(2, IGNORE_INDEX if whole or "answers" not in row else NO_ANSWER)
+                if fitting := [a for a in whole if a[1] - a[0] < self.max_answer_tokens]:
+                    labels = np.array(fitting[0]) + 1 + pair_start - start
+                num_cut = 0 if window else len(question) - len(cut)
+                places: Json = {"pair_start": pair_start, "offsets": inside, "window": window}
+                examples.append(Example(row["id"], tokens, labels, num_cut=num_cut, **places))
+        return examples
 
     def targets(self, examples: list[Example]) -> Json:
         import torch
@@ -211,58 +204,38 @@ class SpanQA(Task):
             assert example.offsets is not None
             first, more = np.unravel_index(score.argmax(), score.shape)
             best = float(score[first, more])  # minus infinity where nothing is a candidate
-            begin, end = (0, 0)
-            if np.isfinite(best):
-                begin, end = example.offsets[first, 0], example.offsets[first + more, 1]
-            predictions.append((best, int(begin), int(end)))
+            begin, end = example.offsets[first, 0], example.offsets[first + more, 1]
+            predictions.append((best, int(begin), int(end)) if np.isfinite(best) else (best, 0, 0))
         return predictions
 
-    def combine(self, row: Row, predictions: list[Any]) -> str:
+    def combine(self, row: Row, predictions: list[Any]) -> Predicted:
         """Returns the text of the best span of all windows. Ties go to the first window."""
-        _, begin, end = max(predictions, key=lambda prediction: prediction[0])
-        return row["context"][begin:end]
-
-    def margin(self, predictions: list[Any]) -> float | None:
-        return max(score for score, _, _ in predictions) if self.no_answer else None
+        best, begin, end = max(predictions, key=lambda prediction: prediction[0])
+        return Predicted(row["context"][begin:end], margin=best if self.no_answer else None)
 
 
-def _answers(value: Any, context: str, place: str) -> list[Json]:
-    """Returns answers as ``[{"text", "answer_start"}]``; the hub has ``{"text": [], "answer_start":
-    []}``, and a csv file may have two columns."""
+def _listed(value: Any) -> list[Json] | None:
+    """Returns answers as ``[{"text", "answer_start"}]``, or None for cells in another form. The hub
+    has ``{"text": [], "answer_start": []}``, and a csv file may have two columns: two lists, or one
+    text and one number."""
     value = unprinted(value)
-    if isinstance(value, Mapping):
-        names = ["text", "answer_start"]
-        keys = names if {*names} <= value.keys() else [*value]
-        value = _paired(*(value[key] for key in keys)) if len(keys) == 2 else value
+    keys = [*value] if isinstance(value, Mapping) else []
+    keys = ["text", "answer_start"] if {"text", "answer_start"} <= {*keys} else keys
+    if len(keys) == 2:
+        cells = [value[key] for key in keys]
+        texts, starts = map(structured, cells)
+        if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
+            if all(cell in ("", None, -1, "-1") or cell != cell for cell in cells):
+                return []
+            number = str(cells[1]).removesuffix(".0")  # pandas writes 5.0 if other cells are empty
+            texts, starts = cells[:1], [int(number) if number.isdecimal() else cells[1]]
+        value = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
     try:
         answers = [{"text": one["text"], "answer_start": one["answer_start"]} for one in value]
     except (TypeError, KeyError):
-        answers = None
-    if answers is None or any([*map(type, one.values())] != [str, int] for one in answers):
-        expected = '{"text": a text, "answer_start": its first character in the context}'
-        raise ValueError(
-            f"{place} must be a list of {expected}, or these two in columns of their own "
-            f"(`answers: [answer, answer_start]`), not {short(value)}"
-        )
-    for answer in answers:
-        text, start = answer["text"], answer["answer_start"]
-        if not text or start < 0 or context[start : start + len(text)] != text:
-            raise ValueError(
-                f"{place}: {short(text)} is not in the context at character {start}; "
-                f"the context has {short(context[max(start, 0) : start + max(len(text), 1)])}"
-            )
-    return answers
-
-
-def _paired(text: Any, start: Any) -> list[Json]:
-    """Returns the answers from their texts and starts: two lists, or one text and one number."""
-    texts, starts = structured(text), structured(start)
-    if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
-        if all(cell in ("", None, -1, "-1") or cell != cell for cell in (text, start)):
-            return []
-        number = str(start).removesuffix(".0")  # pandas writes 5.0 if other cells are empty
-        texts, starts = [text], [int(number) if number.isdecimal() else start]
-    return [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
+        return None
+    is_typed = all([*map(type, one.values())] == [str, int] for one in answers)
+    return answers if is_typed else None
 
 
 def span_scores(

@@ -1,12 +1,9 @@
 """Tagging: a label for each word of a sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,13 +11,18 @@ from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.tasks._cells import Row, unprinted
 from stages.tasks._tags import OUTSIDE, Scheme, to_bio
-from stages.tasks._task import CellSettings, Example, Task, example_of
+from stages.tasks._task import (
+    Backbone,
+    Batch,
+    CellSetting,
+    Example,
+    ModelWithHead,
+    Task,
+    example_of,
+    nn,
+)
 from stages.tasks._text_form import TextForm
 from stages.text.ignored import IGNORE_INDEX
-
-if TYPE_CHECKING:
-    from stages.models._heads import LinearHead
-    from stages.tasks._task import Backbone, Batch, ModelWithHead
 
 WORDS_CHECKED = 1000
 
@@ -33,27 +35,9 @@ def listed(cell: Any, column: str) -> Any:
     return (cell.replace(",", " ") if column == "tags" and " " not in cell else cell).split()
 
 
-class _AsText(TextForm):
-    """Writes the tags, joined by blanks. The n-th written tag is the tag of the n-th word; unknown
-    and missing tags are read as ``OUTSIDE``."""
-
-    def words_of(self, labels: Sequence[str]) -> dict[str, str]:
-        return {tag: tag for tag in labels}
-
-    def prediction(self, row: Row, text: str) -> str:
-        tags = [tag if tag in self.words else OUTSIDE for tag in text.split()]
-        return _joined(tags, len(row["words"]))
-
-
 def _joined(tags: list[str], length: int) -> str:
     """Returns the tags of ``length`` words as text; missing ones are ``OUTSIDE``."""
     return " ".join([*tags, *[OUTSIDE] * length][:length])
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Cells(CellSettings):
-    tag_scheme: Scheme = "bio"
-    tag_names: list[str] | Literal["none"] = "none"
 
 
 class Tagging(Task):
@@ -77,9 +61,11 @@ class Tagging(Task):
     target = "tags"
     lists = ("words", "tags")
     metrics = ("entity_f1", "word_accuracy")
-    has_classes = True
-    form = _AsText
-    cells = _Cells()
+    has_classes = labels_tokens = has_text_form = True
+    cell_settings = {
+        "tag_scheme": CellSetting(Scheme, "bio"),
+        "tag_names": CellSetting(list[str] | Literal["none"], "none"),
+    }
     subword: str = "first"  # where a word's label is read; the model may decide
 
     def __init__(
@@ -96,20 +82,17 @@ class Tagging(Task):
         return super().read(column, listed(value, column), row, place)
 
     def checked(self, row: Json, place: str) -> Json:
-        tags, names = row["tags"], self.cells.tag_names
-        if len(tags) != len(row["words"]):
-            raise ValueError(
-                f"{place}: {len(row['words'])} words need as many tags, not {len(tags)}"
-            )
+        tags, names, num = row["tags"], self.cells.tag_names, len(row["words"])
+        if len(tags) != num:
+            raise ValueError(f"{place}: {num} words need as many tags, not {len(tags)}")
+        if names != "none":
+            named = {str(i): name for i, name in enumerate(names)}
+            tags = [tag.removesuffix(".0") for tag in tags]
+            if odd := [tag for tag in tags if tag not in named]:
+                raise ValueError(f"{place}: tag {odd[0]!r} is none of the {len(names)} tag_names")
+            tags = [named[tag] for tag in tags]
         try:
-            if names != "none":
-                named = {str(i): name for i, name in enumerate(names)}
-                tags = [named[tag.removesuffix(".0")] for tag in tags]
             return row | {"tags": to_bio(tags, self.cells.tag_scheme)}
-        except KeyError as error:
-            raise ValueError(
-                f"{place}: tag {error} is none of the {len(names)} tag_names"
-            ) from None
         except ValueError as error:
             raise ValueError(f"{place}: {error} (tag_scheme)") from None
 
@@ -125,18 +108,24 @@ class Tagging(Task):
     def check_labels(self, labels: list[str], settings: Settings) -> None:
         """Raises ValueError for a tag that belongs to no span, such as a part of speech, if the
         metric compares spans."""
-        if self.compared_by(settings)[0] != "entity_f1":
-            return
-        for tag in labels:
-            if tag != OUTSIDE and not re.fullmatch(r"[BI]-.+", tag):
-                raise ValueError(
-                    f"metric: entity_f1 compares spans in O, B-TYPE and I-TYPE, but train has the "
-                    f"tag {tag!r}; use word_accuracy for single tags, or tag_scheme or tag_names "
-                    "in the source for spans that are written in another way"
-                )
+        odd = [tag for tag in labels if tag != OUTSIDE and not re.fullmatch(r"[BI]-.+", tag)]
+        if odd and self.compared_by(settings)[0] == "entity_f1":
+            raise ValueError(
+                f"metric: entity_f1 compares spans in O, B-TYPE and I-TYPE, but train has the tag "
+                f"{odd[0]!r}; use word_accuracy for single tags, or tag_scheme or tag_names in the "
+                "source for spans that are written in another way"
+            )
 
     def answer(self, row: Row) -> str:
         return " ".join(row["tags"])
+
+    def words_of(self, labels: Sequence[str], settings: Settings) -> dict[str, str]:
+        return {tag: tag for tag in labels}
+
+    def meaning(self, row: Row, text: str, form: TextForm) -> str:
+        """Reads the n-th written tag as that of the n-th word; unknown ones are ``OUTSIDE``."""
+        tags = [tag if tag in form.words else OUTSIDE for tag in text.split()]
+        return _joined(tags, len(row["words"]))
 
     def repeated(self, part: str, row: Row) -> str:
         return " ".join([part] * len(row["words"]))
@@ -149,47 +138,39 @@ class Tagging(Task):
     def predicted_columns(self, row: Row, prediction: str) -> Json:
         return {"words": row["words"], "tags": prediction.split(" ")}
 
-    def longest_as_text(self, longest_class: int) -> int:
-        return self.max_tokens * longest_class
+    def longest_as_text(self, longest_class: int, row: Row | None = None) -> int:
+        num_words = self.max_tokens if row is None else min(len(row["words"]), self.max_tokens)
+        return num_words * longest_class
 
     def read_by(self, backbone: Backbone, *, has_prefix: bool) -> None:
-        """Also sets the subword from which a word's label is predicted.
-
-        In a bidirectional LSTM neither state has read the whole word in both directions: at the
-        first subword the backward half has, at the last one the forward half.
-        """
+        """Also sets the subword from which a word's label is predicted. In a bidirectional LSTM no
+        state has read the whole word in both directions: the first in the backward one alone."""
         super().read_by(backbone, has_prefix=has_prefix)
         self.subword = "last" if self.is_causal else "first"
         self.read_at = f"{self.subword} subword of a word"
 
-    def head(self, backbone: Backbone) -> LinearHead:
+    def head(self, backbone: Backbone) -> nn.Module:
         from stages.models._heads import LinearHead
 
         return LinearHead(backbone.d_model, len(self.labels), dropout=self.dropout)
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
-        words = self.tokenizer.encode_words([row["words"] for row in rows])
-        return [self._example(row, ids) for row, ids in zip(rows, words, strict=True)]
-
-    def _example(self, row: Row, words: list[list[int]]) -> Example:
-        words = [ids or [self.tokenizer.unk_id] for ids in words]
-        text = self.wrap([i for ids in words for i in ids])
-        lengths = np.array([len(ids) for ids in words])
-        begin, end = len(self.tokenizer.before), len(text.ids) - len(self.tokenizer.after)
-        ends = begin + np.cumsum(lengths)
-        positions = ends - 1 if self.subword == "last" else ends - lengths
-        positions = positions[positions < end]
-        labels = np.full(len(text.ids), IGNORE_INDEX)
-        if "tags" in row:
-            tags = np.array([self.index[tag] for tag in row["tags"]])
-            labels[positions] = tags[: len(positions)]
-        return example_of(row, text, labels, word_positions=positions, num_words=len(words))
-
-    def targets(self, examples: list[Example]) -> Json:
-        from stages.text.batch import pad
-
-        labels = pad([example.labels for example in examples], IGNORE_INDEX)
-        return self.labelled(labels, examples)
+        examples = list[Example]()
+        encoded = self.tokenizer.encode_words([row["words"] for row in rows])
+        for row, subwords in zip(rows, encoded, strict=True):
+            words = [ids or [self.tokenizer.unk_id] for ids in subwords]
+            text = self.wrap([i for ids in words for i in ids])
+            lengths = np.array([len(ids) for ids in words])
+            ends = len(self.tokenizer.before) + np.cumsum(lengths)
+            positions = ends - 1 if self.subword == "last" else ends - lengths
+            positions = positions[positions < len(text.ids) - len(self.tokenizer.after)]
+            labels = np.full(len(text.ids), IGNORE_INDEX)
+            if "tags" in row:
+                tags = np.array([self.index[tag] for tag in row["tags"]])
+                labels[positions] = tags[: len(positions)]
+            others = {"word_positions": positions, "num_words": len(words)}
+            examples.append(example_of(row, text, labels, **others))
+        return examples
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
         best = self.outputs(model, batch).argmax(dim=-1).cpu().numpy()

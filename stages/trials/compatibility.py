@@ -27,7 +27,7 @@ def incompatibility(
         return f"supports {', '.join(method.fits)} only, not {kind}"
     if reason := unsupported(task.architectures, backbone):
         return f"{kind} {reason}"
-    if text_to_text and (task.generates or task.form is None):
+    if text_to_text and (task.generates or not task.has_text_form):
         return f"text_to_text is not available for {kind}"
     generates = task.generates or text_to_text
     if generates and not backbone.can_generate:

@@ -11,11 +11,20 @@ from typing import Any, NamedTuple
 from stages.core import paths, plans
 from stages.core.artifacts import Json, read_json
 from stages.core.components import Settings
-from stages.sources._columns import EMPTY_CELLS, NONE, Cells, MissingColumnError, cell, no_column
+from stages.sources._columns import (
+    EMPTY_CELLS,
+    NONE,
+    Cells,
+    MissingColumnError,
+    Name,
+    cell,
+    input_of,
+    names_in_data,
+    no_column,
+)
 from stages.sources._formats import DELIMITERS, FORMATS, Record, format_of, read, records
 from stages.sources.files import PARALLEL
 from stages.tasks._cells import EmptyCellError
-from stages.tasks._inputs import Name, input_of, names_in_data
 from stages.tasks._task import TASKS, Task
 
 # The column of the first input in formats whose columns have no names.

@@ -155,10 +155,9 @@ def predict(
         if windows[0].margin is not None:  # only if the row is one example
             combined.append(windows[0])
             continue
-        answers = [each.prediction for each in windows]
+        answer = predictor.combine(row, [each.prediction for each in windows])
         scores = windows[0].scores if len(windows) == 1 else None
-        margin = predictor.margin(answers) if isinstance(predictor, Task) else None
-        combined.append(Predicted(predictor.combine(row, answers), scores, margin))
+        combined.append(answer if isinstance(answer, Predicted) else Predicted(answer, scores))
     return combined
 
 

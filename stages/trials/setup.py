@@ -46,7 +46,7 @@ class TrialSetup:
         self.task: Task = TASKS.build(
             entry, labels, self.tokenizer, max_tokens, where=self._where_task
         )
-        self.task.take_facts(self.task_record)
+        self.task.record = self.task_record
         backbone = self.outline()
         if text_to_text:
             with below(self._where_task):

@@ -301,6 +301,18 @@ def test_documents_are_the_prose_of_files(shelf: Installer) -> None:
     ]
 
 
+def test_a_package_is_read_once_and_again_when_a_file_of_it_has_changed(
+    shelf: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf(rooms(3))
+    first = [*source().documents()]
+    with monkeypatch.context() as patched:
+        patched.setattr("stages.sources.installed_docs.docstrings", lambda _: pytest.fail())
+        assert [*source().documents()] == first
+    shelf(rooms(3) | {"shelf/room_0.py": module("maps", 0)})
+    assert [*source().documents()] != first
+
+
 def test_documents_keep_their_split_when_files_are_added_and_are_not_of_tests(shelf) -> None:
     shelf(rooms(20))
     few = {d.id: d.split for d in source().documents()}

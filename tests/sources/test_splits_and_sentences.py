@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.sources._columns import Cuts, cuts_of, time_of
-from stages.sources._sentences import sentences
-from stages.sources._source import sentences_of, split_of
+from stages.sources._source import sentences, sentences_of, split_of
 from stages.tasks._cells import EmptyCellError
 from stages.tasks._task import SPLITS
 

@@ -88,7 +88,7 @@ def rows_of(name: str) -> list[dict[str, Any]]:
 def task_of(name: str) -> Task:
     entry = {"name": name, **SETTINGS.get(name, {})}
     task = TASKS.build(entry, LABELS.get(name, []), small_tokenizer(), 48, where="task")
-    task.take_facts(TASKS[name].facts(rows_of(name)))
+    task.record = TASKS[name].facts(rows_of(name))
     return task
 
 

@@ -1,11 +1,12 @@
 """The picture of all scores: a panel for each task, with one scale and sorted rows."""
 
 from stages.core.artifacts import Json
-from stages.evaluation.metrics import POINTS, scale_of
+from stages.evaluation.metrics import scale_of
 from stages.findings.facts import Answer, Score
 from stages.reporting.formats import interval, shown
 from stages.reporting.svg import Panel, Picture, Plot, Scale
 from stages.reporting.view import MAX_ROWS, View
+from stages.tasks._metric import POINTS
 
 TOP, RIGHT = 22, 80  # pixels above the rows; percent of a panel that marks may take
 ROWS = 228  # pixels of all rows of a panel, where rows fit
