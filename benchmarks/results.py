@@ -30,12 +30,20 @@ STUDIES = ROOT / "benchmarks" / "studies"
 SECOND_WAY = ROOT / "benchmarks" / "second_way.csv"
 USUAL = {"pooling": "mean", "start": "study"}  # what the second way does unless it is varied
 KEPT = ("comparison.md", "scores.csv", "effects.csv")
-METHODS = {"full": "full", "lora": "lora", "probe": "linear_probe"}  # names of the study
+# Names of the study's methods.
+METHODS = {
+    "full": "full",
+    "head": "head",
+    "text": "text",
+    "lora": "lora",
+    "probe": "linear_probe",
+}
 NUMBER = r"\d+\.\d+"
 
 Rows = list[dict[str, str]]
 Settings = dict[str, str]
 Maker = Callable[[], Rows]
+Pairs = dict[str, list[tuple[Settings, Settings]]]
 
 
 # Tables -------------------------------------------------------------------------------------------
@@ -108,10 +116,10 @@ def second_way(study: str, *, varied: bool = False) -> Rows:
     return rows
 
 
-def second_effects(study: str, pairs: dict[str, list[tuple[Settings, Settings]]]) -> Rows:
-    """Returns mean differences between pairs of trainings over all tasks, times 100; the study's
-    are of the same models and tasks."""
-    trainings, rows = Trainings(study), Rows()
+def second_effects(study: str, pairs: Pairs) -> Iterator[tuple[str, float, float]]:
+    """Yields the name of each comparison and its mean difference over all pairs of trainings and
+    tasks, times 100: of the second way, and of the study with the same models and tasks."""
+    trainings = Trainings(study)
     for name, compared in pairs.items():
         sides = [
             (trainings.of(task, **one), trainings.of(task, **other))
@@ -120,7 +128,29 @@ def second_effects(study: str, pairs: dict[str, list[tuple[Settings, Settings]]]
         ]
         known = [(a, b) for a, b in sides if a and b]
         again, here = (100 * sum(a[i] - b[i] for a, b in known) / len(known) for i in (0, 1))
-        rows.append({"Compared": name, "Second way": f"{again:+.1f}", "Study": f"{here:+.1f}"})
+        yield name, again, here
+
+
+def signed(value: float) -> str:
+    return f"{value:+.1f}".replace("-", "−").replace("+0.0", "0.0").replace("−0.0", "0.0")
+
+
+def second_table(study: str, pairs: Pairs) -> Rows:
+    effects = second_effects(study, pairs)
+    names = ("Compared", "Second way", "Study")
+    return [
+        dict(zip(names, (name, signed(again), signed(here)), strict=True))
+        for name, again, here in effects
+    ]
+
+
+def both_ways(study: str, pairs: Pairs) -> Rows:
+    """Returns the effects of a study's report, beside them those of the second way for the
+    comparisons in ``pairs``, and in brackets those of the study with the same models and tasks."""
+    again = {name: f"{signed(a)} ({signed(b)})" for name, a, b in second_effects(study, pairs)}
+    rows = [row | {"Second way": again.pop(row["Compared"], "")} for row in effects(study)]
+    if again:
+        raise SystemExit(f"error: the effects of {study} lack {', '.join(again)}")
     return rows
 
 
@@ -139,10 +169,9 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
     "README.md": {"transfer-studies": [partial(scores, "default", top=6)]},
     "docs/results.md": {
         "The default study": [
-            partial(scores, "default"),
-            partial(effects, "default"),
+            partial(scores, "default", top=12),
             partial(
-                second_effects,
+                both_ways,
                 "default",
                 {
                     "published vs. random weights": models(
@@ -162,9 +191,8 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
             partial(second_way, "default", varied=True),
         ],
         "Architecture, size and training set, crossed": [
-            partial(effects, "factorial"),
             partial(
-                second_effects,
+                both_ways,
                 "factorial",
                 {
                     "Llama vs. ModernBERT": models(
@@ -173,7 +201,7 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
                             for kind in ("", " small", ", science", " small, science")
                         )
                     ),
-                    "full size vs. small": models(
+                    "size: 1.28M vs. 0.607M": models(
                         *(
                             (f"{name}{text}", f"{name} small{text}")
                             for name in BOTH
@@ -191,9 +219,8 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
             ),
         ],
         "Labels": [
-            partial(effects, "label_budgets"),
             partial(
-                second_effects,
+                both_ways,
                 "label_budgets",
                 {
                     "pretrained vs. from scratch": [
@@ -214,9 +241,8 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
         "Methods": [partial(scores, "methods"), partial(second_way, "methods")],
         "Published models": [
             partial(scores, "published", top=6),
-            partial(effects, "published"),
             partial(
-                second_effects,
+                both_ways,
                 "published",
                 {
                     f"{one} vs. {other}": models((one, other))
@@ -228,11 +254,43 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
                 },
             ),
         ],
-        "Further pretraining": [partial(effects, "further")],
+        "Further pretraining": [
+            partial(
+                both_ways,
+                "further",
+                {
+                    f"training set: {one} vs. {other}": models((one, other))
+                    for one, other in (
+                        ("MiniLM", "MiniLM, documentation"),
+                        ("MiniLM", "MiniLM, task texts"),
+                        ("MiniLM, task texts", "MiniLM, documentation"),
+                    )
+                },
+            ),
+        ],
+        "Heads and text": [
+            partial(
+                both_ways,
+                "text_to_text",
+                {
+                    "pretrained vs. from scratch": [
+                        (
+                            {"label": "T5", "method": method},
+                            {"label": "T5 from scratch", "method": method},
+                        )
+                        for method in ("head", "text")
+                    ],
+                    "head vs. text": [
+                        ({"label": name, "method": "head"}, {"label": name, "method": "text"})
+                        for name in ("T5", "T5 from scratch")
+                    ],
+                },
+            ),
+        ],
         "Systems": [
             partial(effects, "systems", top=5),
             partial(
-                second_effects,
+                second_table,
                 "systems",
                 {
                     f"{one} vs. {other}": models((one, other))
@@ -246,6 +304,7 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
                     )
                 },
             ),
+            partial(second_way, "systems", varied=True),
         ],
     },
 }
