@@ -3,10 +3,11 @@
     python -m benchmarks.walks tickets FOLDER --datasets DATASETS
 
 FOLDER becomes a fresh clone of this repository with the file; `make new`, `make repro` and `make
-predict` are run in it with one job. What they print goes to FOLDER.log, and the last lines are
-wall and processor seconds. The e-mails and tickets are made of phrases; all other files are written
-from public data sets in the folder DATASETS (sst2, wnut17, qa, multi30k; trec.csv has TREC's 5,452
-training questions with the columns question and label).
+predict` are run in it. What they print goes to FOLDER.log, and the last lines are wall and
+processor seconds, the latter without those of trainings in jobs side by side. The e-mails and
+tickets are made of phrases; all other files are written from public data sets in the folder
+DATASETS (sst2, wnut17, qa, multi30k; trec.csv has TREC's 5,452 training questions with the columns
+question and label).
 """
 
 import argparse
@@ -236,7 +237,7 @@ def main() -> None:
     minutes = str(MINUTES.get(options.name, USUAL_MINUTES))
     commands = {
         "new": ("--minutes", minutes, *FLAGS.get(options.name, ()), data),
-        "repro": ("--jobs", "1"),
+        "repro": ("--jobs", "auto"),
         "summary": (),
         "predict": (new,),
     }
