@@ -103,7 +103,8 @@ def _files_of_folder(folder: Path, flags: Flags, notes: list[Note]) -> Json:
             splits |= dict.fromkeys(evals, "validation")
         names = {s: [name for name in data if splits[name] == s] for s in SPLITS}
         names = {split: of for split, of in names.items() if of}
-        if "train" not in names:
+        mixed = [of for of in names.values() if len({format_of(Path(name)) for name in of}) > 1]
+        if "train" not in names or (mixed and not is_any):
             raise Unclear("train", folder, _listed(files))
     read = [*NAMES, IDS, *(name for of in names.values() for name in of)] + data * ("path" in form)
     stems = tuple(f"{name}." for name in read) if "format" in form else ()

@@ -185,7 +185,9 @@ def _entry(examples: Examples, task: Json, flags: Flags) -> TaskEntry:
     if flags.most_labels > num["train"]:
         raise Unclear("budget", flags.most_labels, num["train"])
     most = MAX_ROWS | (MAX_WRITTEN if kind.generates else {})
-    most |= {"train": max(MAX_ROWS["train"], flags.most_labels)}
+    if sum(num.values()) < FEW_ROWS:  # each draw of the splits has other numbers
+        most = MAX_ROWS
+    most = most | {"train": max(MAX_ROWS["train"], flags.most_labels)}
     samples: Json = {f"num_{s}": most[s] if num[s] > most[s] else "all" for s in SPLITS}
     samples["min_rows_per_class"] = flags.min_rows_per_class
     entry = TaskEntry(task=task, source=source, seed=1, **samples)

@@ -48,7 +48,11 @@ class Guess:
 def guess(columns: Columns, flags: Flags, notes: list[Note]) -> Guess:
     """Returns the kind of task and its columns, and adds what was decided to ``notes``. Raises
     Unclear if the columns and the flags do not show what is predicted from what."""
-    given = dict(flags.columns)
+    whole = {role: ",".join(as_list(names)) for role, names in flags.columns.items()}
+    given: Names = {  # a name may have commas
+        role: whole[role] if whole[role] in columns else names
+        for role, names in flags.columns.items()
+    }
     used = [*names_read(given), *filter(None, (flags.group, flags.time))]
     if unknown := [name for name in used if name not in columns]:
         raise ValueError(no_column(unknown[0], columns))
@@ -161,8 +165,8 @@ def _kind_of_target(target: Column) -> str:
 
 def _joining(target: Column) -> Literal["", "read", "other"]:
     """Returns whether cells may have several labels, with one of SEPARATORS between them or another
-    sign: some of the labels (of another sign: all) are whole cells, too, which those of Home/Garden
-    are not."""
+    sign: some of the labels (of another sign: all) are whole cells, too, or the first of one cell
+    is not the first of another (joy/fear, fear/anger; unlike Home/Garden, Home/Kitchen)."""
     if any(re.search(SHAPES["sure sign"], text) for text in target.texts):
         return "other"
     is_read = any(sign in text for sign in SEPARATORS for text in target.texts)
@@ -171,6 +175,8 @@ def _joining(target: Column) -> Literal["", "read", "other"]:
     joined, alone = [parts for parts in cells if len({*parts}) > 1], {*target.values}
     enough = any if is_read else all
     are_labels = any(enough(part in alone for part in parts) for parts in joined)
+    later = {part for parts in joined for part in parts[1:]}
+    are_labels |= not is_read and any(parts[0] in later for parts in joined)
     if is_read and len(joined) > MAX_JOINED * target.distinct:
         words = [len(part.split()) for parts in joined for part in parts]
         are_labels |= sum(words) <= TEXT_WORDS * len(words)

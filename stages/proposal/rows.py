@@ -186,7 +186,7 @@ def _guess(source: Json, flags: Flags, notes: list[Note]) -> Guess:
         if not records:
             raise ValueError(f"{place}: the file has no rows")
         columns = columns_of(records) if form not in ("conll", "conllu") else {}
-        if not columns:
+        if form in ("conll", "conllu"):
             words, tags = ("FORM", "UPOS") if form == "conllu" else ("words", "tags")
             guessed = Guess("tagging", {"words": words, "tags": tags} | dict(flags.columns))
         else:

@@ -254,6 +254,10 @@ ODD: dict[str, Odd] = {
         )
         for sign in (" ", "/", "+", "&", "#", " and ", "_", "-", ":")
     },
+    "joined, and none alone": beside_texts(
+        refused("--task classification", "--task multi_label --set label_separator"),
+        mood=("joy/fear", "fear/anger", "anger/joy"),
+    ),
     **{
         f"a path with {sign!r}": beside_texts(
             refused("--task classification", "label_separator"),
@@ -658,8 +662,19 @@ def test_propose_refuses_a_missing_file_and_a_folder_without_data() -> None:
         Path(f"empty/{name}.csv").write_text(USUAL)
     with pytest.raises(ValueError, match="train=FILE"):
         proposed("empty")
+    Path("empty/train.csv").write_text(USUAL)
+    Path("empty/train.jsonl").write_text('{"text": "the same", "label": "good"}')
+    with pytest.raises(ValueError, match="train=FILE"):
+        proposed("empty")
     with pytest.raises(ValueError, match="no such file.*third.csv"):
         proposed("empty", splits={"train": ["third.csv"]})
+
+
+def test_propose_finds_a_column_whose_name_has_a_comma() -> None:
+    rows = [('"Review, cleaned"', "title", "label"), *((t, "x", s) for t, s in texts(40))]
+    Path("a.csv").write_text(table(rows))
+    source = proposed("a.csv", columns={"text": "Review, cleaned"}).entry.source
+    assert source["text"] == "Review, cleaned"
 
 
 def test_propose_says_below_make_how_make_takes_flags(monkeypatch: pytest.MonkeyPatch) -> None:
