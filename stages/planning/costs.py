@@ -205,12 +205,15 @@ class Texts(NamedTuple):
         }
         chosen = TASKS.settings(entry.task, where="")
         stride, written = chosen.get("stride", 0), chosen.get("max_target_tokens", 0)
+        most = chosen.get("max_question_tokens", max_tokens)  # a longer question is cut
 
         def read(tokens_per_word: float) -> Texts:
             examples, tokens = [1.0], [float(max_tokens + written)]
             if words:
                 rows = [(tokens_per_word * sum(row), tokens_per_word * row[-1]) for row in words]
-                examples = [_windows(row - last, last, max_tokens, stride) for row, last in rows]
+                examples = [
+                    _windows(min(row - last, most), last, max_tokens, stride) for row, last in rows
+                ]
                 tokens = [min(2 + row, max_tokens + written) for row, _ in rows]
             means = {"examples": fmean(examples), "tokens": fmean(tokens)}
             return Texts(**numbers, **means, written=written)
