@@ -56,6 +56,8 @@ class Hub(RecordSource):
         naming.check_draw(self.given)
         if train == NONE:
             raise ValueError("train: name the dataset's split; the others can be drawn from it")
+        if not self.path.exists():
+            raise ValueError(f"path: no such file or folder: {path}")
         if (dataset == NONE) != self.path.is_dir():
             raise ValueError(
                 f"path: {path} is {'no' if dataset == NONE else 'a'} folder; it is the folder with "

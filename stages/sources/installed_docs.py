@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -16,7 +17,7 @@ from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from stages.core import paths
-from stages.core.artifacts import read_json, replacing, sha256
+from stages.core.artifacts import Json, read_json, replacing, sha256
 from stages.core.code import code_of
 from stages.core.components import Settings, unknown
 from stages.sources._docs import Sentence, docstrings, prose, tagged, with_section
@@ -136,8 +137,12 @@ def _sentences(package: str, files: Mapping[str, Path]) -> dict[str, list[Senten
     when one of them has changed or is read by other code."""
     kept = READ / f"{package}.json"
     names = hashlib.sha256("\n".join(files).encode()).hexdigest()
-    identity = [names, sha256(*files.values(), *code_of("sources/_docs"))]
-    if kept.exists() and (known := read_json(kept))["identity"] == identity:
+    contents = sha256(*files.values(), *code_of("sources/_docs"))
+    identity = [sys.version, names, contents]
+    known = Json()
+    with suppress(OSError, ValueError):  # the file is missing or damaged
+        known = read_json(kept)
+    if known.get("identity") == identity:
         return {
             name: [Sentence(text, section, [*map(tuple, spans)]) for text, section, spans in rows]
             for name, rows in known["sentences"].items()

@@ -169,7 +169,7 @@ def test_hub_reads_no_column_that_is_not_asked_for() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"path": "nowhere"}, "source: path: nowhere is no folder"),
+        ({"path": "nowhere"}, "source: path: no such file or folder: nowhere"),
         ({"path": "requirements.lock"}, "path: requirements.lock is no folder; it is the folder"),
         ({"path": ".", "train": "none"}, "train: name the dataset's split"),
         (ON_THE_HUB | {"path": "."}, "path: . is a folder; it is the folder with the data, or"),
