@@ -30,14 +30,7 @@ STUDIES = ROOT / "benchmarks" / "studies"
 SECOND_WAY = ROOT / "benchmarks" / "second_way.csv"
 USUAL = {"pooling": "mean", "start": "study"}  # what the second way does unless it is varied
 KEPT = ("comparison.md", "scores.csv", "effects.csv")
-# Names of the study's methods.
-METHODS = {
-    "full": "full",
-    "head": "head",
-    "text": "text",
-    "lora": "lora",
-    "probe": "linear_probe",
-}
+IN_STUDIES = {"probe": "linear_probe"}  # names of methods that the second way calls otherwise
 NUMBER = r"\d+\.\d+"
 
 Rows = list[dict[str, str]]
@@ -95,7 +88,8 @@ class Trainings:
         if not rows:
             return None
         first = rows[0]
-        key = (first["model"], METHODS[first["method"]], first["labels"], task)
+        method = IN_STUDIES.get(first["method"], first["method"])
+        key = (first["model"], method, first["labels"], task)
         return sum(float(row["test"]) for row in rows) / len(rows), self.study[key]
 
 

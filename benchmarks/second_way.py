@@ -36,13 +36,9 @@ from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoToken
 DROPOUT = 0.1
 IGNORED = -100
 PRETRAINED = Path("data/pretrained")
-STUDY_METHODS = {
-    "full": "full",
-    "lora": "lora",
-    "probe": "linear_probe",
-    "head": "head",  # of the study text_to_text: full fine-tuning with a head, or as text
-    "text": "text",
-}
+# In the study text_to_text, `head` and `text` are full fine-tuning with a head and as text.
+METHODS = ("full", "lora", "probe", "head", "text")
+IN_STUDIES = {"probe": "linear_probe"}  # the name in studies, if it is another one
 MOST_WRITTEN = 192  # tokens
 
 
@@ -261,13 +257,18 @@ def probed(
     return {split: answers(chosen, split) for split in others}
 
 
+def by_length(texts: list[list[int]], size: int = 64) -> Iterator[list[int]]:
+    """Yields the indices of batches of texts of similar length."""
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    for at in range(0, len(order), size):
+        yield order[at : at + size]
+
+
 @torch.no_grad()
 def predictions(model: Classifier, examples: list[tuple], labels: list[str]) -> list:
     model.eval()
     answers: list = [None] * len(examples)
-    by_length = sorted(range(len(examples)), key=lambda i: len(examples[i][0]))
-    for at in range(0, len(by_length), 64):
-        some = by_length[at : at + 64]
+    for some in by_length([ids for ids, _, _ in examples]):
         ids, mask, _ = batch([examples[i] for i in some])
         best = model(ids, mask).argmax(-1)
         for row, i in zip(best, some, strict=True):
@@ -343,9 +344,7 @@ def written(model: torch.nn.Module, texts: list[list[int]], tokenizer) -> list[s
     """Returns what the model writes for each text, decoded greedily."""
     model.eval()
     answers = [""] * len(texts)
-    by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    for at in range(0, len(by_length), 64):
-        some = by_length[at : at + 64]
+    for some in by_length(texts):
         ids = padded([texts[i] for i in some], -1)
         rows = model.generate(
             input_ids=ids.clamp(min=0),
@@ -358,9 +357,11 @@ def written(model: torch.nn.Module, texts: list[list[int]], tokenizer) -> list[s
     return answers
 
 
-def as_text(asked: dict, rows: dict[str, list[dict]], folder: Path, settings: dict) -> dict:
+def as_text(
+    asked: dict, rows: dict[str, list[dict]], folder: Path, settings: dict, tags: list[str]
+) -> dict:
     """Returns what an encoder-decoder writes for the rows of validation and test, after training on
-    the labels as text: a row's label, or the tags of its words."""
+    the labels of train as text: a row's label, or the tags of its words."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     begin, end = [tokenizer.bos_token_id], [tokenizer.eos_token_id]
 
@@ -373,9 +374,6 @@ def as_text(asked: dict, rows: dict[str, list[dict]], folder: Path, settings: di
         text = " ".join(row["tags"]) if "words" in row else row["label"]
         return tokenizer.encode(text, add_special_tokens=False) + end
 
-    examples = [(read(row), target(row)) for row in rows["train"]]
-    number = len(examples) if asked["labels"] == "all" else asked["labels"]
-    drawn = random.Random(f"labels {asked['task']} {asked['seed']}").sample(examples, number)
     model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32)
     start = model.generation_config.decoder_start_token_id or tokenizer.bos_token_id
     model.config.decoder_start_token_id = model.generation_config.decoder_start_token_id = start
@@ -383,8 +381,9 @@ def as_text(asked: dict, rows: dict[str, list[dict]], folder: Path, settings: di
     model.generation_config.use_cache = True
     torch.manual_seed(7 * asked["seed"])
     of_training = settings | {"lr": asked["lr"]}
-    train(model, drawn, settings=of_training, seed=asked["seed"], loss_of=written_loss)
-    answers, tags = {}, {tag for row in rows["train"] for tag in row.get("tags", ())}
+    examples = [(read(row), target(row)) for row in rows["train"]]
+    train(model, examples, settings=of_training, seed=asked["seed"], loss_of=written_loss)
+    answers = {}
     for split in ("validation", "test"):
         texts = written(model, [read(row) for row in rows[split]], tokenizer)
         answers[split] = [
@@ -399,46 +398,52 @@ def as_text(asked: dict, rows: dict[str, list[dict]], folder: Path, settings: di
     return answers
 
 
-def trained(asked: dict, *, settings: dict) -> dict:
-    """Returns one training with its scores after the last epoch, as in the study."""
-    begun = time.monotonic()
-    task, seed, folder = (
-        asked["task"],
-        asked["seed"],
-        PRETRAINED / asked["model"] / str(asked["seed"]),
-    )
-    rows = read_rows(task)
-    is_tagging = "words" in rows["train"][0]
-    metric = "entity_f1" if is_tagging else "macro_f1"
-    of_row = (lambda row: row["tags"]) if is_tagging else (lambda row: row["label"])
-    labels = sorted({t for r in rows["train"] for t in (r["tags"] if is_tagging else [r["label"]])})
+def by_head(
+    asked: dict, rows: dict[str, list[dict]], folder: Path, settings: dict, labels: list[str]
+) -> dict:
+    """Returns the predictions of a linear layer for the rows of validation and test."""
+    seed, tokenizer = asked["seed"], AutoTokenizer.from_pretrained(folder)
     subword = "last" if reads_backwards(folder) else "first"
-    tokenizer = AutoTokenizer.from_pretrained(folder)
     examples = {
         split: encoded(some, tokenizer, labels, subword=subword, max_tokens=settings["max_tokens"])
         for split, some in rows.items()
     }
-    number = len(examples["train"]) if asked["labels"] == "all" else asked["labels"]
-    drawn = random.Random(f"labels {task} {seed}").sample(examples["train"], number)
+    learnt = examples.pop("train")
     weights = backbone(folder, asked["start"], seed)
     torch.manual_seed(7 * seed)
+    is_tagging = "words" in rows["train"][0]
     model = Classifier(weights, len(labels), "words" if is_tagging else asked["pooling"])
-    gold = {split: [of_row(row) for row in rows[split]] for split in ("validation", "test")}
-    if asked["method"] == "text":
-        answers = as_text(asked, rows, folder, settings)
-    elif asked["method"] == "probe":
-        others = {split: examples[split] for split in gold}
-        answers = probed(
-            model, drawn, others, labels, lambda a: score(metric, gold["validation"], a)
-        )
-    else:
-        if asked["method"] == "lora":
-            with_low_rank(model.backbone)
-        train(model, drawn, settings=settings | {"lr": asked["lr"]}, seed=seed)
-        answers = {split: predictions(model, examples[split], labels) for split in gold}
-    validation, test = (score(metric, gold[split], answers[split]) for split in gold)
-    seconds = round(time.monotonic() - begun, 1)
-    return {**asked, "validation": validation, "test": test, "seconds": seconds}
+    if asked["method"] == "probe":
+        metric, gold = scored(rows["validation"])
+        return probed(model, learnt, examples, labels, lambda found: score(metric, gold, found))
+    if asked["method"] == "lora":
+        with_low_rank(model.backbone)
+    train(model, learnt, settings=settings | {"lr": asked["lr"]}, seed=seed)
+    return {split: predictions(model, some, labels) for split, some in examples.items()}
+
+
+def scored(rows: list[dict]) -> tuple[str, list]:
+    """Returns the metric of rows of words or of texts, and their answers."""
+    if "words" in rows[0]:
+        return "entity_f1", [row["tags"] for row in rows]
+    return "macro_f1", [row["label"] for row in rows]
+
+
+def trained(asked: dict, *, settings: dict) -> dict:
+    """Returns one training with its scores after the last epoch, as in the study."""
+    begun, rows = time.monotonic(), read_rows(asked["task"])
+    folder = PRETRAINED / asked["model"] / str(asked["seed"])
+    labels = sorted({tag for row in rows["train"] for tag in row.get("tags", [row.get("label")])})
+    number = len(rows["train"]) if asked["labels"] == "all" else asked["labels"]
+    drawing = random.Random(f"labels {asked['task']} {asked['seed']}")
+    rows["train"] = drawing.sample(rows["train"], number)
+    predicted = as_text if asked["method"] == "text" else by_head
+    answers = predicted(asked, rows, folder, settings, labels)
+    scores = {}
+    for split in ("validation", "test"):
+        metric, gold = scored(rows[split])
+        scores[split] = score(metric, gold, answers[split])
+    return {**asked, **scores, "seconds": round(time.monotonic() - begun, 1)}
 
 
 # Table --------------------------------------------------------------------------------------------
@@ -470,9 +475,8 @@ def table(rows: list[dict]) -> Iterator[str]:
     for kind in sorted({tuple(row[key] for key in kinds) for row in rows}):
         task, model, *varied = kind
         here = [row for row in rows if tuple(row[key] for key in kinds) == kind]
-        ours = study_scores(STUDY_METHODS[here[0]["method"]], here[0]["labels"]).get(
-            (task, model), []
-        )
+        method = IN_STUDIES.get(here[0]["method"], here[0]["method"])
+        ours = study_scores(method, here[0]["labels"]).get((task, model), [])
         again = [row["test"] for row in sorted(here, key=lambda row: row["seed"])]
         shown = (task, model, ", ".join(map(str, varied)), points(ours), points(again))
         yield f"| {' | '.join(shown)} |"
@@ -487,7 +491,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--pooling", choices=("mean", "first", "last"), default="mean")
     parser.add_argument("--start", choices=("study", "usual"), default="study")
-    parser.add_argument("--method", choices=[*STUDY_METHODS], default="full")
+    parser.add_argument("--method", choices=METHODS, default="full")
     parser.add_argument("--lr", type=float, help="of all models (default: that of the study)")
     parser.add_argument(
         "--labels", type=lambda value: value if value == "all" else int(value), default=200
@@ -499,7 +503,7 @@ def main() -> None:
     plan = json.loads(Path(f"data/plans/finetune/{options.tasks[0]}.json").read_text())["finetune"]
     rows = read_jsonl(options.out) if options.out.exists() else []
     for model, task, seed in product(options.models, options.tasks, options.seeds):
-        method = plan["methods"][STUDY_METHODS[options.method]]
+        method = plan["methods"][IN_STUDIES.get(options.method, options.method)]
         settings = method.get("training", {}) | method.get("models", {}).get(model, {})
         rate = settings.get("lr", 0.0)
         asked = {
