@@ -87,8 +87,8 @@ def _files_of_folder(folder: Path, flags: Flags, notes: list[Note]) -> Json:
     """Returns the settings with the files of each split, or with the only file."""
     files = [file.relative_to(folder).as_posix() for file in files_below(folder)]
     is_any = flags.format != "auto"
-    data = [name for name in files if is_any or format_of(Path(name)) in LABELLED_FORMATS]
-    data = [name for name in data if Path(name).name != IDS]
+    rest = [name for name in files if Path(name).name != IDS]
+    data = [name for name in rest if is_any or format_of(Path(name)) in LABELLED_FORMATS]
     names: Json = {**flags.splits} or ({} if data else _parallel_stems(files))
     form: Json = {} if data or flags.splits or not names else {"format": PARALLEL}
     if not data and not names:

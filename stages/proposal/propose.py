@@ -184,10 +184,10 @@ def _entry(examples: Examples, task: Json, flags: Flags) -> TaskEntry:
         raise Unclear("few rows", file, len(rows), inputs, " and ".join(few), why)
     if flags.most_labels > num["train"]:
         raise Unclear("budget", flags.most_labels, num["train"])
-    most = MAX_ROWS | (MAX_WRITTEN if kind.generates else {})
-    if sum(num.values()) < FEW_ROWS:  # each draw of the splits has other numbers
-        most = MAX_ROWS
-    most = most | {"train": max(MAX_ROWS["train"], flags.most_labels)}
+    # Of fewer rows, each draw of the splits may have fewer for validation than the first.
+    is_capped = kind.generates and sum(num.values()) >= FEW_ROWS
+    most = MAX_ROWS | (MAX_WRITTEN if is_capped else {})
+    most |= {"train": max(MAX_ROWS["train"], flags.most_labels)}
     samples: Json = {f"num_{s}": most[s] if num[s] > most[s] else "all" for s in SPLITS}
     samples["min_rows_per_class"] = flags.min_rows_per_class
     entry = TaskEntry(task=task, source=source, seed=1, **samples)

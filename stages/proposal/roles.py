@@ -23,7 +23,7 @@ NUM_HOT = 3  # fewest columns of 0 and 1 that are labels, not one label and feat
 MAX_RATINGS = 20  # different whole numbers that are taken as classes without asking
 MAX_JOINED = 1 / 3  # share of values with a separator, above which a cell may have several labels
 SEPARATORS = ("|", ";", ",")  # between the labels of a cell; the last is the source's default
-MAX_ROWS = 20_000  # in which columns that are not read are looked at
+MOST_ROWS = 20_000  # whose cells and words are compared with those of other rows
 MANY = 0.05  # share of rows that is worth a word
 LEAST_GROUPS = 10
 PREDICTED = {"label", "labels", "target", "tags", "answers"}  # roles
@@ -165,8 +165,8 @@ def _kind_of_target(target: Column) -> str:
 
 def _joining(target: Column) -> Literal["", "read", "other"]:
     """Returns whether cells may have several labels, with one of SEPARATORS between them or another
-    sign: some of the labels (of another sign: all) are whole cells, too, or the first of one cell
-    is not the first of another (joy/fear, fear/anger; unlike Home/Garden, Home/Kitchen)."""
+    sign. So it is if some of the labels (of another sign: all) are whole cells, too, or if what is
+    before another sign is behind it elsewhere: joy/fear and fear/anger, unlike Home/Garden."""
     if any(re.search(SHAPES["sure sign"], text) for text in target.texts):
         return "other"
     is_read = any(sign in text for sign in SEPARATORS for text in target.texts)
@@ -311,7 +311,7 @@ def notes_on_columns(
     used = {*all_read, *(settings.get(key) for key in ("split", GROUP, TIME))}
     left = [column for name, column in columns.items() if name not in used]
     if "text" in names and left:
-        table = pandas.DataFrame({n: [*map(str, c.cells[:MAX_ROWS])] for n, c in columns.items()})
+        table = pandas.DataFrame({n: [*map(str, c.cells[:MOST_ROWS])] for n, c in columns.items()})
         read, target = [name for name in all_read if name not in predicted], predicted[0]
         is_open = "text_pair" in kind.optional and not {"text", "text_pair"} & flags.columns.keys()
         places = [c for c in left if c.hints_at("offset") and c.are_numbers and c.are_whole]

@@ -23,11 +23,11 @@ from stages.prepare_task import (
     with_enough_rows,
     without_duplicates,
 )
-from stages.proposal.columns import SHAPES, columns_of
+from stages.proposal.columns import SHAPES, Column, columns_of
 from stages.proposal.files import files_of, names_of_numbers, odd_texts
 from stages.proposal.flags import WORDS, Flags, roles_of
 from stages.proposal.questions import LANGUAGES, Note, Unclear
-from stages.proposal.roles import Guess, guess, notes_on_columns
+from stages.proposal.roles import MOST_ROWS, Guess, guess, notes_on_columns
 from stages.sources._columns import EMPTY_CELLS, EMPTY_SIGNS, GROUP, NONE, TIME
 from stages.sources._source import SOURCES, Labelled
 from stages.sources.files import PARALLEL
@@ -47,7 +47,6 @@ OUTSIDES = (OUTSIDE, "o", "0", "_", "-", "*")
 MANY_OUTSIDE = 1 / 3  # share of words outside of spans, if there are spans
 LEAST_VALUES = 10  # different targets, among which one may be far from all others
 LEAST_OF_CLASS = 10  # rows, of which one or two are few
-MAX_ROWS = 20_000  # whose words are compared
 SHOWN_LABELS, LETTERS_SHOWN = 8, 40
 FEW_TEST_ROWS = 400
 ODD_LINES = 50  # fewest lines of a text in a table that is suspicious
@@ -185,11 +184,12 @@ def _guess(source: Json, flags: Flags, notes: list[Note]) -> Guess:
         records = [r._replace(place=f"{f.path} {r.place}") for f in files for r in f.records()]
         if not records:
             raise ValueError(f"{place}: the file has no rows")
-        columns = columns_of(records) if form not in ("conll", "conllu") else {}
+        columns: dict[str, Column] = {}
         if form in ("conll", "conllu"):
             words, tags = ("FORM", "UPOS") if form == "conllu" else ("words", "tags")
             guessed = Guess("tagging", {"words": words, "tags": tags} | dict(flags.columns))
         else:
+            columns = columns_of(records)
             own = flags.model_copy(update={"split": NONE}) if "train" in source else flags
             try:
                 guessed = guess(columns, own, notes)
@@ -320,7 +320,7 @@ def notes_on_rows(examples: Examples) -> Iterator[Note]:
             if number == 1:
                 yield Note("lone", far, *others, next(ids))
     words = defaultdict[str, list[set[str]]](list)  # of the rows of each class
-    for example in examples.labelled[:MAX_ROWS] if kind.stratified else ():
+    for example in examples.labelled[:MOST_ROWS] if kind.stratified else ():
         text = " ".join(kind.texts(example.row))
         words[kind.labels_of(example.row)[0]].append({*text.split()})
     num_classes = Counter(word for sets in words.values() for word in set.union(*sets))
