@@ -60,12 +60,12 @@ def main(plan: FinetunePlan, task: str) -> str:
             texts[key] = result
         for model, folder in folders.items():
             of_run = [trial for trial in trials if trial.key.model == model]
-            of_seeds = {key.pretrain_seed: texts[key] for key in keys if key.model == model}
-            inputs = [read for read, _ in of_seeds.values()]
-            _, (first, *_) = zip(*of_seeds.values(), strict=True)
+            seeds = {key.pretrain_seed: texts[key] for key in keys if key.model == model}
+            inputs = [read for read, _ in seeds.values()]
+            _, first = next(iter(seeds.values()))
             estimates = [
                 own or [replace(row, pretrain_seed=seed) for row in first]
-                for seed, (_, own) in of_seeds.items()
+                for seed, (_, own) in seeds.items()
             ]
             predictions = chain(*(trial.predictions for trial in of_run))
             validation = chain(*(trial.validation for trial in of_run))

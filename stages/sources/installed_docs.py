@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, replacing, sha256
-from stages.core.code import code_of
+from stages.core.code import code_hash
 from stages.core.components import Settings, unknown
 from stages.sources._docs import Sentence, docstrings, prose, tagged, with_section
 from stages.sources._source import Document, Labelled, Source, split_of
@@ -123,10 +123,10 @@ class InstalledDocs(Source):
                 name: sources[name] for name in sorted(sources) if sources[name].exists()
             }
         texts = dict[str, dict[str, list[Sentence]]]()
+        READ.mkdir(parents=True, exist_ok=True)
         # Stages that run side by side share the work: the packages that others read come last.
         for wait_s in (0, -1):
             for package in files.keys() - texts.keys():
-                READ.mkdir(parents=True, exist_ok=True)
                 with suppress(Timeout), FileLock(READ / f"{package}.lock", timeout=wait_s):
                     texts[package] = _sentences(package, files[package])
         return {name: rows for each in self.packages for name, rows in texts[each].items()}
@@ -137,8 +137,7 @@ def _sentences(package: str, files: Mapping[str, Path]) -> dict[str, list[Senten
     when one of them has changed or is read by other code."""
     kept = READ / f"{package}.json"
     names = hashlib.sha256("\n".join(files).encode()).hexdigest()
-    contents = sha256(*files.values(), *code_of("sources/_docs"))
-    identity = [sys.version, names, contents]
+    identity = [sys.version, names, sha256(*files.values()), code_hash("sources/_docs")]
     known = Json()
     with suppress(OSError, ValueError):  # the file is missing or damaged
         known = read_json(kept)
