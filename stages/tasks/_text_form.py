@@ -9,7 +9,6 @@ appendix D), and sequence to sequence.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -122,8 +121,14 @@ class Writing(Task):
             answer = [IGNORE_INDEX] if target is None else self.tokenizer.target(ids)
             learnt = answer[: self.max_target_tokens]
             num_cut += len(answer) - len(learnt)
-            example = Example(row["id"], np.array(wrapped.ids), np.array(learnt), num_cut=num_cut)
-            examples.append(replace(example, most_written=self.most_written(row)))
+            example = Example(
+                row["id"],
+                np.array(wrapped.ids),
+                np.array(learnt),
+                num_cut=num_cut,
+                most_written=self.most_written(row),
+            )
+            examples.append(example)
         return examples
 
     def targets(self, examples: list[Example]) -> Json:
