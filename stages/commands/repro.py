@@ -118,7 +118,7 @@ def _take(study: Path) -> None:
     refuse_faults(text, str(study))
     if not PATH.exists() or PATH.read_text(encoding="utf-8") != text:
         refuse_loss("or remove it")
-        write(text)
+    write(text)  # also where nothing differs: the file keeps this study, so the next may replace it
 
 
 def _resolve() -> None:

@@ -154,8 +154,11 @@ def test_take_replaces_a_study_that_is_kept_elsewhere_and_refuses_mistakes(tmp_p
     Path("studies/before.yaml").write_text(here.read_text())
     repro._take(mine)
     assert here.read_text() == mine.read_text() and load(here).study == "mine"
-    # params.yaml as this command wrote it may be replaced, even after an edit of its source.
+    # params.yaml as this command wrote or found it may be replaced, also once its source is edited.
     mine.write_text(mine.read_text() + "# an edit\n")
+    here.write_text(mine.read_text())
+    repro._take(mine)
+    mine.write_text(mine.read_text() + "# another edit\n")
     repro._take(mine)
     assert here.read_text() == mine.read_text()
     here.write_text(edited := here.read_text() + "# another\n")
