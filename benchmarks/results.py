@@ -21,6 +21,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -138,18 +139,23 @@ def second_table(study: str, pairs: Pairs) -> Rows:
     ]
 
 
-def both_ways(study: str, pairs: Pairs) -> Rows:
+def both_ways(study: str, pairs: Pairs, *, top: int | None = None) -> Rows:
     """Returns the effects of a study's report, beside them those of the second way for the
     comparisons in ``pairs``, and in brackets those of the study with the same models and tasks."""
     again = {name: f"{signed(a)} ({signed(b)})" for name, a, b in second_effects(study, pairs)}
-    rows = [row | {"Second way": again.pop(row["Compared"], "")} for row in effects(study)]
+    rows = [row | {"Second way": again.pop(row["Compared"], "")} for row in effects(study, top=top)]
     if again:
         raise SystemExit(f"error: the effects of {study} lack {', '.join(again)}")
     return rows
 
 
-def models(*pairs: tuple[str, str]) -> list[tuple[Settings, Settings]]:
-    return [({"label": one}, {"label": other}) for one, other in pairs]
+def models(
+    *pairs: tuple[str, str], methods: tuple[str, ...] = ()
+) -> list[tuple[Settings, Settings]]:
+    """Returns pairs of models by their labels: with each of several methods, or with the one that
+    there is."""
+    some = [{"method": method} for method in methods] or [{}]
+    return [({"label": a} | of, {"label": b} | of) for a, b in pairs for of in some]
 
 
 def markdown(rows: Rows) -> list[str]:
@@ -159,6 +165,7 @@ def markdown(rows: Rows) -> list[str]:
 
 
 BOTH = ("ModernBERT", "Llama")
+PUBLISHED = ("SmolLM2 (4 bits)", "MiniLM, operations", "MiniLM")
 PAGES: dict[str, dict[str, list[Maker]]] = {
     "README.md": {"transfer-studies": [partial(scores, "default", top=6)]},
     "docs/results.md": {
@@ -172,11 +179,21 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
                         ("MiniLM, published", "MiniLM from scratch")
                     ),
                     "pretrained vs. from scratch": models(
-                        *((name, f"{name} from scratch") for name in BOTH)
+                        *(
+                            (f"{name}{text}", f"{name} from scratch")
+                            for name in BOTH
+                            for text in ("", ", science")
+                        )
+                    ),
+                    "size: 1.28M vs. 0.607M": models(*((name, f"{name} small") for name in BOTH)),
+                    "training set: science vs. all": models(
+                        *((f"{name}, science", name) for name in BOTH)
                     ),
                     "Llama vs. ModernBERT": models(
-                        ("Llama", "ModernBERT"),
-                        ("Llama from scratch", "ModernBERT from scratch"),
+                        *(
+                            (f"Llama{kind}", f"ModernBERT{kind}")
+                            for kind in ("", " small", ", science", " from scratch")
+                        )
                     ),
                     "Llama vs. BART": models(("Llama", "BART")),
                     "ModernBERT vs. BART": models(("ModernBERT", "BART")),
@@ -232,19 +249,25 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
                 },
             ),
         ],
-        "Methods": [partial(scores, "methods"), partial(second_way, "methods")],
+        "Methods": [partial(scores, "methods", top=9), partial(second_way, "methods")],
         "Published models": [
             partial(scores, "published", top=6),
             partial(
                 both_ways,
                 "published",
                 {
-                    f"{one} vs. {other}": models((one, other))
-                    for one, other in (
-                        ("SmolLM2 (4 bits)", "MiniLM"),
-                        ("SmolLM2 (4 bits)", "MiniLM, operations"),
-                        ("MiniLM, operations", "MiniLM"),
-                    )
+                    "published vs. random weights": [
+                        *models(("MiniLM", "MiniLM from scratch"), methods=("lora", "probe")),
+                        *models(("SmolLM2 (4 bits)", "SmolLM2 from scratch"), methods=("probe",)),
+                    ],
+                    "LoRA vs. linear probe": [
+                        ({"label": name, "method": "lora"}, {"label": name, "method": "probe"})
+                        for name in (*PUBLISHED, "MiniLM from scratch")
+                    ],
+                    **{
+                        f"{one} vs. {other}": models((one, other), methods=("lora", "probe"))
+                        for one, other in combinations(PUBLISHED, 2)
+                    },
                 },
             ),
         ],
@@ -267,13 +290,9 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
                 both_ways,
                 "text_to_text",
                 {
-                    "pretrained vs. from scratch": [
-                        (
-                            {"label": "T5", "method": method},
-                            {"label": "T5 from scratch", "method": method},
-                        )
-                        for method in ("head", "text")
-                    ],
+                    "pretrained vs. from scratch": models(
+                        ("T5", "T5 from scratch"), methods=("head", "text")
+                    ),
                     "head vs. text": [
                         ({"label": name, "method": "head"}, {"label": name, "method": "text"})
                         for name in ("T5", "T5 from scratch")
@@ -282,19 +301,34 @@ PAGES: dict[str, dict[str, list[Maker]]] = {
             ),
         ],
         "Systems": [
-            partial(effects, "systems", top=5),
+            partial(
+                both_ways,
+                "systems",
+                {
+                    name: models((one, other), (f"{one} from scratch", f"{other} from scratch"))
+                    for name, one, other in (
+                        ("GPT-2 vs. BERT", "GPT", "BERT"),
+                        ("BERT vs. T5", "BERT", "T5"),
+                        ("biLSTM vs. BERT", "ELMo", "BERT"),
+                        ("GPT-2 vs. T5", "GPT", "T5"),
+                    )
+                }
+                | {"BART vs. BERT": models(("BART", "BERT"))},
+                top=5,
+            ),
             partial(
                 second_table,
                 "systems",
                 {
                     f"{one} vs. {other}": models((one, other))
                     for one, other in (
-                        ("GPT", "BERT"),
-                        ("GPT", "T5"),
-                        ("GPT", "BART"),
-                        ("BART", "BERT"),
-                        ("BERT", "T5"),
                         ("GPT", "GPT from scratch"),
+                        ("ELMo", "ELMo from scratch"),
+                        ("BERT", "BERT from scratch"),
+                        ("T5", "T5 from scratch"),
+                        ("SpanBERT", "BERT"),
+                        ("SpanBERT", "SpanBERT without SBO"),
+                        ("BERT", "BERT without NSP"),
                     )
                 },
             ),

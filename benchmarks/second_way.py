@@ -10,9 +10,10 @@ A row of the output is one training, which is not repeated if its row exists; a 
 is printed at the end. To see what a default that all models share decides, vary it: `--pooling
 first`, `--lr 3e-4`, or `--start usual`, which draws the weights of models from scratch by
 transformers' own rule. `--method probe` fits scikit-learn's logistic regression to frozen states,
-`--method lora` trains low-rank updates that are written out here, and with `--method text` an
-encoder-decoder writes the labels as transformers trains it to. On one core a training takes
-about ten seconds with the default study's own models, and a minute with the published one.
+`--method lora`, `adapter`, `prompt` and `bitfit` train what is written out here and leave the rest
+of the model as it is, and with `--method text` an encoder-decoder writes the labels as transformers
+trains it to. On one core a training takes about ten seconds with the default study's own models,
+and a minute with the published one.
 """
 
 import argparse
@@ -24,20 +25,23 @@ import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.preprocessing import StandardScaler
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, gelu
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 
 DROPOUT = 0.1
 IGNORED = -100
 PRETRAINED = Path("data/pretrained")
 # In the study text_to_text, `head` and `text` are full fine-tuning with a head and as text.
-METHODS = ("full", "lora", "probe", "head", "text")
+METHODS = ("full", "lora", "adapter", "prompt", "bitfit", "probe", "head", "text")
 IN_STUDIES = {"probe": "linear_probe"}  # the name in studies, if it is another one
 MOST_WRITTEN = 192  # tokens
 
@@ -122,7 +126,7 @@ class Classifier(torch.nn.Module):
 class LowRank(torch.nn.Module):
     """A frozen linear layer plus a product of two thin matrices (Hu et al. 2022)."""
 
-    def __init__(self, layer: torch.nn.Linear, rank: int, scale: float) -> None:
+    def __init__(self, layer: torch.nn.Linear, rank: int = 8, scale: float = 2.0) -> None:
         super().__init__()
         self.layer, self.scale = layer, scale
         self.down = torch.nn.Parameter(torch.empty(rank, layer.in_features))
@@ -133,18 +137,121 @@ class LowRank(torch.nn.Module):
         return self.layer(states) + self.scale * (states @ self.down.T @ self.up.T)
 
 
-def with_low_rank(model: torch.nn.Module, rank: int = 8, scale: float = 2.0) -> None:
-    """Freezes a backbone and puts low-rank updates into all its linear layers."""
-    model.requires_grad_(False)
-    layers = [(name, m) for name, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
-    for name, layer in layers:
+class Bottleneck(torch.nn.Module):
+    """A frozen linear layer, and after it an adapter (Houlsby et al. 2019)."""
+
+    def __init__(self, layer: torch.nn.Linear, width: int = 64) -> None:
+        super().__init__()
+        self.layer = layer
+        self.down = torch.nn.Linear(layer.out_features, width)
+        self.up = torch.nn.Linear(width, layer.out_features)
+        torch.nn.init.normal_(self.down.weight, std=0.01)
+        for weight in (self.down.bias, self.up.weight, self.up.bias):
+            torch.nn.init.zeros_(weight)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        states = self.layer(states)
+        return states + self.up(gelu(self.down(states)))
+
+
+class Prompted(torch.nn.Module):
+    """A frozen encoder that reads learnt vectors before each text (Lester et al. 2021). Its states
+    are those of the text."""
+
+    def __init__(self, encoder: torch.nn.Module, number: int = 20) -> None:
+        super().__init__()
+        self.encoder, self.config = encoder, encoder.config
+        table = encoder.get_input_embeddings().weight
+        self.vectors = torch.nn.Parameter(table[torch.randperm(len(table))[:number]].clone())
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> SimpleNamespace:
+        rows, number = len(input_ids), len(self.vectors)
+        words = self.encoder.get_input_embeddings()(input_ids)
+        states = self.encoder(
+            inputs_embeds=torch.cat([self.vectors.expand(rows, -1, -1), words], 1),
+            attention_mask=torch.cat([torch.ones(rows, number).long(), attention_mask], 1),
+        ).last_hidden_state
+        return SimpleNamespace(last_hidden_state=states[:, number:])
+
+
+class Lstms(torch.nn.Module):
+    """ELMo: LSTMs that read forwards and backwards, the mean of whose layers is a token's state;
+    the weights of the mean are learnt."""
+
+    def __init__(self, weights: dict[str, torch.Tensor]) -> None:
+        super().__init__()
+        vocab_size, width = weights["embedding.weight"].shape
+        num_cells = weights["forward_lm.0.weight_hh_l0"].shape[0] // 4
+        num_layers = len({n.split(".")[1] for n in weights if n.startswith("forward_lm.")})
+        self.config = SimpleNamespace(hidden_size=2 * width)
+        self.embedding = torch.nn.Embedding(vocab_size, width)
+        self.forward_lm, self.backward_lm = (
+            torch.nn.ModuleList(
+                torch.nn.LSTM(width, num_cells, proj_size=width, batch_first=True)
+                for _ in range(num_layers)
+            )
+            for _ in range(2)
+        )
+        self.mix = torch.nn.ParameterDict(
+            {"s": torch.zeros(num_layers + 1), "gamma": torch.ones(())}
+        )
+        self.load_state_dict({n: w for n, w in weights.items() if n != "output_bias"})
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> SimpleNamespace:
+        lengths, length = attention_mask.sum(1), input_ids.shape[1]
+        places = torch.arange(length)[None]
+        mirrored = torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
+        words = self.embedding(input_ids)
+        layers = [torch.cat([words, words], -1)]
+        sides = []
+        for lstms, order in ((self.forward_lm, None), (self.backward_lm, mirrored[..., None])):
+            states, of_side = words if order is None else words.take_along_dim(order, 1), []
+            for number, lstm in enumerate(lstms):
+                packed = pack_padded_sequence(
+                    states, lengths, batch_first=True, enforce_sorted=False
+                )
+                change, _ = pad_packed_sequence(
+                    lstm(packed)[0], batch_first=True, total_length=length
+                )
+                states = states + change if number else change
+                of_side.append(states if order is None else states.take_along_dim(order, 1))
+            sides.append(of_side)
+        layers += [torch.cat(pair, -1) for pair in zip(*sides, strict=True)]
+        shares = self.mix["gamma"] * self.mix["s"].softmax(0)
+        mixed = sum(share * layer for share, layer in zip(shares, layers, strict=True))
+        return SimpleNamespace(last_hidden_state=mixed)
+
+
+def with_method(backbone: torch.nn.Module, method: str) -> torch.nn.Module:
+    """Returns a model of which only that part trains which the method trains; other methods than
+    those of few weights train all."""
+    if method not in ("lora", "adapter", "prompt", "bitfit"):
+        return backbone
+    backbone.requires_grad_(False)
+    if method == "prompt":
+        return Prompted(backbone)
+    if method == "bitfit":
+        for name, weight in backbone.named_parameters():
+            weight.requires_grad_(name.endswith("bias"))
+        return backbone
+    for name, module in [*backbone.named_modules()]:
+        if method == "adapter" and isinstance(module, torch.nn.LayerNorm):
+            module.requires_grad_(True)
+        if not isinstance(module, torch.nn.Linear):
+            continue
         parent, _, own = name.rpartition(".")
-        setattr(model.get_submodule(parent), own, LowRank(layer, rank, scale))
+        if method == "lora":
+            setattr(backbone.get_submodule(parent), own, LowRank(module))
+        elif name.endswith("output.dense"):  # the last of a sub-layer of BERT
+            setattr(backbone.get_submodule(parent), own, Bottleneck(module))
+    return backbone
 
 
 def backbone(folder: Path, start: str, seed: int) -> torch.nn.Module:
     """Returns the model in a folder, of an encoder-decoder the encoder. With the usual start its
     weights are drawn anew."""
+    if not (folder / "config.json").exists():
+        return Lstms(load_file(folder / "model.safetensors"))
     config = AutoConfig.from_pretrained(folder)
     without = {"add_pooling_layer": False} if config.model_type == "bert" else {}
     if start == "usual":
@@ -158,9 +265,10 @@ def backbone(folder: Path, start: str, seed: int) -> torch.nn.Module:
 def reads_backwards(folder: Path) -> bool:
     """Whether a token's state knows nothing of what follows it, so that a word's last token is
     read."""
-    return (
-        AutoConfig.from_pretrained(folder).architectures[0].endswith(("ForCausalLM", "LMHeadModel"))
-    )
+    if not (folder / "config.json").exists():  # LSTMs
+        return False
+    kind = AutoConfig.from_pretrained(folder).architectures[0]
+    return kind.endswith(("ForCausalLM", "LMHeadModel"))
 
 
 def encoded(
@@ -412,12 +520,11 @@ def by_head(
     weights = backbone(folder, asked["start"], seed)
     torch.manual_seed(7 * seed)
     is_tagging = "words" in rows["train"][0]
+    weights = with_method(weights, asked["method"])
     model = Classifier(weights, len(labels), "words" if is_tagging else asked["pooling"])
     if asked["method"] == "probe":
         metric, gold = scored(rows["validation"])
         return probed(model, learnt, examples, labels, lambda found: score(metric, gold, found))
-    if asked["method"] == "lora":
-        with_low_rank(model.backbone)
     train(model, learnt, settings=settings | {"lr": asked["lr"]}, seed=seed)
     return {split: predictions(model, some, labels) for split, some in examples.items()}
 
