@@ -34,7 +34,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.preprocessing import StandardScaler
 from torch.nn.functional import cross_entropy, gelu
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 
 DROPOUT = 0.1
@@ -175,8 +174,8 @@ class Prompted(torch.nn.Module):
 
 
 class Lstms(torch.nn.Module):
-    """ELMo: LSTMs that read forwards and backwards, the mean of whose layers is a token's state;
-    the weights of the mean are learnt."""
+    """ELMo: a stack of LSTMs reads a text forwards, another backwards. A token's state is a mean of
+    all layers with learnt weights."""
 
     def __init__(self, weights: dict[str, torch.Tensor]) -> None:
         super().__init__()
@@ -198,33 +197,32 @@ class Lstms(torch.nn.Module):
         self.load_state_dict({n: w for n, w in weights.items() if n != "output_bias"})
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> SimpleNamespace:
-        lengths, length = attention_mask.sum(1), input_ids.shape[1]
-        places = torch.arange(length)[None]
-        mirrored = torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
+        lengths, places = attention_mask.sum(1, keepdim=True), torch.arange(input_ids.shape[1])
+        # The last token first; padding stays at the end, where no token has read it.
+        mirrored = torch.where(places < lengths, lengths - 1 - places, places)[..., None]
         words = self.embedding(input_ids)
-        layers = [torch.cat([words, words], -1)]
-        sides = []
-        for lstms, order in ((self.forward_lm, None), (self.backward_lm, mirrored[..., None])):
-            states, of_side = words if order is None else words.take_along_dim(order, 1), []
-            for number, lstm in enumerate(lstms):
-                packed = pack_padded_sequence(
-                    states, lengths, batch_first=True, enforce_sorted=False
-                )
-                change, _ = pad_packed_sequence(
-                    lstm(packed)[0], batch_first=True, total_length=length
-                )
-                states = states + change if number else change
-                of_side.append(states if order is None else states.take_along_dim(order, 1))
-            sides.append(of_side)
-        layers += [torch.cat(pair, -1) for pair in zip(*sides, strict=True)]
+        forwards = self.layers(self.forward_lm, words)
+        backwards = self.layers(self.backward_lm, words.take_along_dim(mirrored, 1))
+        backwards = [states.take_along_dim(mirrored, 1) for states in backwards]
         shares = self.mix["gamma"] * self.mix["s"].softmax(0)
-        mixed = sum(share * layer for share, layer in zip(shares, layers, strict=True))
+        both = (torch.cat(pair, -1) for pair in zip(forwards, backwards, strict=True))
+        mixed = sum(share * states for share, states in zip(shares, both, strict=True))
         return SimpleNamespace(last_hidden_state=mixed)
+
+    @staticmethod
+    def layers(lstms: torch.nn.ModuleList, states: torch.Tensor) -> list[torch.Tensor]:
+        """Returns the embeddings and what each LSTM makes of the layer before, to which all but the
+        first add theirs."""
+        found = [states]
+        for number, lstm in enumerate(lstms):
+            change, _ = lstm(states)
+            states = states + change if number else change
+            found.append(states)
+        return found
 
 
 def with_method(backbone: torch.nn.Module, method: str) -> torch.nn.Module:
-    """Returns a model of which only that part trains which the method trains; other methods than
-    those of few weights train all."""
+    """Returns the model with what a method adds to it; what the method does not train is frozen."""
     if method not in ("lora", "adapter", "prompt", "bitfit"):
         return backbone
     backbone.requires_grad_(False)
